@@ -2,8 +2,8 @@
 /*
  * queue.c - the queue sink: its jobs wait in Redis until consumers pull them.
  *
- * It delivers nothing itself: the core's pull queues (bridge/queue/queue.h) do that, by
- * the rules that the options here fill in.
+ * The core's pull queues (bridge/queue/queue.h) deliver the jobs. The options here set
+ * their rules.
  */
 #include "bridge/plugin.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lines.c - an example of a plugin: a sink that adds each job's payload to a file, as a
- * line of its own. It has arrived when the kernel has it.
+ * lines.c - an example plugin: a sink that appends each job's payload to a file as a
+ * line. A job is delivered once write() has succeeded.
  *
  *   plugins = [ "/usr/local/lib/tarry/lines.so" ];
  *   sinks: { audit: { type = "lines"; file = "/var/lib/tarry/orders.txt"; }; };
@@ -12,10 +12,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-struct lines { /* of one sink; the core zeroes it, fills in the options and frees it */
+struct lines { /* state of a sink; the core zeroes it, sets the options and frees it */
     char *file;
     int fd;
-    struct buf line; /* keeps its memory from job to job */
+    struct buf line; /* reused for all jobs */
 };
 
 static const struct opt opts[] = {
@@ -44,7 +44,8 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
         delivery_done(d, REJECTED, "the payload is not one line");
     else if (write(l->fd, l->line.p, l->line.n) == (ssize_t)l->line.n)
         delivery_done(d, DELIVERED, NULL);
-    else /* by the route's schedule; a part of it may stand there then */
+    else /* retried by the route's schedule; the file may then contain a part of the
+          * line */
         delivery_done(d, TRY_AGAIN, "the file could not be written");
 }
 
@@ -62,7 +63,7 @@ static const struct sink_ops sink_lines = {
     .help = "Writes each job's payload to a file, as a line of its own.",
     .size = sizeof(struct lines),
     .opts = opts,
-    .target = "", /* jobs need none: the option says where they go */
+    .target = "", /* not needed: the option names the file */
     .max_in_flight = 1000,
     .start = start,
     .deliver = deliver,

@@ -2,8 +2,8 @@
 /*
  * http.c - the http sink: each job becomes one POST or PUT to a callback URL.
  *
- * The answer's status or body is the outcome, see http_opts.h. A failed delivery is not
- * repeated here, and no URL, header or payload is ever logged.
+ * The status or body of the answer decides the outcome, see http_opts.h. The sink itself
+ * never retries, and never logs a URL, header or payload.
  */
 #include "sinks/http/http_sink.h"
 
@@ -21,7 +21,7 @@ static void release(struct http_sink *s)
     s->signer = NULL;
 }
 
-/* What of the options is kept in another form. */
+/* Parses the options that need another form at run time. */
 static int read_opts(struct http_sink *s, struct err *err)
 {
     s->guard = http_guard_new(&s->o, err);
@@ -69,7 +69,7 @@ static void stop(struct sink *sink, void *self)
 
 /* ------------------------------------------------------------ tarry check --connect
  *
- * Connects to a callback's host, by TLS where the URL says so, and sends no request. */
+ * Connects to a callback's host, with TLS for https URLs, and sends no request. */
 
 static int dial(const struct http_opts *o, const struct http_guard *guard,
                 enum http_word word, const char *url, struct buf *said, struct err *err)
@@ -96,7 +96,7 @@ static int dial(const struct http_opts *o, const struct http_guard *guard,
     return bad;
 }
 
-/* As much of the target as names its host; n 0: that is left to messages. */
+/* Returns the part of the target that names its host; n 0: each message names its own. */
 static struct slice host_of(const struct http_opts *o, const struct probe_target *target)
 {
     struct slice url = target->text.n ? target->text : slice_of(o->url ? o->url : "");

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http_call.c - one delivery: its request, the answer, and what that means.
+ * http_call.c - makes a delivery: its requests, the answer, the outcome.
  *
- * A redirect is a further request from here, through the same checks as the first.
- * Nothing is sent to an address that the guard has not seen: it is asked before a
- * connection is opened, and once more before a kept one is used, which may have been
- * opened for a URL that more was allowed to.
+ * A redirect causes a further request with the same checks as the first. The guard checks
+ * every address before anything is sent to it: before a connection is opened, and again
+ * before a kept connection is reused, since it may have been opened for a URL with more
+ * permissions.
  */
 #include "sinks/http/http_sink.h"
 
@@ -13,9 +13,9 @@
 #include <stdlib.h>
 
 enum {
-    HEADER_BYTES_MAX = 64 * 1024,          /* of an answer */
-    ANSWERS_BYTES_MAX = 256 * 1024 * 1024, /* held of all answers under way */
-    BUFFER_KEPT = 64 * 1024                /* a call at rest keeps no larger one */
+    HEADER_BYTES_MAX = 64 * 1024,          /* per answer */
+    ANSWERS_BYTES_MAX = 256 * 1024 * 1024, /* of all unfinished answers together */
+    BUFFER_KEPT = 64 * 1024                /* an idle call keeps no larger buffer */
 };
 
 struct http_call {
@@ -23,25 +23,27 @@ struct http_call {
     struct delivery *d;
     CURL *easy;
     struct http_lines lines;
-    struct curl_slist *chain; /* an array over lines, in order */
+    struct curl_slist *chain; /* array of nodes that point to lines, in order */
     size_t chain_room;
-    struct buf url;      /* of the request under way, as curl has it */
-    enum http_word word; /* who named that URL */
+    struct buf url;      /* of the current request, in curl's form */
+    enum http_word word; /* origin of that URL */
     struct http_hop hop;
     int64_t redirects;   /* followed so far */
-    int64_t deadline_ms; /* monotonic; all redirects included */
-    struct buf answer;   /* by code100: its body */
+    int64_t deadline_ms; /* monotonic; includes all redirects */
+    struct buf answer;   /* body of the answer, for accept = "code100" */
     int64_t header_bytes, body_bytes;
-    unsigned sent;       /* how often curl has sent this request */
-    bool denied, opened; /* an address that the guard refused, one that it let pass */
-    bool connected;      /* what was opened last is set up, or a kept connection serves */
-    bool within;         /* the request went to an address that no message may lead to */
-    const char *stopped; /* why we went no further; NULL: we did not stop */
+    unsigned sent;       /* number of times curl has sent this request */
+    bool denied, opened; /* denied: the guard rejected an address; opened: it allowed an
+                          * address */
+    bool connected;      /* the last connection opened is set up, or a kept one is used */
+    bool within;         /* the request went to a private address */
+    const char *stopped; /* reason for our own abort; NULL: none */
     char why[CURL_ERROR_SIZE];
     struct http_call *next_idle;
 };
 
-/* curl's list over the header lines; made only when their text has stopped moving. */
+/* Makes curl's list of header lines. Call after the last line: the text moves as it
+ * grows. */
 static struct curl_slist *make_headers(struct http_call *c)
 {
     if (http_lines_make(&c->lines, c->d, &c->s->o, &c->hop) > 0)
@@ -74,8 +76,8 @@ static struct slice first_url(const struct http_call *c)
     return c->d->target.n ? c->d->target : slice_of(c->s->o.url);
 }
 
-/* A redirect to elsewhere is no longer the word of our own configuration; a receiver in
- * the wide world has none about private networks. */
+/* Returns who named the current URL. After a redirect it is no longer our configuration,
+ * and a public receiver must not redirect to private networks. */
 static enum http_word word_of(const struct http_call *c)
 {
     if (c->d->target_asked)
@@ -98,7 +100,7 @@ static void forget_answer(struct http_call *c)
     c->why[0] = 0;
 }
 
-/* Makes next the URL of the request. NULL, or why it can't be. */
+/* Sets the URL of the next request. Returns NULL, or the reason to reject it. */
 static const char *set_url(struct http_call *c, struct slice url, struct buf *referer)
 {
     struct buf next = {0};
@@ -128,17 +130,19 @@ static void set_hop(struct http_call *c)
 static void set_body(struct http_call *c)
 {
     struct slice body = c->d->job->payload;
-    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, body.n ? body.p : ""); /* lent */
+    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, body.n ? body.p : ""); /* borrowed */
     curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.n);
 }
 
-/* A message's URL may be allowed by its beginning; "https://good@evil/" must not pass. */
+/* May the URL contain a user name? A prefix in allow could otherwise match
+ * "https://good@evil/". */
 static bool user_is_fine(const struct http_call *c)
 {
     return c->s->o.userinfo || c->word == HTTP_OWN;
 }
 
-/* A stranger could have any body accepted in our name, where our certificate counts. */
+/* Sets the client certificate, but not for a host named only by a message: it could act
+ * in our name wherever the certificate is accepted. */
 static void set_certificate(struct http_call *c)
 {
     const struct http_opts *o = &c->s->o;
@@ -146,7 +150,7 @@ static void set_certificate(struct http_call *c)
     curl_easy_setopt(c->easy, CURLOPT_SSLKEY, c->hop.stranger ? NULL : o->key_file);
 }
 
-/* The rest of the request, once its URL is known. */
+/* Sets the rest of the request. The URL must be set. */
 static void set_request(struct http_call *c)
 {
     int64_t left_ms = c->deadline_ms - loop_mono_ms();
@@ -163,7 +167,8 @@ static void set_request(struct http_call *c)
 
 /* -------------------------------------------------------------------- outcome */
 
-/* Faults of the URL itself, which no repetition mends. */
+/* Returns the reason if the URL itself is invalid, so that no retry can succeed; else
+ * NULL. */
 static const char *hopeless(CURLcode code)
 {
     if (code == CURLE_LOGIN_DENIED) /* CURLOPT_DISALLOW_USERNAME_IN_URL */
@@ -188,20 +193,20 @@ static void report(struct http_call *c, enum outcome outcome, const char *why)
     struct delivery *d = c->d;
     char text[CURL_ERROR_SIZE];
     snprintf(text, sizeof(text), "%s", why ? why : "");
-    call_idle(c); /* before the report, which may bring the next delivery */
+    call_idle(c); /* before the report, which may start the next delivery */
     delivery_done(d, outcome, outcome == DELIVERED ? NULL : text);
 }
 
-/* By code100 nothing is final: the number of tries alone decides. */
+/* With accept = "code100" no answer is final: only the number of tries decides. */
 static void reject(struct http_call *c, const char *why)
 {
     report(c, c->s->o.accept == HTTP_BY_CODE100 ? TRY_AGAIN : REJECTED, why);
 }
 
-/* Capped: what a receiver asks for is not what the operator would wait for. */
+/* Returns the wait that the receiver requests, limited by the operator's maximum. */
 static int64_t asked_wait_ms(const struct http_call *c)
 {
-    curl_off_t s = 0; /* of a date: from now, or below 0 */
+    curl_off_t s = 0; /* seconds; a date counts from now and may be negative */
     int64_t most_ms = c->s->o.retry_after_max_ms;
     curl_easy_getinfo(c->easy, CURLINFO_RETRY_AFTER, &s);
     if (s <= 0)
@@ -234,7 +239,7 @@ static void report_code100(struct http_call *c, long status)
     report(c, http_is_code100(buf_slice(&c->answer)) ? DELIVERED : TRY_AGAIN, why);
 }
 
-/* Sends the request to url, the first or where a redirect leads. */
+/* Sends the request to url: the first one, or the target of a redirect. */
 static void begin(struct http_call *c, struct slice url)
 {
     struct buf referer = {0};
@@ -257,7 +262,7 @@ static void begin(struct http_call *c, struct slice url)
         report(c, TRY_AGAIN, curl_multi_strerror(rc));
 }
 
-/* Goes on where the answer says. false: it says nothing of the kind. */
+/* Follows a redirect. false: the answer is not a redirect. */
 static bool follow(struct http_call *c, long status)
 {
     enum http_redirect how = http_status_redirect(status);
@@ -275,7 +280,7 @@ static bool follow(struct http_call *c, long status)
         set_method(c);
     }
     forget_answer(c);
-    struct buf url = {0}; /* to is curl's, and goes with the next setting */
+    struct buf url = {0}; /* copy, since curl owns to and frees it with the next option */
     buf_add_str(&url, to);
     begin(c, buf_slice(&url));
     buf_free(&url);
@@ -293,7 +298,7 @@ void http_call_end(struct http_call *c, CURLcode code)
     if (code == CURLE_OK && by_body)
         report_code100(c, status);
     else if (code == CURLE_OK || (c->stopped && !by_body && status >= 200))
-        report_status(c, status); /* of a long answer, too */
+        report_status(c, status); /* also for an answer that is too long */
     else if (c->denied && !c->opened)
         reject(c,
                "the URL leads to a network that may not be called: a private one, or one "
@@ -308,14 +313,15 @@ void http_call_end(struct http_call *c, CURLcode code)
 
 /* ------------------------------------------------------------- curl's callbacks */
 
-/* Behind a proxy the only address to see is its own, which the operator named. */
+/* Behind a proxy, only the address of the proxy is visible, which the operator has
+ * chosen. */
 static bool sees_address(const struct http_call *c)
 {
     return c->s->o.proxy == NULL;
 }
 
-/* Where a kept connection broke under the request: the socket that the look-up is watched
- * by is none of ours. */
+/* Called for a new look-up, for example after a kept connection broke. The socket of the
+ * look-up is not one of ours. */
 static int on_look_up(void *resolver, void *reserved, void *arg)
 {
     struct http_call *c = arg;
@@ -330,17 +336,17 @@ static curl_socket_t on_open(void *arg, curlsocktype purpose, struct curl_sockad
     (void)purpose;
     if (sees_address(c) && !http_guard_address(c->s->guard, c->word, &to->addr)) {
         c->denied = true;
-        return CURL_SOCKET_BAD; /* curl goes on to the name's next address */
+        return CURL_SOCKET_BAD; /* curl tries the name's next address */
     }
     c->opened = true;
     c->connected = false;
     return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
 }
 
-/* Before a request goes out, on a new connection or a kept one.
+/* Called before curl sends a request, on a new or a kept connection.
  *
- * curl sends again, and often, what ended without an answer on a kept connection. Once is
- * right: that connection may have been at its end. */
+ * If a kept connection ends without an answer, curl resends the request, several times.
+ * Allow this once, since the server may have just closed that connection. */
 static int on_send(void *arg, char *ip, char *our_ip, int port, int our_port)
 {
     struct http_call *c = arg;
@@ -392,13 +398,13 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
 
 /* ------------------------------------------------------------------ deliveries */
 
-/* What stays the same from call to call. */
+/* Makes a handle with the options that all calls share. */
 static CURL *new_easy(const struct http_opts *o, struct http_call *c)
 {
     CURL *e = http_easy_new(o, c->why);
     curl_easy_setopt(e, CURLOPT_PRIVATE, c);
     curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
-    curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); /* await no resolver thread */
+    curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); /* do not wait for resolver threads */
     curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
@@ -413,10 +419,11 @@ static CURL *new_easy(const struct http_opts *o, struct http_call *c)
     curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_open);
     curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c);
     curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, http_multi_close);
-    curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, c->s); /* it outlives the call */
+    curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, c->s); /* outlives the call */
     curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_send);
     curl_easy_setopt(e, CURLOPT_PREREQDATA, c);
-    if (o->accept == HTTP_BY_CODE100) /* else the body is not read: on_body() counts */
+    if (o->accept == HTTP_BY_CODE100) /* otherwise the body is only counted, by
+                                       * on_body() */
         curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "gzip");
     return e;
 }

@@ -38,7 +38,7 @@ bool http_is_webhook_header(struct slice name)
     return IS_ONE_OF(name, names);
 }
 
-/* What a redirect to elsewhere must not take along. */
+/* Is it a header that must not be sent to another origin? */
 static bool is_credential(struct slice name)
 {
     static const char *const names[] = {"authorization", "cookie", "cookie2",
@@ -64,7 +64,7 @@ static void add_line(struct http_lines *lines, struct slice name, struct slice v
 {
     begin_line(lines);
     buf_add_slice(&lines->text, name);
-    if (text_trim(value).n == 0) { /* "name:" would tell curl to leave the header out */
+    if (text_trim(value).n == 0) { /* "name:" would make curl drop the header */
         buf_add(&lines->text, ";", 2);
         return;
     }
@@ -78,7 +78,7 @@ static bool is_ours(struct slice name)
     return name.n > 6 && strncasecmp(name.p, "delay-", 6) == 0;
 }
 
-/* Do the operator's headers go there? */
+/* May the configured headers be sent to this host? */
 static bool is_known(const struct http_hop *hop)
 {
     return !hop->foreign && !hop->stranger;
@@ -94,7 +94,7 @@ static bool goes_along(struct slice name, const struct http_opts *o,
            !(hop->bodyless && slice_is_nocase(name, "content-type"));
 }
 
-/* A header that is not the operator's. Gives 1 when it had to be left out. */
+/* Adds a header of the job. Returns 1 if the header was dropped. */
 static unsigned add(struct http_lines *lines, const struct http_opts *o,
                     const struct http_hop *hop, struct slice name, struct slice value)
 {
@@ -106,14 +106,14 @@ static unsigned add(struct http_lines *lines, const struct http_opts *o,
     return 0;
 }
 
-/* Standard Webhooks joins id and time with a dot, so there may be none in the id. Percent
- * signs are encoded as well: no two ids become one. */
+/* Percent-encodes the id without dots: Standard Webhooks joins id and time with a dot.
+ * Percent signs are encoded as well, so that ids stay distinct. */
 static void add_webhook_id(struct buf *out, struct slice job_id)
 {
     text_add_percent(out, job_id, "/:@+=,~");
 }
 
-/* The three headers of Standard Webhooks, or what of them goes without a signature. */
+/* Adds the three headers of Standard Webhooks, or only webhook-id without a signature. */
 static void add_webhook(struct http_lines *lines, const struct delivery *d,
                         const struct http_opts *o, const struct http_hop *hop)
 {
@@ -134,8 +134,8 @@ static void add_webhook(struct http_lines *lines, const struct delivery *d,
     buf_free(&id);
 }
 
-/* The message's headers, an event's attributes by their names in HTTP. Gives how many had
- * to be left out. */
+/* Adds the message's headers, with the HTTP names of CloudEvents attributes. Returns how
+ * many were dropped. */
 static unsigned add_headers(struct http_lines *lines, const struct delivery *d,
                             const struct http_opts *o, const struct http_hop *hop)
 {
@@ -169,15 +169,15 @@ static bool has_line(const struct http_lines *lines, const char *name)
     return false;
 }
 
-/* Where a body has no type, the job's own being missing or none that can stand in HTTP,
- * curl would call it a form. */
+/* If the job has no valid content type, sets a default: curl would label the body as a
+ * form. */
 static void add_content_type(struct http_lines *lines, const struct http_hop *hop)
 {
     if (!hop->bodyless && !has_line(lines, "content-type"))
         add_line(lines, SLICE_LIT("Content-Type"), SLICE_LIT("application/octet-stream"));
 }
 
-/* In curl's form, this keeps a header of its own away. */
+/* Adds a line that makes curl omit one of its default headers. */
 static void add_without(struct http_lines *lines, const char *line)
 {
     begin_line(lines);
@@ -203,7 +203,8 @@ unsigned http_lines_make(struct http_lines *lines, const struct delivery *d,
         add(lines, o, hop, SLICE_LIT("Referer"), hop->referer);
     if (!delivery_header(d, "accept"))
         add_without(lines, "Accept:");
-    /* Without this line a larger body waits a second for a 100 that few servers send. */
+    /* Without this line curl waits a second before a larger body for a 100 response,
+     * which few servers send. */
     add_without(lines, "Expect:");
     return left_out;
 }
@@ -233,7 +234,7 @@ bool http_is_code100(struct slice body)
     } answer = {0};
     static const struct json_field fields[] = {
         {"code", JSON_INT, offsetof(struct answer, code), 0, 0}, {0}};
-    struct buf none = {0}; /* there are no texts among the fields */
+    struct buf none = {0}; /* unused: no field is a text */
     bool read = json_read(body, fields, &answer, &none) == 0;
     buf_free(&none);
     return read && answer.code == 100;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http_multi.c - libcurl's multi interface on the loop: its sockets are watched, its
- * timeout is one timer.
+ * http_multi.c - runs libcurl's multi interface on the loop: watches for its sockets, one
+ * timer for its timeout.
  *
- * curl gives a connection up after each transfer and wants it back with the next one; its
- * watch stays until it is closed, which saves two system calls for each transfer.
+ * curl removes a socket after each transfer and adds it again for the next. The watch
+ * stays until the socket is closed, which saves two system calls per transfer.
  */
 #include "sinks/http/http_sink.h"
 
@@ -13,14 +13,15 @@
 
 enum { IDLE_CONNECTIONS = 64 }; /* kept beyond max_in_flight */
 
-/* Never within one of curl's own callbacks: handles are removed here. */
+/* Handles finished transfers. Must not be called from curl's callbacks, since it removes
+ * handles. */
 static void collect(struct http_sink *s)
 {
     CURLMsg *msg;
     int left;
     while ((msg = curl_multi_info_read(s->multi, &left)) != NULL) {
         struct http_call *c = NULL;
-        CURLcode code = msg->data.result; /* msg is gone once its handle is removed */
+        CURLcode code = msg->data.result; /* msg is invalid once its handle is removed */
         CURL *easy = msg->easy_handle;
         curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&c);
         curl_multi_remove_handle(s->multi, easy);
@@ -31,7 +32,7 @@ static void collect(struct http_sink *s)
 struct http_socket {
     struct http_sink *s;
     curl_socket_t fd;
-    bool kept;   /* curl will say when it closes the socket */
+    bool kept;   /* curl will report when it closes the socket */
     bool wanted; /* curl waits for events */
     struct watch *watch;
 };
@@ -39,13 +40,13 @@ struct http_socket {
 static void on_socket(void *arg, unsigned events)
 {
     struct http_socket *so = arg;
-    struct http_sink *s = so->s; /* curl may give up the socket, and so, within */
+    struct http_sink *s = so->s; /* curl may close the socket and free so within */
     int flags = (events & WATCH_READ ? CURL_CSELECT_IN : 0) |
                 (events & WATCH_WRITE ? CURL_CSELECT_OUT : 0) |
                 (events & WATCH_ERROR ? CURL_CSELECT_ERR : 0);
     int running;
     if (!so->wanted) {
-        watch_set(so->watch, 0); /* curl finds out before it uses the connection again */
+        watch_set(so->watch, 0); /* curl detects it before it reuses the connection */
         return;
     }
     curl_multi_socket_action(s->multi, so->fd, flags, &running);
@@ -60,7 +61,7 @@ static void on_timer(void *arg)
     collect(s);
 }
 
-/* Where the one of that descriptor is kept; NULL there: it is not watched. */
+/* Returns the slot for a descriptor; *slot NULL: not watched. */
 static struct http_socket **socket_at(struct http_sink *s, curl_socket_t fd)
 {
     size_t i = (size_t)fd, old = s->sockets_room;
@@ -135,7 +136,7 @@ CURL *http_easy_new(const struct http_opts *o, char *why)
     curl_easy_setopt(e, CURLOPT_ERRORBUFFER, why);
     curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(e, CURLOPT_PROXY, o->proxy ? o->proxy : "");
-    curl_easy_setopt(e, CURLOPT_NOPROXY, ""); /* else the environment says */
+    curl_easy_setopt(e, CURLOPT_NOPROXY, ""); /* otherwise the environment sets it */
     curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, o->verify ? 1L : 0L);
     curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, o->verify ? 2L : 0L);
     if (o->ca_file)
@@ -154,14 +155,16 @@ void http_multi_start(struct http_sink *s)
     curl_multi_setopt(m, CURLMOPT_TIMERDATA, s);
     curl_multi_setopt(m, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
     curl_multi_setopt(m, CURLMOPT_MAX_HOST_CONNECTIONS, (long)s->o.host_connections);
-    /* curl's own rule, four times what is under way, closes them whenever load pauses. */
+    /* curl's default, four times the running transfers, would close them in every
+     * pause. */
     curl_multi_setopt(m, CURLMOPT_MAXCONNECTS,
                       (long)sink_max_in_flight(s->sink) + IDLE_CONNECTIONS);
 }
 
 void http_multi_stop(struct http_sink *s)
 {
-    curl_multi_cleanup(s->multi); /* kept connections and their watches go with it */
+    curl_multi_cleanup(s->multi); /* also closes kept connections and removes their
+                                   * watches */
     timer_del(s->timer);
     free(s->sockets);
 }

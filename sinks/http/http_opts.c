@@ -106,7 +106,7 @@ const struct opt http_opt_rows[] = {
      "Whether the receiver's certificate must be valid and its own.", .min = 0},
     {0}};
 
-/* ------------------------------------------------------------- what a status means */
+/* ------------------------------------------------------------- verdict of a status */
 
 static const char *const list_names[HTTP_VERDICTS] = {
     [HTTP_DELIVERED] = "delivered",
@@ -115,7 +115,7 @@ static const char *const list_names[HTTP_VERDICTS] = {
     [HTTP_STOP] = "stop",
 };
 
-/* Gives what stands behind the number; NULL: there is none, or it is above most. */
+/* Parses a number and returns the text after it; NULL: no number, or above most. */
 static const char *read_number(const char *p, unsigned most, unsigned *n)
 {
     char *end;
@@ -148,7 +148,7 @@ static int read_codes(struct http_range *range, const char *text)
     return rc == 0 && range->first >= STATUS_MIN ? 0 : -1;
 }
 
-/* width: of the range that each status has its verdict from; 0: none yet. */
+/* width: size of the range that set each status; 0: not set. */
 static int enter(struct http_rules *rules, unsigned width[], const struct http_range *r,
                  enum http_verdict verdict, struct err *err)
 {
@@ -195,7 +195,7 @@ enum http_verdict http_rules_verdict(const struct http_rules *rules, long status
 
 /* -------------------------------------------------------------------- checks */
 
-/* Which headers a signed request has from its keys alone. */
+/* Is it a header that only the signature may set? */
 static bool is_signed(const struct http_opts *o, struct slice name)
 {
     return o->signing_keys.n > 0 && http_is_webhook_header(name);
@@ -219,7 +219,7 @@ static int check_headers(const struct http_opts *o, struct err *err)
     return 0;
 }
 
-/* What is read only to see whether it can be. */
+/* Parses the lists only to check them. */
 static int check_lists(const struct http_opts *o, struct err *err)
 {
     struct http_rules rules;

@@ -13,7 +13,7 @@ enum { ED25519_BYTES = 32, SIGNATURE_MAX = 64 };
 static const struct kind {
     const char *key_begins, *signature_begins;
     int pkey_type;
-    const EVP_MD *(*digest)(void); /* NULL: the signature has its own */
+    const EVP_MD *(*digest)(void); /* NULL: part of the signature algorithm */
     size_t least, most;            /* bytes of a key */
 } kinds[] = {
     {"whsec_", "v1,", EVP_PKEY_HMAC, EVP_sha256, 24, 64},
@@ -24,7 +24,8 @@ struct http_signer {
     size_t n;
     struct key {
         const struct kind *kind;
-        EVP_MD_CTX *ready; /* copied for each signature: a new one takes longer */
+        EVP_MD_CTX *ready; /* template, copied for each signature: creating one is
+                            * slower */
     } keys[];
 };
 
@@ -37,7 +38,7 @@ static const struct kind *kind_of(const char *text)
     return NULL;
 }
 
-/* Of an ed25519 key the second half repeats what follows from the first. */
+/* Does the second half of an ed25519 key match the public key derived from the first? */
 static bool halves_agree(EVP_PKEY *pkey, const unsigned char *public_half)
 {
     unsigned char own[ED25519_BYTES];
@@ -63,14 +64,14 @@ static EVP_PKEY *make_pkey(const struct kind *kind, struct slice raw)
     return pkey;
 }
 
-/* Takes pkey. */
+/* Takes ownership of pkey. */
 static EVP_MD_CTX *make_ready(const struct kind *kind, EVP_PKEY *pkey)
 {
     const EVP_MD *digest = kind->digest ? kind->digest() : NULL;
     EVP_MD_CTX *ready = EVP_MD_CTX_new();
     must(ready != NULL);
     must(EVP_DigestSignInit(ready, NULL, digest, NULL, pkey) == 1);
-    EVP_PKEY_free(pkey); /* ready holds it, and wipes it */
+    EVP_PKEY_free(pkey); /* ready has a reference and wipes the key */
     return ready;
 }
 
@@ -82,7 +83,8 @@ static int key_read(struct key *key, const char *text)
     if (key->kind == NULL)
         return -1;
     text += strlen(key->kind->key_begins);
-    buf_room(&raw, strlen(text) + 1); /* so that no moved copy escapes the wiping */
+    buf_room(&raw, strlen(text) + 1); /* full size at once, so that no reallocation leaves
+                                       * a copy */
     if (text_base64_decode(slice_of(text), &raw) == 0)
         pkey = make_pkey(key->kind, buf_slice(&raw));
     text_wipe(&raw);

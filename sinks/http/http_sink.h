@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http_sink.h - what the parts of the http sink know of each other: http.c starts and
- * stops it, http_call.c makes one delivery, http_multi.c runs curl on the loop.
+ * http_sink.h - shared by the files of the http sink: http.c starts and stops it,
+ * http_call.c makes a delivery, http_multi.c runs curl on the loop.
  */
 #ifndef SINKS_HTTP_HTTP_SINK_H
 #define SINKS_HTTP_HTTP_SINK_H
@@ -15,30 +15,30 @@
 struct http_call;
 
 struct http_sink {
-    struct http_opts o; /* first: its rows say so */
+    struct http_opts o; /* must be first: http_opt_rows use its offsets */
     struct sink *sink;
     struct http_rules rules;
     struct http_guard *guard;
-    struct http_signer *signer; /* NULL: nothing is signed */
+    struct http_signer *signer; /* NULL: do not sign */
     CURLM *multi;
     struct timer *timer;
-    struct http_socket **sockets; /* by descriptor, of http_multi.c */
+    struct http_socket **sockets; /* indexed by descriptor; used by http_multi.c */
     size_t sockets_room;
-    struct http_call *idle; /* calls to be used again, with their easy handles */
-    int64_t answers_bytes;  /* held of all answers under way */
+    struct http_call *idle; /* free list of calls with their easy handles */
+    int64_t answers_bytes;  /* memory of all unfinished answers */
     struct log_limit bad_header;
 };
 
 void http_call_begin(struct http_sink *s, struct delivery *d);
-/* The request of the call is over; its handle is out of the multi. */
+/* Handles the end of a call's request. Its handle has left the multi. */
 void http_call_end(struct http_call *c, CURLcode code);
-/* Has its request a connection of its own, set up to the end? One that never was, curl
- * 7.88 closes without a word (cf_socket_close()). */
+/* Is the request's connection fully set up? curl 7.88 closes others without calling
+ * http_multi_close() (cf_socket_close()). */
 bool http_call_is_connected(CURL *easy);
 void http_calls_free(struct http_sink *s);
 
-/* A handle with the proxy and TLS of the options. why: CURL_ERROR_SIZE bytes that live as
- * long. */
+/* Makes a handle with the proxy and TLS options. why: CURL_ERROR_SIZE bytes that must
+ * outlive the handle. */
 CURL *http_easy_new(const struct http_opts *o, char *why);
 void http_multi_start(struct http_sink *s);
 void http_multi_stop(struct http_sink *s);

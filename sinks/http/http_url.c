@@ -15,7 +15,7 @@ static const struct scheme {
     const char *port;
 } schemes[] = {{SLICE_LIT("http://"), "80"}, {SLICE_LIT("https://"), "443"}};
 
-/* NULL: neither http nor https, or nothing behind it. */
+/* Returns NULL if the URL is not http or https, or has nothing after the scheme. */
 static const struct scheme *scheme_of(struct slice url)
 {
     for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
@@ -31,7 +31,7 @@ bool http_is_url(struct slice url)
     return scheme_of(url) && url.n <= HTTP_URL_MAX && memchr(url.p, 0, url.n) == NULL;
 }
 
-/* What stands between the scheme and the path. */
+/* Returns the text between the scheme and the path. */
 static struct slice authority_of(struct slice url)
 {
     const struct scheme *scheme = scheme_of(url);
@@ -51,7 +51,7 @@ static struct slice host_of(struct slice authority)
     return (struct slice){at + 1, authority.n - (size_t)(at + 1 - authority.p)};
 }
 
-/* "host" of "host:80" where 80 is what the scheme says anyway. */
+/* Removes the port if it is the scheme's default: "host" for "host:80". */
 static struct slice without_port(struct slice host, const char *port)
 {
     size_t n = strlen(port);
@@ -84,7 +84,8 @@ struct slice http_url_origin(struct slice url)
     return (struct slice){url.p, scheme->text.n + host.n};
 }
 
-/* What no URL holds as it is; readers differ in what they make of it. */
+/* Is it a character that must be percent-encoded in a URL? Parsers treat these
+ * differently. */
 static bool is_odd(char c)
 {
     return strchr(" \"<>\\^`{|}", c) != NULL;
@@ -109,7 +110,7 @@ int http_url_add(struct buf *out, struct slice url)
     bool query = false;
     buf_add(out, url.p, (size_t)(p - url.p));
     for (; p < end && *p != '#'; p++) {
-        /* A query goes out as it came, but for what would end the request line. */
+        /* Send a query unchanged, except for bytes that would end the request line. */
         query |= *p == '?';
         if (*p == ' ' || (!query && (is_odd(*p) || (unsigned char)*p > 0x7f)))
             buf_addf(out, "%%%02X", (unsigned)(unsigned char)*p);
@@ -137,7 +138,7 @@ void http_url_add_referer(struct buf *out, struct slice from, struct slice to)
 
 /* ------------------------------------------------------- the guard: addresses */
 
-/* IPv4 stands as IPv6 has it, ::ffff:a.b.c.d. */
+/* An IPv6 address. IPv4 is mapped: ::ffff:a.b.c.d. */
 struct address {
     unsigned char b[ADDRESS_BYTES];
 };
@@ -156,32 +157,32 @@ struct http_guard {
     struct http_range *ports;
 };
 
-/* Where no URL of a message may lead: RFC 6890 and what has followed it. */
+/* Networks that a message's URL must not reach: RFC 6890 and later registrations. */
 static const char *const private_nets[] = {
     "0.0.0.0/8",      /* this network */
     "10.0.0.0/8",     /* private, RFC 1918 */
-    "100.64.0.0/10",  /* carriers' own */
+    "100.64.0.0/10",  /* carrier-grade NAT */
     "127.0.0.0/8",    /* this host */
-    "169.254.0.0/16", /* link-local, and the clouds' metadata */
-    "168.63.129.16",  /* Azure's metadata, for all that it is a public address */
+    "169.254.0.0/16", /* link-local, cloud metadata */
+    "168.63.129.16",  /* Azure's metadata, although a public address */
     "172.16.0.0/12",  /* private */
     "192.0.0.0/24",   /* IETF protocols */
     "192.168.0.0/16", /* private */
     "198.18.0.0/15",  /* benchmarks */
     "224.0.0.0/4",    /* multicast */
     "240.0.0.0/4",    /* reserved, broadcast */
-    "::/96",          /* unspecified, this host, IPv4 of old */
+    "::/96",          /* unspecified, this host, deprecated IPv4-compatible */
     "64:ff9b:1::/48", /* local translation to IPv4 */
-    "100::/64",       /* discarded */
-    "2001::/32",      /* Teredo, with an IPv4 address scrambled */
-    "5f00::/16",      /* segments of a network's own routing, RFC 9602 */
+    "100::/64",       /* discard-only */
+    "2001::/32",      /* Teredo, contains an obfuscated IPv4 address */
+    "5f00::/16",      /* SRv6 segments, RFC 9602 */
     "fc00::/7",       /* private */
     "fe80::/10",      /* link-local */
-    "fec0::/10",      /* site-local of old */
+    "fec0::/10",      /* deprecated site-local */
     "ff00::/8",       /* multicast */
 };
 
-/* Prefixes of IPv6 behind which an address of IPv4 is reached, and where it stands. */
+/* IPv6 prefixes with an embedded IPv4 address, and its byte offset. */
 static const struct carrier {
     unsigned char prefix[IPV4_AT];
     size_t prefix_bytes, at;
@@ -219,7 +220,7 @@ static int address_read(struct address *a, const char *text)
 static bool net_holds(const struct net *net, const struct address *a)
 {
     unsigned bytes = net->bits / 8, rest = net->bits % 8;
-    if (net->bits < IPV4_BITS && is_ipv4(a)) /* "::/0" is all of IPv6 */
+    if (net->bits < IPV4_BITS && is_ipv4(a)) /* "::/0" means IPv6 only */
         return false;
     return memcmp(net->a.b, a->b, bytes) == 0 &&
            (rest == 0 || (net->a.b[bytes] ^ a->b[bytes]) >> (8 - rest) == 0);
@@ -234,7 +235,7 @@ static bool has_bits_beyond(const struct net *net)
     return false;
 }
 
-/* "10.0.0.0/8", "fc00::/7", or one address. */
+/* Parses "10.0.0.0/8", "fc00::/7", or a single address. */
 static int net_read(struct net *net, const char *text)
 {
     char address[INET6_ADDRSTRLEN];
@@ -280,7 +281,7 @@ static bool nets_hold(const struct nets *nets, const struct address *a)
     return false;
 }
 
-/* Is it the word of someone outside? */
+/* Was the URL named by an untrusted party? */
 static bool is_outside(enum http_word word)
 {
     return word == HTTP_LED || word == HTTP_ASKED;
@@ -399,9 +400,9 @@ static bool port_is_allowed(const struct http_guard *g, enum http_word word,
     return false;
 }
 
-/* Of a URL, read by curl itself, so that both see the same host. */
+/* Host and port of a URL, parsed by curl, so that curl and the guard agree. */
 struct place {
-    char *host, *port; /* curl's; NULL: the URL is malformed */
+    char *host, *port; /* free with curl_free(); NULL: malformed URL */
 };
 
 static struct place place_of(const char *url)

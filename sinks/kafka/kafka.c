@@ -2,9 +2,9 @@
 /*
  * kafka.c - the Kafka sink: an idempotent producer on the loop thread.
  *
- * A delivery's outcome is the broker's word in the delivery report (acks=all), never that
- * a record was queued. librdkafka repeats on its own only within the time that a delivery
- * has, and with sequence numbers, so that this makes no duplicates.
+ * The delivery report of the broker (acks=all) decides the outcome; a queued record is
+ * not delivered yet. librdkafka itself retries only within the timeout of the delivery,
+ * and with sequence numbers, so that retries cause no duplicates.
  */
 #include "bridge/base/retry.h"
 #include "bridge/plugin.h"
@@ -17,26 +17,27 @@
 #include <sys/queue.h>
 
 enum {
-    PURGE_WAIT_MS = 2000, /* for the reports of a producer that failed */
+    PURGE_WAIT_MS = 2000, /* for the reports of a failed producer */
     DOWN_WAIT_MS = 1000,
     TIMEOUT_DEFAULT_MS = 30000,
     TIMEOUT_MAX_MS = 900000,
     RECONNECT_MAX_MS = 1000,
-    TIMEOUT_MARGIN_MS = 3000, /* librdkafka looks for late records now and then */
-    QUEUE_ROOM = 1000 /* more than ever in flight: full is then a matter of bytes */
+    TIMEOUT_MARGIN_MS = 3000, /* librdkafka checks for late records only periodically */
+    QUEUE_ROOM = 1000         /* above the maximum in flight, so that only bytes limit the
+                               * queue */
 };
 
-struct flight { /* a delivery on its way; the opaque of its record */
+struct flight { /* an unfinished delivery; the opaque of its record */
     LIST_ENTRY(flight) link;
-    STAILQ_ENTRY(flight) next; /* among those to be sent alone */
+    STAILQ_ENTRY(flight) next; /* in the list apart */
     struct delivery *d;
     int64_t begun_ms; /* monotonic */
     rd_kafka_resp_err_t refused;
-    bool lone; /* under way alone */
+    bool lone; /* sent alone */
 };
 
-/* What a broker takes by default (message.max.bytes, there of a batch); librdkafka would
- * stop at 1,000,000. */
+/* The broker's default maximum (message.max.bytes, for a batch). librdkafka's default is
+ * 1,000,000. */
 enum { RECORD_MAX = 1048588 };
 
 struct kafka_sink {
@@ -46,21 +47,21 @@ struct kafka_sink {
     int64_t linger_ms, buffer_bytes;
     /* running */
     struct sink *sink;
-    struct kafka_client *client; /* NULL: between two tries */
-    rd_kafka_topic_t *topic;     /* of the client: written to last; NULL: none */
+    struct kafka_client *client; /* NULL: between two attempts */
+    rd_kafka_topic_t *topic;     /* of the client: the last topic used; NULL: none */
     LIST_HEAD(, flight) flights;
-    STAILQ_HEAD(, flight) apart; /* refused with others: to be sent one by one */
-    bool lone;                   /* one of them is under way */
+    STAILQ_HEAD(, flight) apart; /* rejected within a batch: to be sent one by one */
+    bool lone;                   /* one of them is being sent */
     struct log_limit batch_limit;
-    bool failing;         /* waits for the reports of what was purged */
-    struct timer *failed; /* that has come to its end */
-    struct timer *retry;  /* builds the producer anew */
+    bool failing;         /* waits for the reports of purged records */
+    struct timer *failed; /* end of that wait */
+    struct timer *retry;  /* creates a new producer */
     unsigned tries;
     bool stopping, closing; /* closing: a client is being destroyed */
 };
 
 static const char *const compressions[] = {"none", "lz4", "zstd", "gzip", "snappy"};
-/* The first is what the Java client does. */
+/* The first is the default of the Java client. */
 static const char *const partitioners[] = {"murmur2_random", "consistent_random",
                                            "fnv1a_random", "random"};
 
@@ -79,7 +80,7 @@ static const struct opt opts[] = {
      .max = 1073741824},
     {0}};
 
-/* Less than the lease: a record that came late would be a duplicate of the next attempt.
+/* Returns a timeout below the lease: a later record would duplicate the next attempt.
  */
 static int64_t record_timeout_ms(int64_t delivery_ms)
 {
@@ -106,8 +107,9 @@ static rd_kafka_conf_t *make_conf(const struct kafka_sink *s, int64_t timeout_ms
         {"partitioner", partitioners[s->partitioner], 0},
         {"delivery.report.only.error", "false", 0},
         {"log.queue", "true", 0},
-        {"log.connection.close", "false", 0}, /* brokers close what is idle */
-        /* While it waits to connect it looks for late records only at the end of a wait.
+        {"log.connection.close", "false", 0}, /* brokers close idle connections */
+        /* While librdkafka waits to reconnect, it checks for late records only after the
+         * wait.
          */
         {"reconnect.backoff.max.ms", NULL, RECONNECT_MAX_MS},
         {0}};
@@ -132,7 +134,7 @@ static int check(const void *self, struct err *err)
 
 static void report(struct delivery *d, enum outcome outcome, rd_kafka_resp_err_t code)
 {
-    d->status = code > 0 ? (int)code : 0; /* below 0: librdkafka's own, no broker's */
+    d->status = code > 0 ? (int)code : 0; /* below 0: librdkafka's own codes */
     delivery_done(d, outcome, outcome == DELIVERED ? NULL : rd_kafka_err2str(code));
 }
 
@@ -142,10 +144,10 @@ static void land(struct flight *f, enum outcome outcome, rd_kafka_resp_err_t cod
 
     LIST_REMOVE(f, link);
     free(f);
-    report(d, outcome, code); /* last: it may bring the next delivery */
+    report(d, outcome, code); /* last: it may start the next delivery */
 }
 
-/* As the code says of this very record. */
+/* Reports the outcome of the code for this record. */
 static void land_by_code(struct flight *f, rd_kafka_resp_err_t code)
 {
     int64_t after_ms;
@@ -170,14 +172,14 @@ static void launch(struct kafka_sink *s, struct flight *f)
     land_by_code(f, code);
 }
 
-/* A report may take as long again: both must end before the lease does. */
+/* Is there time to send it again? Both sends must end before the lease expires. */
 static bool has_time(const struct flight *f)
 {
     return loop_mono_ms() - f->begun_ms < f->d->timeout_ms / 4;
 }
 
-/* What was refused in company goes one by one, so that the one record that is the cause
- * is found, and no other is given up for it. */
+/* Sends records of a rejected batch one by one, so that only the record that caused the
+ * error is rejected. */
 static void launch_lone(struct kafka_sink *s)
 {
     while (!s->lone && s->client && !s->failing && !STAILQ_EMPTY(&s->apart)) {
@@ -206,7 +208,7 @@ static void refused_in_company(struct kafka_sink *s, struct flight *f,
 
 static void on_report(struct kafka_sink *s, rd_kafka_event_t *ev)
 {
-    /* One event is one answer to one batch (2.0.2). */
+    /* An event is the answer to a single batch (librdkafka 2.0.2). */
     const bool company = rd_kafka_event_message_count(ev) > 1;
     const rd_kafka_message_t *m;
 
@@ -317,13 +319,13 @@ static void on_retry(void *arg)
     timer_set(s->retry, retry_broker_ms(++s->tries));
 }
 
-/* Every report has come, or those that are missing never will. */
+/* Called when every report has arrived, or after the wait for the missing ones. */
 static void on_failed(void *arg)
 {
     struct kafka_sink *s = arg;
     struct flight *next;
 
-    close_client(s); /* from here on none is added */
+    close_client(s); /* from here on no report is added */
     STAILQ_INIT(&s->apart);
     s->lone = false;
     for (struct flight *f = LIST_FIRST(&s->flights); f; f = next) {
@@ -332,8 +334,8 @@ static void on_failed(void *arg)
     }
 }
 
-/* librdkafka 2.0.2 ends an idempotent producer for good when it lost track of sequence
- * numbers; what was in flight may be there already and comes again. */
+/* librdkafka 2.0.2 stops an idempotent producer for good when it loses track of sequence
+ * numbers. Records in flight may have been written already; they are delivered again. */
 static void on_fatal(void *arg, const char *why)
 {
     struct kafka_sink *s = arg;

@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_produce.c - records out, and the table of outcomes.
+ * kafka_produce.c - produces records; contains the table of outcomes.
  */
 #include "sinks/kafka/kafka_produce.h"
 
 enum { ARGS_MAX = 6, DLT_HEADERS = 5, FULL_WAIT_MS = 200, REBUILD_WAIT_MS = 1000 };
 
-/* What is not here may change by itself or by the operator's hand: try again. So does a
- * topic that is unknown or forbidden: the route's schedule decides for how long. */
+/* Codes outside this table are retried: the cause may disappear or the operator may fix
+ * it. This includes an unknown or forbidden topic; the route's schedule limits the
+ * retries. */
 static const struct rule {
     rd_kafka_resp_err_t code;
     enum outcome outcome;
     int64_t after_ms;
-    bool of_record; /* one record of the batch is the cause */
+    bool of_record; /* a single record of the batch can be the cause */
 } rules[] = {
     {RD_KAFKA_RESP_ERR_NO_ERROR, DELIVERED, 0, false},
-    {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, REJECTED, 0, true}, /* or the batch was */
+    {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, REJECTED, 0, true}, /* or the batch is too
+                                                                * large */
     {RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE, REJECTED, 0, true},
     {RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE, REJECTED, 0, true},
     {RD_KAFKA_RESP_ERR_INVALID_MSG, REJECTED, 0, true},
-    {RD_KAFKA_RESP_ERR_INVALID_RECORD, REJECTED, 0, true}, /* no key, topic compacted */
+    {RD_KAFKA_RESP_ERR_INVALID_RECORD, REJECTED, 0, true}, /* for example no key in a
+                                                            * compacted topic */
     {RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, REJECTED, 0, false},
     {RD_KAFKA_RESP_ERR__QUEUE_FULL, TRY_AGAIN, FULL_WAIT_MS, false},
     {RD_KAFKA_RESP_ERR__FATAL, TRY_AGAIN, REBUILD_WAIT_MS, false},
@@ -59,7 +62,7 @@ static void add(rd_kafka_headers_t *headers, struct slice name, struct slice val
     rd_kafka_header_add(headers, name.p, (ssize_t)name.n, value.p, (ssize_t)value.n);
 }
 
-/* As Java writes an int or a long: big-endian. */
+/* Adds a big-endian number, like Java's int or long. */
 static void add_number(rd_kafka_headers_t *headers, const char *name, int64_t v,
                        size_t bytes)
 {
@@ -75,9 +78,10 @@ static bool is_dead_record(const struct delivery *d)
     return d->dead && d->job->partition >= 0 && d->job->offset >= 0;
 }
 
-/* Where the record stood, in the words of Spring Kafka's DeadLetterPublishingRecoverer:
- * tools that bring records back look for them. Of a record that has died before there are
- * two of each, and the last one counts; of the message there is only one. */
+/* Adds the record's origin in the headers of Spring Kafka's
+ * DeadLetterPublishingRecoverer, which replay tools read. A record that was a dead letter
+ * before has each header twice, and the last one counts. The exception message exists
+ * only once. */
 static void add_origin(rd_kafka_headers_t *headers, const struct delivery *d)
 {
     const struct job *job = d->job;
@@ -106,8 +110,8 @@ static rd_kafka_headers_t *make_headers(const struct delivery *d)
 
 /* --------------------------------------------------------------------------- records */
 
-/* The topic as a handle. Only with its making librdkafka asks for its leaders at once; of
- * a topic that it knows by name alone it asks within a second (2.0.2). */
+/* Returns a handle of the topic. librdkafka (2.0.2) queries the leaders at once when a
+ * handle is created, but only within a second for a topic given by name. */
 static rd_kafka_topic_t *topic_of(rd_kafka_t *rk, rd_kafka_topic_t **last,
                                   struct slice name)
 {
@@ -149,7 +153,6 @@ rd_kafka_resp_err_t kafka_produce(rd_kafka_t *rk, rd_kafka_topic_t **last,
     rd_kafka_resp_err_t code = rd_kafka_error_code(error);
     rd_kafka_error_destroy(error);
     if (headers)
-        rd_kafka_headers_destroy(
-            headers); /* librdkafka owns them only when it succeeds */
+        rd_kafka_headers_destroy(headers); /* librdkafka owns them only on success */
     return code;
 }

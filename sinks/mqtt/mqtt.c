@@ -2,9 +2,9 @@
 /*
  * mqtt.c - the MQTT sink: options, deliveries, their deadlines. Loop thread.
  *
- * A delivery is made a parcel, which is a copy, and given to the thread that speaks with
- * the broker (mqtt_thread.c). Its outcome is the broker's PUBACK; at QoS 0 it is that the
- * socket took it. Headers become user properties, which MQTT 3.1.1 does not have.
+ * A delivery is copied to a parcel for the thread that talks to the broker
+ * (mqtt_thread.c). The broker's PUBACK confirms it; at QoS 0, the write to the socket.
+ * Headers become user properties, which MQTT 3.1.1 does not support.
  */
 #include "bridge/job/cloudevent.h"
 #include "bridge/plugin.h"
@@ -18,7 +18,7 @@
 
 enum {
     HOST_BYTES = 256,
-    PAYLOAD_MAX = 268435455 - 131072 /* a packet's limit, and some room */
+    PAYLOAD_MAX = 268435455 - 131072 /* a packet's limit minus room for headers */
 };
 
 struct mqtt_sink {
@@ -29,7 +29,7 @@ struct mqtt_sink {
     struct sink *sink;
     struct mqtt_thread *thread;
     LIST_HEAD(, mqtt_parcel) open; /* deliveries not yet reported */
-    struct timer *timer;           /* the earliest of their deadlines, or before it */
+    struct timer *timer;           /* fires at their earliest deadline or before */
     int64_t timer_at_ms;
     struct log_limit header_limit, late_limit;
 };
@@ -60,8 +60,9 @@ static int check(const void *self, struct err *err)
 
 /* --------------------------------------------------------------------- parcels */
 
-/* Whether a property can carry it: else the broker would hang up, to the harm of every
- * message in flight. Correlation data alone are bytes, and only the first of the name. */
+/* Can a property contain the header? Otherwise the broker would close the connection,
+ * which affects every message in flight. Only correlation data may be arbitrary bytes,
+ * and only the first such header. */
 static bool header_fits(const struct header *h, bool *correlated)
 {
     bool text = mqtt_text_ok(h->name) && mqtt_text_ok(h->value);
@@ -96,9 +97,9 @@ static bool is_trace(struct slice name)
     return slice_is_nocase(name, "traceparent") || slice_is_nocase(name, "tracestate");
 }
 
-/* An event's header as it is called here, made in name and value. false: it has to give
- * way. Of two that MQTT calls by one name the attribute goes out, or it would be no event
- * any more; of a trace context the header does, which is the later word. */
+/* Renames a CloudEvents header for MQTT; name and value are its storage. false: drop the
+ * header. If two headers get the same name, the attribute wins, since the event requires
+ * it; for trace context the plain header wins, since it is newer. */
 static bool of_event(const struct delivery *d, struct header *h, struct buf *name,
                      struct buf *value)
 {
@@ -123,7 +124,7 @@ static void keep_headers(struct mqtt_sink *m, struct mqtt_parcel *p,
     for (unsigned i = 0; i < d->header_count; i++) {
         struct header h = d->headers[i];
         if (slice_is_nocase(h.name, MQTT_RETAIN_HEADER))
-            continue; /* it is the flag, or nothing */
+            continue; /* it sets the flag, or is ignored */
         if (event && !of_event(d, &h, &name, &value))
             continue;
         if (header_fits(&h, &correlated))
@@ -144,7 +145,7 @@ static void free_parcel(struct mqtt_parcel *p)
     free(p);
 }
 
-/* Reports the delivery; the parcel stays. */
+/* Reports the delivery; does not free the parcel. */
 static void report(struct mqtt_parcel *p, enum outcome outcome, const char *why)
 {
     struct delivery *d = p->d;
@@ -178,7 +179,7 @@ static struct mqtt_parcel *new_parcel(struct mqtt_sink *m, struct delivery *d)
     struct mqtt_parcel *p = mem_alloc(sizeof(*p));
 
     p->memory = mem_alloc(parcel_bytes(d));
-    p->headers = p->memory; /* first: they need its alignment */
+    p->headers = p->memory; /* first, since they need the alignment */
     char *at = (char *)p->memory + d->header_count * sizeof(struct header);
     p->topic = at;
     keep(&at, d->target);
@@ -253,7 +254,7 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
 
 static char *client_id(const struct mqtt_sink *m)
 {
-    static unsigned made; /* a reload has two of one name for a while */
+    static unsigned made; /* during a reload two sinks have the same name */
     char host[HOST_BYTES] = "", id[2 * HOST_BYTES], more[16] = "";
 
     if (m->link.client_id)
@@ -266,7 +267,7 @@ static char *client_id(const struct mqtt_sink *m)
     return mem_strdup(id);
 }
 
-/* The broker ends the session of whoever is there with the same id. */
+/* The broker disconnects a client if another one connects with the same id. */
 static bool alone(const void *self)
 {
     const struct mqtt_sink *m = self;
@@ -274,7 +275,7 @@ static bool alone(const void *self)
     return m->link.client_id != NULL;
 }
 
-/* To connect may take paho a second, while its other connections are idle. */
+/* Connecting may take paho a second while its other connections are idle. */
 static bool ready(const void *self)
 {
     const struct mqtt_sink *m = self;
@@ -325,7 +326,7 @@ static int probe(const void *self, const struct probe_target *target, struct buf
                  struct err *err)
 {
     const struct mqtt_sink *s = self;
-    (void)target; /* a broker takes any topic, or tells only when one comes */
+    (void)target; /* brokers cannot check a topic before a message arrives */
     return mqtt_probe(&s->link, said, err);
 }
 

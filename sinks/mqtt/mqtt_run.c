@@ -11,7 +11,7 @@
 
 enum {
     DISCONNECT_WAIT_MS = 2000,
-    PACKET_EXTRA = 64 /* of a PUBLISH: headers and lengths, generously */
+    PACKET_EXTRA = 64 /* upper bound for headers and lengths of a PUBLISH */
 };
 
 /* --------------------------------------------------- answers, on paho's threads */
@@ -37,7 +37,7 @@ static void on_sent(void *context, MQTTAsync_successData *d)
     answered(context, DELIVERED, 0, "");
 }
 
-/* Also for "no matching subscribers", which is none of our business. */
+/* Also called for "no matching subscribers", which counts as delivered. */
 static void on_sent5(void *context, MQTTAsync_successData5 *d)
 {
     (void)d;
@@ -53,7 +53,7 @@ static void on_not_sent(void *context, MQTTAsync_failureData *d)
     answered(context, TRY_AGAIN, 0, why);
 }
 
-/* What the broker says of the message itself; all else may be better another time. */
+/* Reason codes about the message itself. All other failures are retried. */
 static const enum MQTTReasonCodes hopeless[] = {MQTTREASONCODE_TOPIC_NAME_INVALID,
                                                 MQTTREASONCODE_PAYLOAD_FORMAT_INVALID,
                                                 MQTTREASONCODE_PACKET_TOO_LARGE};
@@ -93,7 +93,7 @@ static void on_lost(void *context, char *cause)
     set_state(context, RUN_OVER, cause ? cause : "connection lost");
 }
 
-/* MQTT 5: comes before on_lost(). */
+/* MQTT 5: called before on_lost(). */
 static void on_disconnect_packet(void *context, MQTTProperties *props,
                                  enum MQTTReasonCodes reason)
 {
@@ -111,9 +111,8 @@ static int number_or(MQTTProperties *props, enum MQTTPropertyCodes code, int oth
                : otherwise;
 }
 
-/* What the broker says it does not take, it answers by hanging up. Its
- * receive maximum is kept here: paho keeps it too, but looks for room only once a
- * second (1.3.12). */
+/* Reads the broker's limits: it closes the connection if we exceed them. The receive
+ * maximum is enforced here, since paho (1.3.12) checks for room only once a second. */
 static void on_connected(void *context, bool session_present, MQTTProperties *props)
 {
     struct mqtt_run *run = context;
@@ -124,7 +123,7 @@ static void on_connected(void *context, bool session_present, MQTTProperties *pr
         set_state(run, RUN_UP, NULL);
         return;
     }
-    /* 0 means no limit; the value is read through an int, and may be above its range. */
+    /* 0 means no limit. The value is read as an int and may exceed its range. */
     int packet_max = number_or(props, MQTTPROPERTY_CODE_MAXIMUM_PACKET_SIZE, 0);
     run->packet_max = packet_max == 0 ? UINT32_MAX : (uint32_t)packet_max;
     unsigned receive_max =
@@ -147,7 +146,7 @@ static void on_not_connected(void *context, const char *why)
     set_state(context, RUN_OVER, why);
 }
 
-/* Subscribers do not come this way, but paho wants a callback. */
+/* Never called, since the sink does not subscribe, but paho requires it. */
 static int on_message(void *context, char *topic, int topic_len,
                       MQTTAsync_message *message)
 {
@@ -173,7 +172,8 @@ void mqtt_run_connect(struct mqtt_run *run)
     }
     MQTTAsync_setCallbacks(run->paho.client, run, on_lost, on_message, NULL);
     MQTTAsync_setDisconnected(run->paho.client, run, on_disconnect_packet);
-    /* A session that outlives the connection could deliver what was cancelled since. */
+    /* Clean session: a session that outlives the connection could deliver cancelled
+     * messages. */
     paho_connect(&run->paho, true, (int)spec->max_in_flight, NULL);
 }
 
@@ -181,8 +181,8 @@ void mqtt_run_end(struct mqtt_run *run)
 {
     if (run->paho.client == NULL)
         return;
-    /* In order, so that paho's socket is closed before its client goes: its writes of QoS
-     * 0 complete without its mutex. */
+    /* Disconnect first, so that paho closes its socket before it frees the client: its
+     * QoS 0 writes complete without its mutex. */
     paho_disconnect(&run->paho, DISCONNECT_WAIT_MS);
     paho_close(&run->paho);
 }
@@ -195,14 +195,15 @@ static const struct prop_row {
                  {"mqtt-correlation-data", MQTTPROPERTY_CODE_CORRELATION_DATA},
                  {"mqtt-payload-format", MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR}};
 
-/* A broker may close the connection over a format that the payload does not have. */
+/* Checks the payload format: a broker may close the connection if the payload does not
+ * match. */
 static bool is_format(struct slice value, struct slice payload)
 {
     return slice_is(value, "0") || (slice_is(value, "1") && text_is_utf8(payload));
 }
 
-/* A property of its own may stand there only once; a second header of the name is sent as
- * a user property. */
+/* Returns the property for a header. A standard property is allowed only once; a second
+ * header of that name becomes a user property. */
 static enum MQTTPropertyCodes code_of(MQTTProperties *props, const struct header *h,
                                       struct slice payload)
 {
@@ -218,7 +219,7 @@ static enum MQTTPropertyCodes code_of(MQTTProperties *props, const struct header
     return MQTTPROPERTY_CODE_USER_PROPERTY;
 }
 
-/* paho copies what it is given. */
+/* Borrows s; paho copies it. */
 static MQTTLenString len_string(struct slice s)
 {
     union {
@@ -229,7 +230,7 @@ static MQTTLenString len_string(struct slice s)
     return (MQTTLenString){.len = (int)s.n, .data = p.out};
 }
 
-/* Rounded up: for brokers 0 may mean that it never expires. */
+/* Rounds up, since some brokers treat 0 as no expiry. */
 static void add_expiry(MQTTProperties *props, int64_t left_ms)
 {
     int64_t left_s = left_ms > 0 ? (left_ms - 1) / 1000 + 1 : 1;
@@ -279,7 +280,7 @@ int mqtt_run_publish(struct mqtt_run *run, struct mqtt_parcel *p)
         opts.onSuccess = on_sent;
         opts.onFailure = on_not_sent;
     }
-    /* Once it is accepted, p may be answered, and gone, before this returns. */
+    /* Once paho accepts it, p may be answered and freed before this returns. */
     int rc = MQTTAsync_sendMessage(run->paho.client, p->topic, &message, &opts);
     MQTTProperties_free(&message.properties);
     return rc;

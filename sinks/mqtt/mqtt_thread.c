@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mqtt_thread.c - connects, sends what is in the mailbox, and connects anew; a thread
- * that paho may block. All waiting and all backoff of the MQTT sink is here.
+ * mqtt_thread.c - the thread that connects, sends the parcels of the mailbox, and
+ * reconnects. paho may block this thread. It does all waiting and backoff of the MQTT
+ * sink.
  */
 #include "sinks/mqtt/mqtt_thread.h"
 
@@ -14,21 +15,22 @@
 
 enum {
     CONNECT_MAX_MS =
-        PAHO_CONNECT_TIMEOUT_S * 1000 + 10000, /* paho looks every 3 s only */
-    STEADY_MS = 10000,                         /* a run as long as this was no failure */
-    RETRY_AFTER_MS = 1000,                     /* where there is no connection */
+        PAHO_CONNECT_TIMEOUT_S * 1000 + 10000, /* paho checks only every 3 s */
+    STEADY_MS = 10000,                         /* a run of this length does not count as a
+                                                * failure */
+    RETRY_AFTER_MS = 1000,                     /* without a connection */
     LOOK_MS = 1000                             /* while connecting */
 };
 
 struct mqtt_thread {
     struct mqtt_thread_spec spec;
     pthread_t id;
-    pthread_mutex_t lock; /* of all below, of the parcels' lists and the run */
+    pthread_mutex_t lock; /* guards all below, the parcels' lists and the run */
     pthread_cond_t changed;
     struct mqtt_parcels waiting; /* to be sent, in order */
     struct mqtt_run *run;        /* NULL: wait until connect_at_ms */
     int64_t connect_at_ms;
-    unsigned failures; /* runs in a row that did not last */
+    unsigned failures; /* consecutive runs shorter than STEADY_MS */
     bool renew, stop;
     struct log_limit away_limit;
 };
@@ -149,7 +151,7 @@ static void end_run(struct mqtt_thread *t, const char *why)
         t->failures = 0;
     t->failures++;
     t->connect_at_ms = loop_mono_ms() + retry_broker_ms(t->failures);
-    /* Losing a connection is news each time; not getting one is not. */
+    /* Log every lost connection, but failed attempts at a limited rate. */
     if (t->run->up_ms > 0)
         t->away_limit = (struct log_limit){0};
     log_limited(&t->away_limit, LOG_WARN, t->spec.name, "client %s: %s; trying again",
@@ -157,7 +159,7 @@ static void end_run(struct mqtt_thread *t, const char *why)
     close_run(t);
 }
 
-/* Gives back what has waited long enough; gives when the next one has, or far_ms. */
+/* Returns expired parcels to the sink. Returns the time of the next expiry, or far_ms. */
 static int64_t expire(struct mqtt_thread *t, int64_t far_ms)
 {
     int64_t now = loop_mono_ms(), next = far_ms;
@@ -225,8 +227,8 @@ static void *thread_main(void *arg)
 
 /* --------------------------------------------------------- from the loop thread */
 
-/* paho takes itself down with its last client, and is not ready for another thread that
- * makes a new one just then. So one client, never connected, stays for ever. */
+/* Keeps a client that never connects: paho shuts down with its last client, which is not
+ * safe while another thread creates a new client. */
 static void keep_paho(void)
 {
     MQTTAsync anchor;
@@ -235,7 +237,7 @@ static void keep_paho(void)
                      MQTTCLIENT_PERSISTENCE_NONE, NULL);
 }
 
-/* Signals are the loop thread's; paho's threads inherit the mask from ours. */
+/* Blocks signals, which the loop thread handles. paho's threads inherit the mask. */
 static int start_thread(struct mqtt_thread *t)
 {
     sigset_t all, before;
@@ -305,7 +307,7 @@ void mqtt_thread_free(struct mqtt_thread *t)
 {
     if (t == NULL)
         return;
-    pthread_join(t->id, NULL); /* its last deed was to say that it ends */
+    pthread_join(t->id, NULL); /* the thread is exiting already */
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
     mqtt_peer_free(&t->spec.peer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mqtt_thread.h - the one thread that calls paho for an MQTT sink, its mailbox
+ * mqtt_thread.h - the thread that calls paho for an MQTT sink: its mailbox
  * (mqtt_thread.c) and its connection (mqtt_run.c).
  */
 #ifndef SINKS_MQTT_MQTT_THREAD_H
@@ -22,95 +22,96 @@ struct mqtt_parcels {
     unsigned count;
 };
 
-/* One message on its way to the broker: a copy, since the delivery may end before it. The
- * sink makes it. Its thread gives it back exactly once, whatever becomes of the
- * connection. */
+/* A message for the broker: a copy, since the delivery may end earlier. The sink creates
+ * it. The thread returns it exactly once, also if the connection fails. */
 struct mqtt_parcel {
-    /* The sink's; loop thread. */
-    struct delivery *d; /* NULL: reported already */
+    /* Used by the sink on the loop thread. */
+    struct delivery *d; /* NULL: already reported */
     int64_t deadline_ms;
     LIST_ENTRY(mqtt_parcel) open;
 
     /* Set by the sink, read by its thread. */
-    mqtt_parcel_cb *returned; /* takes the parcel, on the loop thread */
+    mqtt_parcel_cb *returned; /* receives ownership; called on the loop thread */
     char *topic;
     struct slice payload;
-    struct header *headers; /* what MQTT 5 can carry */
+    struct header *headers; /* those that MQTT 5 can transport */
     unsigned header_count;
-    void *memory; /* that all of these point into */
+    void *memory; /* storage of the fields above */
     bool retain;
-    int64_t expires_ms;   /* as loop_mono_ms() counts; 0: never */
-    int64_t hold_ms;      /* how long it may wait for a connection */
-    atomic_bool given_up; /* the sink set it: do not send it any more */
+    int64_t expires_ms;   /* monotonic; 0: never */
+    int64_t hold_ms;      /* maximum wait for a connection */
+    atomic_bool given_up; /* set by the sink: do not send */
 
-    /* The answer. */
+    /* The result, set by the thread. */
     enum outcome outcome;
     char why[PAHO_WHY_MAX];
     int64_t retry_after_ms;
-    int status; /* MQTT 5: reason code of the broker; 0: none */
+    int status; /* MQTT 5: the broker's reason code; 0: none */
 
-    /* The thread's own, under its lock. */
-    struct mqtt_parcels *list; /* in which it stands */
+    /* Used by the thread; its lock guards them. */
+    struct mqtt_parcels *list; /* list that contains it */
     TAILQ_ENTRY(mqtt_parcel) link;
-    struct mqtt_run *run; /* in which it was sent */
+    struct mqtt_run *run; /* run that sent it */
     int64_t posted_ms;
 };
 
-/* Takes it off its list and gives it back to the sink. Any thread, with the lock held. */
+/* Removes p from its list and returns it to the sink. Any thread; the lock must be
+ * held. */
 void mqtt_parcel_finish(struct mqtt_parcel *p, enum outcome outcome, const char *why);
 
-/* ----------------------------------- the thread: called on the loop thread, returns at
- * once */
+/* ---------------------------- the thread: call on the loop thread; never blocks */
 
 struct mqtt_thread_spec {
-    const char *name; /* of the sink, for the log; borrowed for the thread's life */
+    const char *name; /* of the sink, for log lines; borrowed until mqtt_thread_free() */
     struct mqtt_peer peer;
     unsigned qos;
-    bool retain; /* any parcel may have the flag */
+    bool retain; /* a parcel may have the retain flag */
     unsigned max_in_flight;
-    loop_cb *ended; /* after mqtt_thread_stop() */
+    loop_cb *ended; /* called after mqtt_thread_stop() */
     void *ended_arg;
 };
 
 struct mqtt_thread;
-/* Takes spec->peer. NULL: err says why there is no thread. */
+/* Takes ownership of spec->peer. NULL: the thread was not started. */
 struct mqtt_thread *mqtt_thread_start(struct mqtt_thread_spec *spec, struct err *err);
 bool mqtt_thread_is_connected(struct mqtt_thread *t);
-/* Takes the parcel until it is returned. */
+/* Takes ownership of the parcel until returned() is called. */
 void mqtt_thread_post(struct mqtt_thread *t, struct mqtt_parcel *parcel);
-/* Connects anew: the broker owed an answer for too long, and would clog the window. */
+/* Reconnects. Call if the broker leaves a message unanswered for too long, which would
+ * block the window. */
 void mqtt_thread_renew(struct mqtt_thread *t);
-/* Disconnects; spec->ended is called, then mqtt_thread_free() may be. */
+/* Disconnects, then calls spec->ended. Call mqtt_thread_free() only after that. */
 void mqtt_thread_stop(struct mqtt_thread *t);
-void mqtt_thread_free(struct mqtt_thread *t); /* NULL is fine */
+void mqtt_thread_free(struct mqtt_thread *t); /* t may be NULL */
 
-/* ----------------------------------- a run: one client of paho, called on the sink's
- * thread */
+/* ---------------------------- a run: one paho client; call on the sink's thread */
 
-/* It is never used again after its connection broke, so that nothing it still held can be
- * sent later. paho's callbacks take the lock: it is never held in a call here, except
- * mqtt_run_packet_bytes(). */
+/* A run is not reused after its connection broke, so that paho cannot send its buffered
+ * messages later. paho's callbacks need the lock: do not hold it when calling these
+ * functions, except mqtt_run_packet_bytes(). */
 struct mqtt_run {
     const struct mqtt_thread_spec *spec;
-    pthread_mutex_t *lock;   /* the thread's, of all below */
-    pthread_cond_t *changed; /* the thread's: look at the state again */
+    pthread_mutex_t *lock;   /* of the thread; guards the fields below */
+    pthread_cond_t *changed; /* of the thread; signals a new state */
     enum mqtt_run_state { RUN_CONNECTING, RUN_UP, RUN_OVER } state;
-    int64_t begun_ms, up_ms;  /* created; connected, 0: never */
+    int64_t begun_ms, up_ms;  /* monotonic: created; connected, 0: never */
     uint32_t packet_max;      /* bytes; the broker's limit */
-    unsigned window;          /* parcels in sent at most: ours, and the broker's limit */
-    struct mqtt_parcels sent; /* and not answered */
-    char why[PAHO_WHY_MAX];   /* it is over */
+    unsigned window;          /* maximum of parcels in sent: the lower of our and the
+                               * broker's limit */
+    struct mqtt_parcels sent; /* not answered yet */
+    char why[PAHO_WHY_MAX];   /* reason for RUN_OVER */
     struct paho paho;
 };
 
-/* Starts connecting; state tells how it went. */
+/* Starts to connect. The result is in state. */
 void mqtt_run_connect(struct mqtt_run *run);
-/* Hands over p, which stands in sent. 0: paho answers it, and it may be gone by now. Else
- * paho's error: it is the caller's to finish. */
+/* Passes p, which must be in sent, to paho. 0: paho will answer it, or has done so; p may
+ * be freed already. Otherwise returns paho's error and the caller must finish p. */
 int mqtt_run_publish(struct mqtt_run *run, struct mqtt_parcel *p);
-/* Disconnects, bounded, and destroys. No callback comes after it returned. */
+/* Disconnects within a time limit and destroys the client. No callback follows its
+ * return. */
 void mqtt_run_end(struct mqtt_run *run);
-/* At most so large is the packet of p. */
+/* Returns the maximum size of the packet of p. */
 uint64_t mqtt_run_packet_bytes(const struct mqtt_run *run, const struct mqtt_parcel *p);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * camellia.c - the HTTP API of camellia-delay-queue-server, for its SDK and for whoever
- * speaks it otherwise: start and stop, the options, the routes and their parameters.
+ * camellia.c - the HTTP API of camellia-delay-queue-server, for its SDK and other
+ * clients: start and stop, options, HTTP routes and their parameters.
  *
- * A topic of the API is the topic of its jobs, and so, where the route says nothing else,
- * the name of their queue. A message is a job: its id, its payload, its time to be due,
- * and one try more than it may be retried.
+ * A topic of the API is the topic of its jobs and, unless the route changes it, the name
+ * of their queue. A message is a job with its id, payload and due time. Its tries are
+ * max_retry plus one.
  */
 #include "bridge/base/text.h"
 #include "sources/camellia/camellia.h"
 
-/* ------------------------------------------------------------------ the dialect
- * Forgiving about numbers and booleans, strict about what is missing. */
+/* ------------------------------------------------------------------ the dialect Accepts
+ * many forms of numbers and booleans; rejects missing parameters. */
 
 static struct slice trimmed(struct slice s)
 {
@@ -32,7 +32,7 @@ static bool cut(struct slice *s, const char *begin)
     return true;
 }
 
-/* "5" " +5 " "-5" "0x10" "#10". An empty one leaves the default where it may be absent.
+/* Accepts "5" " +5 " "-5" "0x10" "#10". An empty optional number keeps its default.
  */
 static int set_int(const struct http_param *row, struct slice text, void *field,
                    struct err *err)
@@ -40,7 +40,8 @@ static int set_int(const struct http_param *row, struct slice text, void *field,
     struct slice s = trimmed(text);
     bool empty = s.n == 0, plus = cut(&s, "+"), minus = !plus && cut(&s, "-");
     int base = !plus && (cut(&s, "0x") || cut(&s, "#")) ? 16 : 10;
-    int64_t value = 0; /* negative on the way: that side is larger by one */
+    int64_t value = 0; /* accumulated as a negative number, whose range is larger by
+                        * one */
     bool good = s.n > 0;
     if (empty && !row->required)
         return 0;
@@ -78,7 +79,7 @@ static void refuse(void *arg, struct httpd_req *req, unsigned status, const char
                    const char *why)
 {
     (void)arg, (void)word, (void)why;
-    camellia_error(req, status == 413 ? 400 : status); /* too large: nothing was sent */
+    camellia_error(req, status == 413 ? 400 : status); /* 413: the body was too large */
 }
 
 const struct http_dialect camellia_dialect = {
@@ -99,7 +100,7 @@ static const struct http_param send_params[] = {
     {"maxRetry", HTTP_INT, AT(max_retry), FROM_FORM, .def = -1, .min = INT32_MIN,
      .max = INT32_MAX},
     {0}};
-/* A pull does not know the last one, but only a request with a bad one would tell. */
+/* A pull ignores the last parameter; only an invalid value would show a difference. */
 static const struct http_param pull_params[] = {
     {"topic", HTTP_TEXT, AT(topic), FROM_FORM, .required = true},
     {"ackTimeoutMillis", HTTP_INT, AT(lease_ms), FROM_FORM, .required = false},
@@ -195,7 +196,7 @@ static const struct httpd_route routes[] = {
 };
 #undef P
 
-/* What is none of the others: an unknown path, or a wrong method. */
+/* Handles an unknown path or a wrong method. */
 static void on_rest(void *arg, struct httpd_req *req)
 {
     const struct httpd_route *row = routes;

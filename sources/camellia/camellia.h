@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * camellia.h - the camellia source: its state, a call of its API, and what its files
- * share.
+ * camellia.h - the camellia source: its state, the calls of its API, and the functions
+ * its files share.
  *
- * A call is a request for a message, with its parameters. It lives with its request until
- * one of the functions below answers it.
+ * A call is a request about messages, with its parameters. It exists until one of the
+ * functions below answers it.
  */
 #ifndef SOURCES_CAMELLIA_CAMELLIA_H
 #define SOURCES_CAMELLIA_CAMELLIA_H
@@ -24,23 +24,23 @@ struct camellia {
     int64_t ttl_ms, max_retry, ack_timeout_ms, poll_timeout_ms, polls_max,
         monitor_interval_ms;
     struct camellia_stats stats;
-    struct timer *window;       /* of the statistics */
-    struct camellia_look *look; /* under way, camellia_survey(); NULL: none */
+    struct timer *window;       /* timer that ends a window of the statistics */
+    struct camellia_look *look; /* running camellia_survey(); NULL: none */
     LIST_HEAD(, camellia_call) held;
     int64_t started_ms;   /* wall clock */
     int64_t last_call_ms; /* monotonic */
-    bool offline;         /* as an operator said; refuses nothing */
+    bool offline;         /* set by an operator; only reported, calls are still served */
 };
 
-/* --- camellia_answer.c: a message as JSON, in the two ways this API has always had.
- * PLAIN, of all calls but the long poll: fields in the order of their declaration, null
- * where there is none, characters beyond U+FFFF as pairs of escapes. SORTED, of the long
- * poll and in text/plain: by name, without nulls, more control characters escaped.
- * Parsers see no difference. Pure. --- */
+/* --- camellia_answer.c: a message as JSON, in the two formats of the original API.
+ * PLAIN, in all calls except the long poll: fields in declaration order, null for absent
+ * values, characters above U+FFFF as surrogate escapes. SORTED, in the long poll and in
+ * text/plain: fields sorted by name, no nulls, more control characters escaped. Parsers
+ * read both alike. Pure. --- */
 
 enum camellia_json { CAMELLIA_PLAIN, CAMELLIA_SORTED };
 
-enum camellia_status { /* of a message, by its numbers on the wire */
+enum camellia_status { /* of a message, with the numbers used in the API */
                        CAMELLIA_WAITING = 1,
                        CAMELLIA_READY = 2,
                        CAMELLIA_CONSUMING = 3,
@@ -57,22 +57,24 @@ struct camellia_msg {
 
 void camellia_add_msg(struct buf *out, const struct camellia_msg *m,
                       enum camellia_json how);
-/* With its quotes; what is not UTF-8 becomes U+FFFD. */
+/* Appends s as a JSON string with quotes. Replaces invalid UTF-8 by U+FFFD. */
 void camellia_add_text(struct buf *out, struct slice s, enum camellia_json how);
-/* Never without a fraction: 357.0. */
+/* Appends x, always with a fraction: 357.0. */
 void camellia_add_real(struct buf *out, double x);
-/* Appends s; what is not UTF-8 becomes U+FFFD, so that an id means the same ever after.
+/* Appends s with invalid UTF-8 replaced by U+FFFD, so that an id stays the same in later
+ * answers.
  */
 void camellia_add_repaired(struct buf *out, struct slice s);
 
 /* --- camellia.c --- */
 struct camellia_call;
-struct camellia_op { /* one of the calls */
+struct camellia_op { /* one call of the API */
     const char *name;
-    struct http_args args; /* of a struct camellia_call */
+    struct http_args args; /* parse a struct camellia_call */
     void (*run)(struct camellia_call *call);
-    const char *failed; /* what follows the code in the answer that says no */
-    bool polls;         /* is held, and answered as text/plain, fields sorted */
+    const char *failed; /* text after the code in an answer of failure */
+    bool polls;         /* long poll: waits, and is answered as text/plain with sorted
+                         * fields */
 };
 struct camellia_call {
     struct camellia *c;
@@ -81,29 +83,30 @@ struct camellia_call {
     /* parameters */
     struct slice topic, id, msg;
     int64_t delay_ms, ttl_ms, max_retry, lease_ms, batch, poll_ms, ack, release;
-    /* of its run */
-    bool again; /* a send: its second attempt */
+    /* state while it runs */
+    bool again; /* a send: this is its second attempt */
     struct camellia_msg sent;
     char new_id[CAMELLIA_NEW_ID_BYTES];
-    struct pull *pull;             /* while it waits in a queue */
-    struct camellia_topic *poller; /* where it counts as one who waits */
-    struct timer *held;            /* or waits here, since it can't there */
+    struct pull *pull;             /* while it waits in a queue; else NULL */
+    struct camellia_topic *poller; /* topic whose polls counts this call; NULL: none */
+    struct timer *held;            /* waits here if it cannot wait in a queue; NULL: does
+                                    * not */
     LIST_ENTRY(camellia_call) held_link;
-    int64_t until_ms; /* monotonic: not to be answered empty before; 0: it may */
-    struct buf list;  /* what has been pulled */
+    int64_t until_ms; /* monotonic ms: no empty answer before; 0: may be empty at once */
+    struct buf list;  /* JSON of the pulled messages */
 };
 extern const struct http_dialect camellia_dialect;
 
-/* --- camellia_answer.c too: each answers, and the call is gone --- */
+/* --- camellia_answer.c: each function answers and frees the call --- */
 void camellia_answer(struct camellia_call *call, struct slice json);
 void camellia_failed(struct camellia_call *call, int code); /* 400, 404, 500 */
 /* {"code":200,"msg":"success"} */
 void camellia_succeeded(struct camellia_call *call);
 /* {"code":200,"msg":"success","delayMsg":{...}} */
 void camellia_show(struct camellia_call *call, const struct camellia_msg *m);
-/* An HTTP error in place of an answer of the API. A 400 closes the connection. */
+/* Answers with an HTTP error instead of an API answer. A 400 closes the connection. */
 void camellia_error(struct httpd_req *req, unsigned status);
-/* Which types the client takes, by its Accept header. */
+/* Returns the content types that the Accept header allows, as bits. */
 enum { CAMELLIA_TAKES_JSON = 1, CAMELLIA_ASKS_JSON = 2, CAMELLIA_ASKS_HTML = 4 };
 unsigned camellia_accepts(const struct httpd_req *req);
 
@@ -112,10 +115,10 @@ void camellia_send(struct camellia_call *call);
 void camellia_ack(struct camellia_call *call);
 void camellia_get(struct camellia_call *call);
 void camellia_delete(struct camellia_call *call);
-void camellia_pull(struct camellia_call *call); /* also a long poll */
-/* The calls that wait for nothing are answered now. */
+void camellia_pull(struct camellia_call *call); /* and the long poll */
+/* Answers every call that waits on a timer instead of in a queue. */
 void camellia_release_held(struct camellia *c);
-/* The message as consumers see it. topic: as they call it. */
+/* Fills m with a found job as consumers see it. topic: the name that consumers use. */
 void camellia_msg_of(const struct camellia *c, struct slice topic,
                      const struct queue_job *found, struct camellia_msg *m);
 
@@ -124,12 +127,13 @@ enum { CAMELLIA_SPANS = 9, CAMELLIA_SHOWN_MAX = 1000 };
 struct camellia_info {
     struct slice topic;
     int64_t waiting, ready, acking;
-    int64_t span[CAMELLIA_SPANS]; /* of the waiting: by the time that is left */
-    int64_t ready_last; /* of the ready: became so in the last window of the statistics */
-    struct camellia_gap age; /* since the ready ones are */
+    int64_t span[CAMELLIA_SPANS]; /* waiting messages by remaining time */
+    int64_t ready_last;      /* ready messages that became ready in the last statistics
+                              * window */
+    struct camellia_gap age; /* age of ready messages since they became ready */
 };
 
-/* A request of an operator; lives until camellia_tell(). */
+/* A request of an operator. camellia_tell() frees it. */
 struct camellia_ask {
     struct camellia *c;
     struct httpd_req *req;
@@ -137,11 +141,12 @@ struct camellia_ask {
 };
 extern const struct http_args camellia_ask_args, camellia_topic_args;
 struct camellia_ask *camellia_ask(struct camellia *c, struct httpd_req *req);
-/* Answers; text NULL: HTTP 500, since Redis is away. Frees what text holds. */
+/* Answers and frees ask and the contents of text. text NULL: HTTP 500, since Redis is
+ * unavailable. */
 void camellia_tell(struct camellia_ask *ask, const char *type, struct buf *text);
-/* Asks for the CAMELLIA_SHOWN_MAX topics that were used last; all who ask meanwhile share
- * the answer. Notes in the statistics what nobody has pulled. Calls back once; infos is
- * borrowed, NULL when Redis did not answer. */
+/* Queries the CAMELLIA_SHOWN_MAX most recently used topics. Concurrent requests share the
+ * answer. Adds messages that are not pulled yet to the statistics. Calls cb once. infos
+ * is borrowed; NULL: Redis did not answer. */
 typedef void camellia_survey_cb(struct camellia_ask *ask,
                                 const struct camellia_info *infos, size_t n);
 void camellia_survey(struct camellia_ask *ask, camellia_survey_cb *cb);

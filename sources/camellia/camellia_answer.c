@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * camellia_answer.c - the answers of the calls, messages as JSON, and HTTP errors in the
- * form that clients of this API know them, for what is no call at all.
+ * camellia_answer.c - writes the answers of the calls, messages as JSON, and HTTP errors
+ * in the original's format for requests outside the API.
  */
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
@@ -101,7 +101,7 @@ static void add_escape(struct buf *out, unsigned char c)
     add_unit(out, c);
 }
 
-/* What begins with a byte above 0x7e. Gives how many bytes were taken. */
+/* Appends a character that begins with a byte above 0x7e. Returns the bytes consumed. */
 static size_t add_wide(struct buf *out, const char *p, size_t left,
                        enum camellia_json how)
 {
@@ -126,7 +126,7 @@ static size_t add_wide(struct buf *out, const char *p, size_t left,
 
 void camellia_add_text(struct buf *out, struct slice s, enum camellia_json how)
 {
-    size_t plain = 0; /* where the bytes begin that need no change */
+    size_t plain = 0; /* start of the bytes that need no escape */
     buf_add(out, "\"", 1);
     for (size_t i = 0; i < s.n;) {
         unsigned char c = (unsigned char)s.p[i];
@@ -176,7 +176,7 @@ void camellia_add_repaired(struct buf *out, struct slice s)
 
 enum field_type { TEXT, NUMBER };
 struct field {
-    const char *before; /* its name, and what stands between it and the one before */
+    const char *before; /* separator and name */
     enum field_type type;
     size_t offset;
 };
@@ -233,7 +233,7 @@ static const char *type_of(const struct camellia_call *call)
 void camellia_answer(struct camellia_call *call, struct slice json)
 {
     struct camellia *c = call->c;
-    struct buf list = call->list; /* perhaps json */
+    struct buf list = call->list; /* may be the storage of json */
     if (call->poller)
         camellia_poll_ended(&c->stats, call->poller);
     if (call->held)

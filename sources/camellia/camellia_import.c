@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * camellia_import.c - camellia's messages: each JSON in a string; per topic a sorted set
- * of those that wait, a list of those that are ready (in at the head, out at the tail),
- * and a sorted set of those a consumer has, scored by the end of its time.
+ * camellia_import.c - imports camellia's messages. Each is JSON in a string. Each topic
+ * has a sorted set of waiting messages, a list of ready ones (pushed at the head, popped
+ * at the tail), and a sorted set of delivered ones, scored by the end of their lease.
  *
- * Of messages that have ended only the record is left, for minutes: they stay behind.
+ * Only the record of an ended message remains, for minutes. It is not imported.
  */
 #include "bridge/base/json.h"
 #include "bridge/import/import.h"
 #include "sources/camellia/camellia.h"
 
-/* Of a topic's key, what follows is NAMESPACE|TOPIC|}. */
+/* The * in a key is NAMESPACE|TOPIC. */
 static const struct import_part parts[] = {
     {"camellia_delay_queue_ready|{|*|}", IMPORT_TAIL_LISTS, IMPORT_PENDING, false},
     {"camellia_delay_queue_ack|{|*|}", IMPORT_SETS, IMPORT_IN_FLIGHT, false},
@@ -20,7 +20,7 @@ static const struct import_part parts[] = {
 
 struct walk {
     const char *space;  /* the namespace */
-    struct slice topic; /* of the key that is walked */
+    struct slice topic; /* of the current key */
 };
 
 struct message {
@@ -38,7 +38,7 @@ static const struct json_field fields[] = {
      CAMELLIA_DELETED},
     {0}};
 
-/* The topic of a key of this namespace; it may hold any byte. */
+/* Extracts the topic from a key of this namespace. It may contain any byte. */
 static bool is_key(void *arg, const struct import_part *part, struct slice key)
 {
     struct walk *w = arg;
@@ -52,7 +52,7 @@ static bool is_key(void *arg, const struct import_part *part, struct slice key)
     return mine;
 }
 
-/* Ids and topics may hold any byte. */
+/* Ids and topics may contain any byte. */
 static int body_key(void *arg, const struct import_entry *e, struct buf *out)
 {
     const struct walk *w = arg;
@@ -91,12 +91,12 @@ static struct job *read_message(void *arg, const struct import_entry *e,
     }
     bool under_way = how->state == IMPORT_IN_FLIGHT && m.retry > 0;
     how->attempts = (unsigned)m.retry - under_way;
-    /* An entry of an earlier message of that id must not make this one early. */
+    /* An entry left by an earlier message of that id must not make this one due early. */
     how->at_ms = import_ms(e->score > m.trigger_ms ? e->score : m.trigger_ms);
     return make_job(w->topic, e->member, &m);
 }
 
-/* The list of topics is there as long as there is any, also without a message. */
+/* Marks the list of topics as known: it exists even without messages. */
 static int mark_topics(struct import *im, const char *space, struct err *err)
 {
     struct buf key = {0};

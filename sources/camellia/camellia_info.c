@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * camellia_info.c - how much waits where, of one topic and of all; and the last complete
+ * camellia_info.c - message counts of one topic and of all topics, and the last complete
  * window of the statistics, as JSON.
  */
 #include "bridge/base/text.h"
@@ -8,9 +8,9 @@
 
 #include <stdlib.h>
 
-enum { PATIENCE_MS = 4000 /* with a Redis that hangs */ };
+enum { PATIENCE_MS = 4000 /* for a hanging Redis */ };
 enum { MINUTE_MS = 60 * 1000, HOUR_MS = 60 * MINUTE_MS, DAY_MS = 24 * HOUR_MS };
-enum { BEFORE_LAST, LAST, FIRST_MINUTE }; /* spans of a queue before those of the API */
+enum { BEFORE_LAST, LAST, FIRST_MINUTE }; /* spans before those of the API */
 
 _Static_assert(CAMELLIA_SPANS + FIRST_MINUTE == QUEUE_SPANS + 1, "no limit is left out");
 
@@ -46,7 +46,8 @@ void camellia_tell(struct camellia_ask *ask, const char *type, struct buf *text)
 
 /* ------------------------------------------------------------------ one queue */
 
-/* Two for those that became ready before and in the last window, then the API's. */
+/* Sets two limits for messages that became ready before and in the last window, then the
+ * API's limits. */
 static int set_limits(const struct camellia *c, struct slice topic,
                       int64_t limits_ms[QUEUE_SPANS])
 {
@@ -74,7 +75,7 @@ static struct camellia_info info_of(struct slice topic, const struct queue_count
                 .max_ms =
                     counts->ready > 0 ? counts->now_ms - counts->oldest_ready_ms : 0}};
     memcpy(info.span, &counts->span[FIRST_MINUTE], sizeof(info.span));
-    /* What is ready is counted there, too. */
+    /* These spans also count the ready messages. */
     info.span[0] += counts->span[BEFORE_LAST] + counts->span[LAST];
     info.span[0] = info.span[0] > info.ready ? info.span[0] - info.ready : 0;
     return info;
@@ -86,15 +87,16 @@ struct waiter {
     camellia_survey_cb *cb;
     struct camellia_ask *ask;
 };
-struct camellia_look { /* at all queues */
+struct camellia_look { /* a survey of all queues */
     struct camellia *c;
     struct waiter *waiting;
     size_t n;
-    struct timer *patience; /* NULL: it has no end, and is for one request */
-    int64_t from_ms;        /* of the window in which it began */
+    struct timer *patience; /* NULL: no time limit; serves a single request */
+    int64_t from_ms;        /* start of the window in which it began */
 };
 
-/* For what is said of the last window. infos: NULL: Redis did not answer. */
+/* Adds messages that are not pulled yet to the last window. infos NULL: Redis did not
+ * answer. */
 static void note_unpulled(const struct camellia_look *look,
                           const struct camellia_info *infos, size_t n)
 {
@@ -122,7 +124,8 @@ static void tell_all(struct camellia_look *look, const struct camellia_info *inf
     free(waiting);
 }
 
-/* Requests from now on wait anew. */
+/* Answers the waiting requests without data. The survey continues; later requests wait
+ * for it. */
 static void on_patience(void *arg)
 {
     struct camellia_look *look = arg;
@@ -173,7 +176,7 @@ static struct camellia_look *look_begin(struct camellia *c, size_t most)
     const struct camellia_topic *t = c->stats.topics;
     look->c = c;
     look->from_ms = c->stats.from_ms;
-    /* Any topic that leads to a queue will do: all queues of its sink are listed. */
+    /* Use any topic that leads to a queue: all queues of its sink are listed. */
     bool any = leads(c, SLICE_LIT(""));
     while (!any && t && !leads(c, t->name))
         t = t->hh.next;
@@ -276,7 +279,7 @@ static void add_ready_gap(struct listing *l, const struct camellia_topic *t)
     add_gap(l, t->name, &gap);
 }
 
-/* The three lists, whose names differ from call to call by what follows. */
+/* Appends the three lists. suffix: the part of their names that differs between calls. */
 static void add_lists(struct buf *out, const struct camellia *c, const char *suffix)
 {
     static const struct {
@@ -341,11 +344,11 @@ void camellia_topic_infos(void *arg, struct httpd_req *req)
     join(look_begin(arg, SIZE_MAX), ask, on_all);
 }
 
-/* Without Redis it says what this process knows alone. */
+/* Without Redis the answer contains only the data of this process. */
 static void on_data(struct camellia_ask *ask, const struct camellia_info *infos, size_t n)
 {
     struct buf out = {0};
-    (void)infos, (void)n; /* the statistics have what is needed of them */
+    (void)infos, (void)n; /* the statistics already contain them */
     buf_add_str(&out, "{\"code\":200,\"data\":{");
     add_lists(&out, ask->c, "List");
     buf_add_str(&out, "}}");

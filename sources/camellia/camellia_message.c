@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * camellia_message.c - the calls. sendMsg, ackMsg, getMsg and deleteMsg: what is done to
- * one message by its id, whoever has it. A send of an id that is there and alive replaces
- * nothing: its message is answered as it is now. pullMsg and longPollingMsg.
+ * camellia_message.c - the calls. sendMsg, ackMsg, getMsg and deleteMsg act on a message
+ * by its id, regardless of who holds its lease. sendMsg with the id of a live message
+ * replaces nothing and returns that message. Also pullMsg and longPollingMsg.
  *
- * Clients ask again without a pause when a long poll has been answered. So one is never
- * answered empty before its time, whatever is wrong, unless the daemon is about to stop.
+ * Clients repeat a long poll without a pause. So it is never answered empty before its
+ * timeout, even on errors, unless the daemon is stopping.
  */
 #include "bridge/base/when.h"
 #include "sources/camellia/camellia.h"
@@ -17,7 +17,7 @@ static enum camellia_status status_of(const struct queue_job *found)
     switch (found->state) {
     case QUEUE_WAITING:
     case QUEUE_READY:
-        if (found->attempts > 0) /* given back, and not pulled again yet */
+        if (found->attempts > 0) /* released, not pulled again yet */
             return CAMELLIA_CONSUMING;
         return found->state == QUEUE_READY ? CAMELLIA_READY : CAMELLIA_WAITING;
     case QUEUE_IN_FLIGHT:
@@ -55,7 +55,7 @@ void camellia_msg_of(const struct camellia *c, struct slice topic,
 
 /* ---------------------------------------------------------------------- send */
 
-/* 32 hex digits: a random UUID without its dashes. */
+/* Makes a random UUID without dashes: 32 hex digits. */
 static struct slice new_id(struct camellia_call *call)
 {
     static const char hex[] = "0123456789abcdef";
@@ -70,7 +70,7 @@ static struct slice new_id(struct camellia_call *call)
     return (struct slice){call->new_id, CAMELLIA_NEW_ID_BYTES};
 }
 
-/* The message that was asked for. -1: one of its times is beyond all measure. */
+/* Fills the message of the request. -1: a time is out of range. */
 static int make_msg(struct camellia_call *call)
 {
     const struct camellia *c = call->c;
@@ -82,7 +82,7 @@ static int make_msg(struct camellia_call *call)
         trigger_ms > WHEN_LAST_MS)
         return -1;
     if (expire_ms > WHEN_LAST_MS)
-        expire_ms = WHEN_LAST_MS; /* as good as never, which is what was meant */
+        expire_ms = WHEN_LAST_MS; /* practically never, as requested */
     call->sent = (struct camellia_msg){
         .topic = call->topic,
         .id = call->id.n > 0 ? call->id : new_id(call),
@@ -119,7 +119,7 @@ static void succeed(struct camellia_call *call, const struct camellia_msg *m)
     camellia_show(call, m);
 }
 
-/* The message that had the id before. It may have ended or gone while we asked. */
+/* Handles the existing message of that id. It may have ended meanwhile. */
 static void on_present(void *arg, enum queue_code code, const struct queue_job *found)
 {
     struct camellia_call *call = arg;
@@ -178,7 +178,7 @@ void camellia_send(struct camellia_call *call)
 
 /* -------------------------------------------------- ack, get and delete */
 
-/* False: answered. A name that is longer than we keep is nowhere. */
+/* False: answered. A message with a longer name than the limit cannot exist. */
 static bool is_named(struct camellia_call *call)
 {
     bool good = call->topic.n > 0 && call->topic.n <= CAMELLIA_TOPIC_MAX &&
@@ -193,7 +193,7 @@ static void counted(const struct camellia_call *call, enum camellia_count what)
     camellia_counted(&call->c->stats, call->topic, what, 1);
 }
 
-/* Whatever there was to be acknowledged, the consumer need not try again. */
+/* Reports success in every state: the consumer need not retry. */
 static void on_acked(void *arg, enum queue_code code, enum queue_state was)
 {
     struct camellia_call *call = arg;
@@ -241,7 +241,7 @@ void camellia_get(struct camellia_call *call)
         queue_find(call->c->api.src, call->topic, call->id, on_found, call);
 }
 
-/* One that had ended is forgotten when that was asked for, and still counts as missing.
+/* Removes an ended message if requested, but still reports it as missing.
  */
 static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
 {
@@ -265,8 +265,9 @@ void camellia_delete(struct camellia_call *call)
 /* ---------------------------------------------------------------------- pull */
 
 enum {
-    PIECE = 100, /* of a batch: so much of Redis' time and of memory at once */
-    ANSWER_MAX = 16 * 1024 * 1024 /* a larger batch is cut off here */
+    PIECE = 100, /* messages of a batch per request to Redis, which limits time and
+                  * memory */
+    ANSWER_MAX = 16 * 1024 * 1024 /* bytes; a larger batch is truncated */
 };
 static const int64_t lease_max_ms = INT64_C(3650) * 24 * 3600 * 1000;
 static const int64_t poll_max_ms = INT64_C(24) * 3600 * 1000;
@@ -330,8 +331,9 @@ static void on_held(void *arg)
     answer_list(arg);
 }
 
-/* There is no queue to wait in, or the daemon is about to stop and nobody may; but an
- * answer at once would only be asked for again. */
+/* Call if the poll cannot wait in a queue. Delays the empty answer by a timer until its
+ * timeout, since the client would repeat at once. If the daemon is stopping, answers at
+ * once. */
 static void hold(struct camellia_call *call)
 {
     struct camellia *c = call->c;
@@ -374,7 +376,7 @@ static void on_pulled(void *arg, enum queue_code code, const struct queue_job *j
             pull(call, 0);
         else
             answer_list(call);
-    } else if (call->list.n > 0) { /* some came before */
+    } else if (call->list.n > 0) { /* earlier pieces had messages */
         answer_list(call);
     } else if (code == QUEUE_NO_ROUTE) {
         on_no_route(call);
@@ -385,7 +387,7 @@ static void on_pulled(void *arg, enum queue_code code, const struct queue_job *j
     }
 }
 
-/* Its answer would go nowhere: what it waits for is the next one's. */
+/* The client has disconnected: its messages go to the next waiter. */
 static void on_gone(void *arg)
 {
     struct camellia_call *call = arg;
@@ -407,7 +409,7 @@ static void pull(struct camellia_call *call, int64_t wait_ms)
     call->pull = queue_pull(call->c->api.src, &ask, on_pulled, call);
 }
 
-/* Waits as long as a long poll may. */
+/* Waits up to the time limit of a long poll. */
 static void poll(struct camellia_call *call)
 {
     struct camellia *c = call->c;
@@ -418,7 +420,7 @@ static void poll(struct camellia_call *call)
         pull(call, 0);
         return;
     }
-    if (t) { /* where there are too many topics nobody counts */
+    if (t) { /* NULL: too many topics, not counted */
         call->poller = t;
         t->polls++;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * camellia_metrics.c - /metrics by the names that dashboards for this server know, and
- * what a load balancer asks.
+ * camellia_metrics.c - /metrics with the metric names of the original's dashboards, and
+ * health checks for load balancers.
  *
- * What is said of a process's memory and time is this process's: there is no virtual
- * machine, so nothing is said of its collector.
+ * Memory and CPU values are those of this process. Without a JVM there are no metrics of
+ * a garbage collector.
  */
 #include "bridge/metrics/stats.h"
 #include "sources/camellia/camellia.h"
@@ -13,11 +13,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { QUIET_MS = 20 * 1000 }; /* without a call so long: nobody uses us any more */
+enum { QUIET_MS = 20 * 1000 }; /* without calls for this time: unused */
 
 /* ------------------------------------------------------------------- metrics */
 
-struct family { /* lines of a metric, by topic */
+struct family { /* lines of a metric by topic */
     struct buf *out;
     const char *name;
     unsigned topics;
@@ -31,7 +31,7 @@ static void begin(struct family *f, const char *name, const char *help)
     metric_head(f->out, name, "gauge", help);
 }
 
-/* False: there are too many topics. */
+/* False: too many topics. */
 static bool set_topic(struct family *f, struct slice topic)
 {
     buf_clear(&f->topic);
@@ -77,7 +77,7 @@ static void add_info(struct family *f, const struct camellia_info *info)
         add(f, spans[i], info->span[i]);
 }
 
-/* Bytes that this process holds in memory. */
+/* Returns the resident memory of this process in bytes. */
 static int64_t resident_bytes(void)
 {
     long long pages = 0;
@@ -90,7 +90,7 @@ static int64_t resident_bytes(void)
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-/* Share of one processor since the start. */
+/* Returns the share of one processor used since the start. */
 static double cpu_usage(int64_t uptime_ms)
 {
     struct rusage used;

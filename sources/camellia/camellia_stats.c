@@ -94,7 +94,7 @@ void camellia_pulled(const struct camellia_stats *s, struct camellia_topic *t,
     if (ready_ms >= s->from_ms)
         t->now.counts[CAMELLIA_N_READY]++;
     else if (s->last_from_ms > 0 && ready_ms >= s->last_from_ms)
-        t->last.counts[CAMELLIA_N_READY]++; /* until now it was one that nobody pulled */
+        t->last.counts[CAMELLIA_N_READY]++; /* until now it was counted in unpulled */
 }
 
 int64_t camellia_count_of(const struct camellia_topic *t, enum camellia_count what)
@@ -133,7 +133,7 @@ void camellia_stats_turn(struct camellia_stats *s, int64_t now_ms)
     HASH_ITER (hh, s->topics, t, next) {
         t->last = t->now;
         t->now = (struct camellia_window){0};
-        t->unpulled_last = 0; /* of the window before */
+        t->unpulled_last = 0; /* belongs to the previous window */
         if (is_empty(&t->last) && t->polls == 0)
             drop(s, t);
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * delayqueue.c - the delayqueue source: the HTTP API of delay-queue
- * (github.com/ouqiang/delay-queue), on a listener of its own.
+ * (github.com/ouqiang/delay-queue) on its own listener.
  *
- * An id names one job in all topics. Every answer has status 200; a code in its body
- * tells the rest. A push is answered when Redis has the job.
+ * An id is unique across all topics. Every answer has status 200; its body contains a
+ * code. A push is answered after Redis has stored the job.
  */
 #include "bridge/base/text.h"
 #include "sources/delayqueue/delayqueue.h"
@@ -55,7 +55,8 @@ static void not_found(void *arg, struct httpd_req *req)
     httpd_answer(req, 404, text_type, SLICE_LIT("404 page not found\n"));
 }
 
-/* A path that can't be read is none of the API's; there every answer has status 200. */
+/* Answers a malformed request. A malformed path does not belong to the API, in which
+ * every answer has status 200. */
 static void refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
                    const char *why)
 {
@@ -104,7 +105,7 @@ static void push(void *arg, struct httpd_req *req)
 
 /* ------------------------------------------------------------- /delete, /finish */
 
-/* A job that is not there needs no ending. */
+/* An unknown job counts as finished. */
 static void on_finished(void *arg, enum queue_code code, enum queue_state was)
 {
     struct httpd_req *req = arg;
@@ -173,22 +174,21 @@ static void get(void *arg, struct httpd_req *req)
 
 /* -------------------------------------------------------------------------- /pop */
 
-/* The first job of some topics, or none after pop_timeout. Clients ask again at once when
- * there was none. So nothing but a job is answered before the time is over, whatever is
- * amiss: else they would ask thousands of times a second. Only a client that must ask
- * anew after a reload is answered sooner. */
-enum { REST_MS = 1000 }; /* before that */
+/* Returns the first job of the topics, or none after pop_timeout. Clients repeat an empty
+ * pop at once, possibly thousands of times a second. So no empty answer or error is sent
+ * before the timeout, except after a reload that requires a new request. */
+enum { REST_MS = 1000 }; /* wait before that answer */
 
 struct pop {
     LIST_ENTRY(pop) link;
     struct httpd_req *req;
-    struct pull *pull;    /* NULL: the core has answered, or was not asked */
-    struct timer *timer;  /* holds back an answer that came early; else NULL */
-    enum queue_code code; /* that answer */
+    struct pull *pull;    /* NULL: no open pull */
+    struct timer *timer;  /* delays an early answer; NULL: none */
+    enum queue_code code; /* code of the early answer */
     int64_t end_ms;       /* monotonic */
 };
 
-/* Gives the request, which is still to be answered. */
+/* Frees pop and returns its request, which must still be answered. */
 static struct httpd_req *pop_free(struct pop *pop)
 {
     struct httpd_req *req = pop->req;
@@ -200,7 +200,7 @@ static struct httpd_req *pop_free(struct pop *pop)
     return req;
 }
 
-/* There is none, for this reason. */
+/* Answers without a job, by pop->code. */
 static void answer_none(struct pop *pop)
 {
     enum queue_code code = pop->code;
@@ -232,7 +232,7 @@ static void answer_job(struct httpd_req *req, const struct queue_job *found)
 {
     struct buf data = {0};
     if (found->job ==
-        NULL) { /* it comes again when the lease ends, until it is deleted */
+        NULL) { /* it becomes available again after the lease, until it is deleted */
         buf_addf(&data, "the record of job %.*s can't be read", SLICE_ARG(found->id));
         error(req, buf_str(&data));
         buf_free(&data);
@@ -256,14 +256,14 @@ static void on_pulled(void *arg, enum queue_code code, const struct queue_job *j
         answer_job(pop_free(pop), &jobs[0]);
         return;
     }
-    /* None before its time: a reload has changed the way to the queue. */
+    /* QUEUE_NONE before the timeout: a reload has changed the route to the queue. */
     int64_t rested_ms = loop_mono_ms() + REST_MS;
     if (code == QUEUE_NONE && pop->end_ms > rested_ms)
         pop->end_ms = rested_ms;
     none_in_time(pop, code == QUEUE_OK ? QUEUE_NONE : code);
 }
 
-/* The client has left: what it would get is the next one's. */
+/* The client has disconnected: its job goes to the next waiter. */
 static void on_gone(void *arg)
 {
     struct pop *pop = arg;
@@ -287,7 +287,7 @@ static void pop(void *arg, struct httpd_req *req)
     httpd_on_gone(req, on_gone, p);
     if (pull.topic_count > 0)
         p->pull = queue_pull(dq->api.src, &pull, on_pulled, p);
-    else /* nothing but commas: there is never a job */
+    else /* only commas: never a job */
         none_in_time(p, QUEUE_NONE);
 }
 

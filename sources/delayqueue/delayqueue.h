@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * delayqueue.h - what the files of the delay-queue source share.
+ * delayqueue.h - shared by the files of the delay-queue source.
  *
- * delayqueue.c serves the calls, delayqueue_args.c has the parameters of each,
- * delayqueue_import.c moves over from the original.
+ * delayqueue.c serves the calls, delayqueue_args.c parses their parameters,
+ * delayqueue_import.c imports from the original.
  */
 #ifndef SOURCES_DELAYQUEUE_DELAYQUEUE_H
 #define SOURCES_DELAYQUEUE_DELAYQUEUE_H
@@ -15,7 +15,7 @@
 struct delayqueue {
     struct http_api api;
     int64_t pop_timeout_ms; /* an option */
-    LIST_HEAD(, pop) pops;  /* that wait for their answer */
+    LIST_HEAD(, pop) pops;  /* not answered yet */
 };
 
 extern const struct http_dialect delayqueue_dialect;
@@ -27,25 +27,25 @@ enum {
     DELAYQUEUE_TOPICS_MAX = 1000 /* of one /pop */
 };
 struct delayqueue_ask {
-    struct slice id, topic, body; /* trimmed; never none */
+    struct slice id, topic, body; /* trimmed; p is never NULL */
     int64_t delay_s, ttr_s;
 };
-/* The arguments of /push, of /pop, and of all others. */
+/* The arguments of /push, of /pop, and of all other calls. */
 extern const struct http_args delayqueue_push_args, delayqueue_pop_args,
     delayqueue_id_args;
-/* Keeps a text trimmed. */
+/* Stores a text parameter, trimmed. */
 http_set delayqueue_set_text;
-/* The topics of a /pop, cut at commas, each trimmed; empty ones are left out. Gives their
- * number, at most DELAYQUEUE_TOPICS_MAX. Borrows. */
+/* Splits the topics of a /pop at commas, trims each and drops empty names. Returns their
+ * number, at most DELAYQUEUE_TOPICS_MAX. The results point into topic. */
 unsigned delayqueue_split(struct slice topic, struct slice *topics);
-/* Without white space as Unicode has it at both ends. s is UTF-8. */
+/* Returns s without Unicode white space at both ends. s must be UTF-8. */
 struct slice delayqueue_trim(struct slice s);
 
-/* --- delayqueue_import.c: delay-queue (ouqiang/delay-queue), its Redis layout --- */
+/* --- delayqueue_import.c: imports from the Redis layout of ouqiang/delay-queue --- */
 struct import;
 /* For source_ops.import. */
 int delayqueue_import(struct source *src, void *self, struct import *im, struct err *err);
-/* A job's value. Texts are borrowed from bytes. -1: it is none. Pure. */
+/* Parses the value of a job. The texts point into bytes. -1: invalid. Pure. */
 struct delayqueue_value {
     struct slice topic, id, body;
     int64_t due_s, ttr_s;

@@ -11,7 +11,7 @@ _Static_assert((int)DELAYQUEUE_ID_MAX <= (int)JOB_ID_MAX &&
 
 /* ------------------------------------------------------------------ white space */
 
-/* The space of Unicode beyond ASCII, as UTF-8. */
+/* Unicode white space beyond ASCII, in UTF-8. */
 static const struct slice spaces[] = {
     SLICE_LIT("\xc2\x85"),     SLICE_LIT("\xc2\xa0"),     SLICE_LIT("\xe1\x9a\x80"),
     SLICE_LIT("\xe2\x80\x80"), SLICE_LIT("\xe2\x80\x81"), SLICE_LIT("\xe2\x80\x82"),
@@ -22,7 +22,7 @@ static const struct slice spaces[] = {
     SLICE_LIT("\xe3\x80\x80"),
 };
 
-/* Bytes of the space at the start of s, or at its end; 0: there is none. */
+/* Returns the bytes of the white-space character at the start or end of s; 0: none. */
 static size_t space_bytes(struct slice s, bool at_end)
 {
     if (s.n == 0)
@@ -60,7 +60,7 @@ int delayqueue_set_text(const struct http_param *row, struct slice value, void *
 static const char id_empty[] = "job id不能为空";
 
 #define AT(field) offsetof(struct delayqueue_ask, field)
-/* In the order in which the original checks them. */
+/* In the order of the original's checks. */
 static const struct http_param push_params[] = {
     {"id", HTTP_TEXT, AT(id), .from = FROM_JSON, .min = 1, .wrong = id_empty},
     {"topic", HTTP_TEXT, AT(topic), .from = FROM_JSON, .min = 1,
@@ -79,7 +79,7 @@ static const struct http_param id_params[] = {
     {"id", HTTP_TEXT, AT(id), .from = FROM_JSON, .min = 1, .wrong = id_empty}, {0}};
 #undef AT
 
-/* What the original allows and a job cannot hold. */
+/* Rejects values that the original accepts but a job cannot contain. */
 static int check_id(const void *args, struct err *err)
 {
     const struct delayqueue_ask *ask = args;

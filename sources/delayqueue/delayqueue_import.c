@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * delayqueue_import.c - delay-queue's jobs: each a string named by its id; the id stands
- * in one of the sorted sets dq_bucket_N, scored in seconds, until it is due, and again
- * while a consumer has it; in the list dq_queue_TOPIC while it is ready.
+ * delayqueue_import.c - imports delay-queue's jobs. Each is a string named by its id. A
+ * sorted set dq_bucket_N, scored in seconds, contains the id until it is due, and again
+ * while a consumer has it. The list dq_queue_TOPIC contains it while it is ready.
  *
- * One id may stand in several places. Ready counts first; then a bucket at the time that
- * the job itself says, then a later one: its ttr runs. Nowhere: it was being handed out
- * when its server died, or fell to the race of its timer.
+ * An id may be in several places. The ready list has precedence, then a bucket at the
+ * job's own due time, then a later one (its ttr is running). An id in none of them was
+ * being delivered when the server died, or was lost by a race in its timer.
  */
 #include "bridge/base/unpack.h"
 #include "bridge/import/import.h"
@@ -16,8 +16,8 @@
 
 enum { FIELDS = 5 };
 
-/* A MessagePack map with the keys "1" to "5", in any order, of which some may be missing;
- * or an array of the five. */
+/* A MessagePack map with the keys "1" to "5" in any order, some optional; or an array of
+ * five. */
 static const struct field {
     enum unpack_kind kind;
     size_t offset;
@@ -77,9 +77,10 @@ int delayqueue_value_read(struct slice bytes, struct delayqueue_value *out)
     return bytes.n == 0 && out->id.n > 0 && out->topic.n > 0 ? 0 : -1;
 }
 
-/* ------------------------------------------------------------------ where it stands */
+/* ------------------------------------------------------------------ keys */
 
-/* "dq_bucket_%d": is what stands for %d a number? Anything else is somebody else's. */
+/* Does key match a name such as "dq_bucket_%d" with a number? Other keys are not
+ * delay-queue's. */
 static bool is_numbered(const char *name, struct slice key)
 {
     const char *mark = strstr(name, "%d");
@@ -91,7 +92,7 @@ static bool is_numbered(const char *name, struct slice key)
     return i == end;
 }
 
-/* "dq_bucket_%d" as a glob pattern: "dq_bucket_*". */
+/* Appends a name such as "dq_bucket_%d" as a glob pattern: "dq_bucket_*". */
 static void add_pattern(struct buf *out, const char *name)
 {
     for (const char *c = name; *c; c++) {
@@ -106,7 +107,7 @@ static void add_pattern(struct buf *out, const char *name)
     }
 }
 
-/* arg: the name of buckets as it was configured there. */
+/* arg: the bucket name in the original's configuration. */
 static bool is_key(void *arg, const struct import_part *part, struct slice key)
 {
     return part->shape != IMPORT_SETS || is_numbered(arg, key);
@@ -124,7 +125,7 @@ static struct job *read_job(void *arg, const struct import_entry *e,
         bool popped = e->score > v.due_s;
         *why = IMPORT_SKIPS;
         if (popped != (how->state == IMPORT_IN_FLIGHT))
-            return NULL; /* for the other part */
+            return NULL; /* the other part imports it */
         how->at_ms = popped ? import_s(e->score) : 0;
     }
     struct job *job = job_new(v.body.n + v.id.n + v.topic.n);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http.c - the http source: the jobs API on the daemon's own listener. The pull queues'
- * part of it: http_queue.c.
+ * http.c - the http source: the jobs API on the daemon's own listener. http_queue.c
+ * serves the pull queues.
  *
- * A request is answered when Redis has the job, never before. While the core has told the
- * source to pause, new jobs get 503 at once; questions about jobs are still answered.
+ * A request is answered after Redis has stored the job. While the source is paused, new
+ * jobs get 503 at once; queries about jobs are still served.
  */
 #include "bridge/base/text.h"
 #include "sources/http/http_source.h"
@@ -24,7 +24,7 @@ static const struct http_param job_params[] = {
 static const struct http_param queue_params[] = {HTTP_QUEUE_ROW(AT(name)), {0}};
 #undef AT
 
-/* Nobody could pull from it by a list with commas. */
+/* Rejects a comma: a pull could not name such a queue in its list. */
 static int check_queue(const void *arguments, struct err *err)
 {
     const struct args *args = arguments;
@@ -36,7 +36,7 @@ static int check_queue(const void *arguments, struct err *err)
 
 /* --------------------------------------------------------------- a new job */
 
-/* Where the job can be asked for. */
+/* Adds the Location header of the job. */
 static void add_location(struct httpd_req *req, const char *top, struct slice id)
 {
     const struct args *args = httpd_args(req);
@@ -243,7 +243,7 @@ static void pause_source(struct source *src, void *self, bool paused)
 
 static void stop(struct source *src, void *self)
 {
-    httpd_unserve(source_httpd(src), self); /* the listener may outlive us */
+    httpd_unserve(source_httpd(src), self); /* the listener may outlive the source */
     source_stopped(src);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http_ack.c - many jobs acknowledged in one request, as a pull gives many.
+ * http_ack.c - acknowledges many jobs in one request.
  *
- * The body is read whole before anything is done, so that a mistake in it leaves all jobs
- * as they were. What became of each is told then, as for one (http_queue.c).
+ * The whole body is parsed first, so that an error in it leaves all jobs unchanged. The
+ * answer contains the outcome for each job, as for a single job (http_queue.c).
  */
 #include "bridge/base/text.h"
 #include "sources/http/http_source.h"
@@ -12,7 +12,7 @@
 
 #include <jansson.h>
 
-enum { ACK_MAX = 1000 /* jobs of one request */ };
+enum { ACK_MAX = 1000 /* jobs per request */ };
 
 struct args {
     struct slice queue;
@@ -23,15 +23,15 @@ const struct http_args http_ack_args = {.size = sizeof(struct args), .params = p
 
 struct ack {
     struct acks *acks;
-    struct slice id;  /* of acks->body, or of bytes */
-    struct buf bytes; /* of id_base64 */
+    struct slice id;  /* points into acks->body or bytes */
+    struct buf bytes; /* decoded id_base64 */
     int64_t token;
 };
 
 struct acks {
     struct httpd_req *req;
     json_t *body;
-    unsigned open; /* without an answer, and one more while they are handed over */
+    unsigned open; /* jobs without an answer, plus one while jobs are being passed on */
     unsigned acked, count;
     struct buf failed;
     struct ack ack[];
@@ -95,7 +95,7 @@ static int read_text(const json_t *job, const char *name, struct slice *text,
     return 0;
 }
 
-/* As a pull shows it: "id_base64" counts where it is there. */
+/* Reads the id in the format of a pull: "id_base64" overrides "id". */
 static int read_id(struct ack *ack, const json_t *job, struct err *err)
 {
     const bool has_base64 = json_object_get(job, "id_base64") != NULL;

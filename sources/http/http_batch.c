@@ -12,7 +12,7 @@ struct batch_line {
 
 struct batch {
     struct httpd_req *req;
-    unsigned open; /* lines without a reply, and one more while lines are still read */
+    unsigned open; /* lines without a reply, plus one while lines are being read */
     unsigned count;
     struct batch_line line[];
 };
@@ -20,7 +20,7 @@ struct batch {
 static const struct {
     const char *reason;
     unsigned status;
-    const char *message; /* where the core gives none */
+    const char *message; /* used if the core provides none */
 } refusals[] = {
     {"no-route", 404, "there is no such route; routes are configured under routes: { }"},
     {"oversize", 413, "the job is larger than daemon.job_max"},
@@ -81,7 +81,7 @@ void http_reply_members(struct buf *out, const struct stored_reply *reply)
     if (reply->outcome == STORED_BEFORE) {
         buf_add_str(out, ",\"duplicate\":true");
         text_add_json_member(out, "because", slice_of(reply->reason));
-        return; /* GET tells when that one is due */
+        return; /* GET returns the due time of the existing job */
     }
     when_format_rfc3339(reply->due_ms, due);
     buf_add_str(out, ",\"due\":\"");
@@ -132,7 +132,7 @@ static void submit_line(struct source *src, struct batch *b, struct slice text,
                         .outcome = REFUSED, .reason = "bad-request", .why = err.text});
 }
 
-/* The next line that is not blank, without its end; p NULL: there is none. */
+/* Returns the next non-blank line without its newline; p NULL: none. */
 static struct slice next_line(struct slice *rest)
 {
     while (rest->n > 0) {
@@ -150,7 +150,7 @@ void http_batch_submit(struct source *src, struct httpd_req *req, struct http_pl
     struct slice rest = httpd_body(req), line;
     unsigned count = 0;
     const char *control = http_job_control(req);
-    if (control) { /* its lines would leave at once */
+    if (control) { /* its lines would be sent at once */
         httpd_error(req, 400, "bad-request",
                     "each line of a batch says for itself what it asks for; put %s into "
                     "the lines",

@@ -6,8 +6,8 @@
 #include <inttypes.h>
 
 enum {
-    PULL_MAX = 100,  /* jobs of one answer, which is built in memory */
-    NAMES_MAX = 100, /* queues of one pull */
+    PULL_MAX = 100,  /* jobs per answer, which is built in memory */
+    NAMES_MAX = 100, /* queues per pull */
     WAIT_MAX_MS = 600000,
     DEAD_LIMIT = 1000,
     DEAD_LIMIT_MAX = 10000,
@@ -15,7 +15,7 @@ enum {
     LIST_MAX = 100000
 };
 
-/* Of all rows: each fills a part of it. */
+/* The parameters of all rows; each row sets some of them. */
 struct args {
     struct slice queue, id, of;
     int64_t token, delay_ms, lease_ms, wait_ms, ttl_ms, max, limit, dead, all;
@@ -88,7 +88,7 @@ static int check_list(const void *args, struct err *err)
 
 /* ------------------------------------------------------------------ answers */
 
-/* Answers what is no success, and says whether it did. */
+/* Answers the request if code is an error. Returns true if it did. */
 static bool failed(struct httpd_req *req, enum queue_code code)
 {
     static const struct {
@@ -114,7 +114,7 @@ static void answer_none(struct httpd_req *req)
     httpd_answer(req, 204, NULL, SLICE_LIT(""));
 }
 
-/* {"id":...: of a job that was asked for. */
+/* Starts the JSON of the requested job: {"id":... */
 static void begin_job(struct buf *json, const struct httpd_req *req)
 {
     const struct args *a = httpd_args(req);
@@ -172,7 +172,7 @@ static void on_pulled(void *arg, enum queue_code code, const struct queue_job *j
     httpd_answer_json(req, 200, &json);
 }
 
-/* What waits for a consumer that is not there any more goes to the next. */
+/* The client has disconnected: its jobs go to the next waiter. */
 static void on_gone(void *arg)
 {
     const struct args *a = httpd_args(arg);
@@ -180,7 +180,7 @@ static void on_gone(void *arg)
     answer_none(arg);
 }
 
-/* Gives their number; -1: err says what is wrong with one. */
+/* Splits the list into names. Returns their number; -1: a name is invalid. */
 static int split(struct slice list, struct slice *names, struct err *err)
 {
     int n = 0;
@@ -245,7 +245,7 @@ static void peek(void *arg, struct httpd_req *req)
     queue_peek(s->src, a->queue, a->dead ? QUEUE_DEAD : QUEUE_READY, on_peeked, req);
 }
 
-/* The answer of a change: it was in that state. */
+/* Answers a change. was: the previous state. */
 static void on_changed(void *arg, enum queue_code code, enum queue_state was)
 {
     struct httpd_req *req = arg;
@@ -347,7 +347,7 @@ static void on_listed(void *arg, enum queue_code code, const struct queue_name *
     struct buf json = {0};
     unsigned shown = n < a->limit ? n : (unsigned)a->limit;
     buf_addf(&json, "{\"total\":%u,\"queues\":[", n);
-    for (unsigned i = 0; i < shown; i++) { /* the most recently used first */
+    for (unsigned i = 0; i < shown; i++) { /* most recently used first */
         const struct queue_name *name = &names[n - 1 - i];
         when_format_rfc3339(name->used_ms, used);
         buf_add_str(&json, i ? ",{\"name\":" : "{\"name\":");

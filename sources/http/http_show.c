@@ -35,7 +35,7 @@ static void begin(struct buf *out, struct slice queue, const struct queue_job *j
     text_add_json_member(out, "queue", queue);
 }
 
-/* What a job has in every state. */
+/* Appends the members that exist in every state. */
 static void show_common(struct buf *out, const struct queue_job *j, int64_t due_ms,
                         const char *attempts)
 {
@@ -48,7 +48,7 @@ static void show_common(struct buf *out, const struct queue_job *j, int64_t due_
         buf_addf(out, ",\"tries_left\":%u", j->tries_left);
 }
 
-/* What its producer gave. */
+/* Appends key, headers and payload. */
 static void show_content(struct buf *out, const struct queue_job *j)
 {
     if (j->job)

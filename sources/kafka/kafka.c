@@ -2,10 +2,9 @@
 /*
  * kafka.c - the Kafka source: a member of a consumer group on the loop thread.
  *
- * Promise: an offset is committed only when Redis has that record and every one before
- * it, has had them for commit_lag, and has the offset itself. A partition that leaves is
- * given up after its open records are answered, for which the rebalance waits a few
- * seconds.
+ * Guarantee: an offset is committed only if Redis has stored all records below it at
+ * least commit_lag ago, and has stored the offset itself. A partition is revoked after
+ * its open records are answered; the rebalance waits a few seconds for that.
  */
 #include "bridge/base/retry.h"
 #include "bridge/job/cloudevent.h"
@@ -18,11 +17,12 @@
 #include <string.h>
 
 enum {
-    RECORDS_AHEAD = 200000, /* fetched and not yet read, however small they are */
-    SESSION_MS = 10000,     /* the group waits so long for a consumer that was killed */
-    CLOSE_WAIT_MS = 5000,   /* for the group to let us go */
+    RECORDS_AHEAD = 200000, /* fetched records that are not read yet, regardless of
+                             * size */
+    SESSION_MS = 10000,     /* after this time the group drops a killed consumer */
+    CLOSE_WAIT_MS = 5000,   /* for the group to confirm that we left */
     CLOSE_LOOK_MS = 20,
-    SETTLE_WAIT_MS = 2000, /* for Redis to take the last marks */
+    SETTLE_WAIT_MS = 2000, /* for Redis to store the last marks */
     HEADERS_HINT_BYTES = 256
 };
 
@@ -35,9 +35,9 @@ struct kafka_source {
     int64_t commit_interval_ms, commit_lag_ms, prefetch_bytes;
     /* running */
     struct source *src;
-    struct kafka_client *client; /* NULL: between two tries */
+    struct kafka_client *client; /* NULL: between two attempts */
     struct kafka_group group;
-    struct timer *retry; /* builds the client anew */
+    struct timer *retry; /* opens a new client */
     unsigned tries;
     bool stopping, leaving, closing; /* closing: a client is being destroyed */
     struct timer *leave_step;        /* the wait for the last marks, then for the group */
@@ -84,22 +84,23 @@ static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
     const struct kafka_setting rows[] = {
         {"group.id", k->group_id, 0},
         {"group.instance.id", k->group_instance_id, KAFKA_UNSET},
-        /* A static member comes back under its name: its restart may take longer. */
+        /* A static member rejoins under its name, so its restart may take longer. */
         {"session.timeout.ms", NULL, k->group_instance_id ? KAFKA_UNSET : SESSION_MS},
-        /* Also of an offset that the topic no longer has: nothing that is there is
-         * skipped. "latest" of a new group is kafka_start.c's. */
+        /* Also applies if the topic no longer contains the offset: then no existing
+         * record is skipped. kafka_start.c implements start = "latest". */
         {"auto.offset.reset", "earliest", 0},
         {"auto.commit.interval.ms", NULL, k->commit_interval_ms},
         {"queued.max.messages.kbytes", NULL, k->prefetch_bytes / 1024},
-        /* Where either limit is reached librdkafka looks again a second later (2.0.2):
-         * what waits should last as long. */
+        /* If either limit is reached, librdkafka (2.0.2) checks again only after a
+         * second. The queued records should last that long. */
         {"queued.min.messages", NULL, RECORDS_AHEAD},
         {"enable.auto.commit", "true", 0},
-        {"enable.auto.offset.store", "false", 0}, /* we store, after Redis answered */
+        {"enable.auto.offset.store", "false", 0}, /* we store offsets after Redis
+                                                   * answered */
         {"partition.assignment.strategy", "cooperative-sticky", 0},
         {"enable.partition.eof", k->start_at == START_LATEST ? "true" : "false", 0},
         {"log.queue", "true", 0},
-        {"log.connection.close", "false", 0}, /* brokers close what is idle */
+        {"log.connection.close", "false", 0}, /* brokers close idle connections */
         {0}};
 
     return kafka_conf_new(&k->link, rows, err);
@@ -131,7 +132,7 @@ static int check(const void *self, struct err *err)
 
 static int add_headers(struct job *job, const rd_kafka_message_t *m, struct err *err)
 {
-    rd_kafka_headers_t *headers; /* the message's */
+    rd_kafka_headers_t *headers; /* owned by the message */
     const char *name;
     const void *value;
     size_t n;
@@ -147,7 +148,7 @@ static int add_headers(struct job *job, const rd_kafka_message_t *m, struct err 
     return 0;
 }
 
-/* Its timestamp, ms since 1970; 0: it has none. */
+/* Returns the record's timestamp, ms since 1970; 0: none. */
 static int64_t record_ms(const rd_kafka_message_t *m)
 {
     rd_kafka_timestamp_type_t type;
@@ -156,7 +157,7 @@ static int64_t record_ms(const rd_kafka_message_t *m)
     return type != RD_KAFKA_TIMESTAMP_NOT_AVAILABLE && ms > 0 ? ms : 0;
 }
 
-/* A null key, payload or header value stays apart from an empty one. */
+/* Distinguishes a null key, payload or header value from an empty one. */
 static struct job *record_job(const struct kafka_part *part, const rd_kafka_message_t *m)
 {
     struct job *job = job_new(m->len + m->key_len + HEADERS_HINT_BYTES);
@@ -172,7 +173,7 @@ static struct job *record_job(const struct kafka_part *part, const rd_kafka_mess
         job->rewinds = job_keep(job, slice_of(part->rewound));
     job->timestamp_ms = record_ms(m);
     if (add_headers(job, m, &err) < 0) {
-        job->headers = NULL; /* the job's memory keeps them until it is freed */
+        job->headers = NULL; /* their memory belongs to the job until it is freed */
         job->header_count = 0;
         job->unread = "undecodable";
         job->unread_why = job_keep(job, slice_of(err.text));
@@ -190,7 +191,7 @@ static void on_stored(void *arg, const struct stored_reply *reply)
     kafka_group_answered(group);
 }
 
-/* CloudEvents writes an event without data as a null value: that cancels nothing. */
+/* A CloudEvent without data has a null value too, but does not cancel. */
 static bool is_tombstone(const struct kafka_source *k, const struct job *job)
 {
     return k->null_value == NULL_CANCELS && job->payload.p == NULL && !cloudevent_is(job);
@@ -225,7 +226,8 @@ static void on_fetch(struct kafka_source *k, rd_kafka_event_t *ev)
     }
 }
 
-/* The next commit makes up for a failed one, or the new owner reads the records again. */
+/* A failed commit needs no retry: the next commit covers it, or the new owner reads the
+ * records again. */
 static void on_committed(struct kafka_source *k, rd_kafka_resp_err_t code)
 {
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -277,7 +279,7 @@ static const struct kafka_events events = {.mask = RD_KAFKA_EVENT_FETCH |
                                            .error = on_error,
                                            .fatal = on_fatal};
 
-/* The client's end, for good or before the next try: nothing of it is left. */
+/* Closes the client completely, for good or before the next attempt. */
 static void close_client(struct kafka_source *k)
 {
     kafka_group_leave(&k->group);
@@ -322,7 +324,8 @@ static void on_gone(void *arg)
     struct kafka_source *k = arg;
 
     k->closing = false;
-    if (k->stopping && k->group.parts.asks > 0) { /* Redis will answer, or be away */
+    if (k->stopping && k->group.parts.asks > 0) { /* each gets an answer or an error from
+                                                   * Redis */
         timer_set(k->retry, CLOSE_LOOK_MS);
         return;
     }
@@ -373,7 +376,7 @@ static void look_closed(struct kafka_source *k)
     close_client(k);
 }
 
-/* Not before the last marks are written, or can't be. */
+/* Call once the last marks are written or have failed. */
 static void leave(void *arg)
 {
     struct kafka_source *k = arg;
@@ -402,7 +405,7 @@ static void on_leave_step(void *arg)
         leave(k);
 }
 
-/* Something of the kv was changed, maybe by another instance. */
+/* The kv has changed, perhaps by another instance. */
 static void on_kv(void *arg)
 {
     kafka_group_look(&((struct kafka_source *)arg)->group);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_client.c - the event queue behind an eventfd, and the thread that destroys.
+ * kafka_client.c - polls librdkafka's event queue through an eventfd; destroys handles in
+ * a thread.
  */
 #include "sources/kafka/kafka_client.h"
 
@@ -20,14 +21,14 @@ enum {
     TICK_MS = 1000,
     CLOCK_BACK_MS = 500,
     EVENTS_PER_TURN = 500,
-    END_WAIT_MS = 5000,      /* from the leave, if there is one, to the destruction */
-    END_LEAST_WAIT_MS = 500, /* where the leave took all of it */
+    END_WAIT_MS = 5000,      /* from the leave, if any, to the destruction */
+    END_LEAST_WAIT_MS = 500, /* minimum after a slow leave */
     AWAY_TOLD_MS = 2000,
     TROUBLE_AGAIN_MS = 60000,
     TROUBLE_KINDS = 5,
     WHY_BYTES = 400,
     SYSLOG_WARNING = 4,
-    ASSIGNOR_MENDED = 0x02030000 /* the version */
+    ASSIGNOR_MENDED = 0x02030000 /* librdkafka version with the fix */
 };
 
 struct kafka_client {
@@ -36,33 +37,34 @@ struct kafka_client {
     rd_kafka_queue_t *queue;
     int wake_fd;
     struct watch *watch;
-    struct timer *tick, *again; /* again: there was more than one turn should serve */
+    struct timer *tick, *again; /* again: more events than one turn of the loop handles */
     const struct kafka_events *events;
     void *arg;
-    int64_t behind_ms; /* the wall clock behind the monotonic one, at the last tick */
-    bool away;         /* no broker can be reached, */
-    bool told_away;    /*   which was said, */
-    int64_t away_ms;   /*   since then, monotonic */
-    bool reached;      /* one could be, once */
+    int64_t behind_ms; /* monotonic minus wall clock, at the last tick */
+    bool away;         /* no broker can be reached */
+    bool told_away;    /*   and this was logged */
+    int64_t away_ms;   /*   since this time, monotonic */
+    bool reached;      /* a broker was reached at least once */
     bool failed, told;
     bool resting;
-    bool assigned;       /* of a consumer: partitions came, once */
-    bool leaving, stays; /* stays: it can't be destroyed */
-    int64_t leave_ms;    /* when it began, monotonic */
+    bool assigned;       /* consumer: was assigned partitions at least once */
+    bool leaving, stays; /* stays: the handle cannot be destroyed */
+    int64_t leave_ms;    /* monotonic start of the leave */
     char why[WHY_BYTES];
-    struct kafka_login *login; /* NULL: it needs no tokens */
+    struct kafka_login *login; /* NULL: no tokens required */
     struct log_limit troubles[TROUBLE_KINDS];
     struct log_limit errors, lines;
 };
 
-/* What is left of a client that closes. Two sides, each of which may be the last. */
+/* State of a closing client, shared by the loop and the thread. Either may be the last to
+ * use it. */
 struct closing {
     pthread_mutex_t lock;
     rd_kafka_t *rk;
     int wake_fd;
-    bool stays;          /* it is not destroyed */
-    bool abandoned;      /* under lock: the loop does not wait any longer */
-    struct timer *limit; /* loop thread only, as the rest */
+    bool stays;          /* do not destroy rk */
+    bool abandoned;      /* guarded by lock: the loop no longer waits */
+    struct timer *limit; /* from here on: loop thread only */
     loop_cb *done;
     void *arg;
     const char *who;
@@ -84,8 +86,8 @@ static void on_timer(void *arg)
     kafka_client_poll(arg);
 }
 
-/* librdkafka's main thread, which sends the heartbeats, sleeps until a time of the wall
- * clock. Set back by an hour, that is an hour away: any question wakes the thread. */
+/* librdkafka's main thread, which sends the heartbeats, sleeps until a wall-clock time.
+ * If the clock is set back by an hour, it sleeps an hour longer. Any query wakes it. */
 static void wake_if_clock_went_back(struct kafka_client *c)
 {
     const int64_t behind_ms = loop_mono_ms() - loop_wall_ms();
@@ -98,8 +100,8 @@ static void wake_if_clock_went_back(struct kafka_client *c)
     c->behind_ms = behind_ms;
 }
 
-/* Not at once: a broker that ends a connection, whose token has ended for one, is mostly
- * back before anybody could look. */
+/* Logs an unreachable broker after a delay: after a closed connection, for example on an
+ * expired token, librdkafka usually reconnects at once. */
 static void tell_away(struct kafka_client *c)
 {
     if (!c->away || c->told_away || loop_mono_ms() - c->away_ms < AWAY_TOLD_MS)
@@ -116,7 +118,7 @@ static void on_tick(void *arg)
     kafka_client_poll(arg);
 }
 
-/* Undoes any prefix of kafka_client_open(), short of the handle and the descriptor. */
+/* Undoes a partial kafka_client_open(), except for the handle and the descriptor. */
 static void release(struct kafka_client *c)
 {
     watch_del(c->watch);
@@ -132,10 +134,10 @@ static void release(struct kafka_client *c)
 
 static void listen_to(struct kafka_client *c, rd_kafka_type_t type)
 {
-    static const uint64_t one = 1; /* as the eventfd wants it */
+    static const uint64_t one = 1; /* the value to write to the eventfd */
 
     if (type == RD_KAFKA_CONSUMER) {
-        /* Else errors and log lines would come on a second queue. */
+        /* Otherwise errors and log lines would arrive on a second queue. */
         rd_kafka_poll_set_consumer(c->rk);
         c->queue = rd_kafka_queue_get_consumer(c->rk);
     } else {
@@ -145,7 +147,8 @@ static void listen_to(struct kafka_client *c, rd_kafka_type_t type)
     rd_kafka_queue_io_event_enable(c->queue, c->wake_fd, &one, sizeof(one));
     c->watch = watch_add(c->wake_fd, WATCH_READ, on_wake, c);
     c->again = timer_new(on_timer, c);
-    /* An idle queue never wakes us, and a silent consumer is put out of its group. */
+    /* An idle queue never wakes the loop, but a consumer that does not poll is removed
+     * from its group. */
     c->behind_ms = loop_mono_ms() - loop_wall_ms();
     c->tick = timer_every(TICK_MS, on_tick, c);
 }
@@ -216,7 +219,7 @@ void kafka_client_fail(struct kafka_client *c, const char *why)
     timer_set(c->again, 0);
 }
 
-/* What to do about an error, where its text holds a word. */
+/* Advice for an error whose text contains a given word. */
 static const struct hint {
     rd_kafka_resp_err_t code;
     const char *word, *text;
@@ -227,7 +230,8 @@ static const struct hint {
     {RD_KAFKA_RESP_ERR__SSL, "",
      "; does the broker speak TLS on that port, and does it want a certificate of ours "
      "(cert_file)?"},
-    {RD_KAFKA_RESP_ERR__AUTHENTICATION, "transport failure", ""}, /* hung up meanwhile */
+    {RD_KAFKA_RESP_ERR__AUTHENTICATION, "transport failure", ""}, /* connection closed
+                                                                   * meanwhile */
     {RD_KAFKA_RESP_ERR__AUTHENTICATION, "token", "; it is asked for again in 10 s"},
     {RD_KAFKA_RESP_ERR__AUTHENTICATION, "",
      "; does the broker know this user, the password and this way to log in (sasl)?"},
@@ -244,8 +248,9 @@ static const char *hint_of(rd_kafka_resp_err_t code, const char *text)
     return "";
 }
 
-/* It comes with every try to connect. Of several brokers each may have its own trouble:
- * each kind is told at once, and then now and then. */
+/* Logs connection errors, which repeat with every attempt. Brokers may fail for different
+ * reasons: the first error of each kind is logged at once, repetitions at a limited
+ * rate. */
 static void tell_trouble(struct kafka_client *c, rd_kafka_resp_err_t code,
                          const char *text)
 {
@@ -279,7 +284,7 @@ static void on_error(struct kafka_client *c, rd_kafka_event_t *ev)
     }
 }
 
-/* What comes as an error event too is left to that. */
+/* True for log lines that also arrive as error events; those are logged there. */
 static bool is_told_elsewhere(const char *fac)
 {
     static const char *const facs[] = {"FAIL", "ERROR", "FATAL"};
@@ -326,7 +331,7 @@ static void serve(struct kafka_client *c, rd_kafka_event_t *ev)
 
 void kafka_client_poll(struct kafka_client *c)
 {
-    /* The descriptor speaks only when an empty queue gets its first event. */
+    /* The descriptor is signalled only when an empty queue gets its first event. */
     for (unsigned n = 0; !c->resting; n++) {
         if (n == EVENTS_PER_TURN) {
             timer_set(c->again, 0);
@@ -347,7 +352,7 @@ void kafka_client_rest(struct kafka_client *c, bool rest)
 {
     c->resting = rest;
     if (!rest)
-        timer_set(c->again, 0); /* the descriptor has spoken already */
+        timer_set(c->again, 0); /* the descriptor was signalled already */
 }
 
 /* ------------------------------------------------------------------ the end */
@@ -362,7 +367,7 @@ static void on_destroyed(void *arg)
 {
     struct closing *cl = arg;
 
-    pthread_mutex_lock(&cl->lock); /* the thread has yet to let go of it */
+    pthread_mutex_lock(&cl->lock); /* the thread may still hold it */
     const bool abandoned = cl->abandoned;
     pthread_mutex_unlock(&cl->lock);
     if (!abandoned) {
@@ -377,7 +382,8 @@ static void on_destroyed(void *arg)
     closing_free(cl);
 }
 
-/* rd_kafka_destroy() joins librdkafka's threads, one of which may sit in a DNS query. */
+/* rd_kafka_destroy() joins librdkafka's threads, and a DNS query may block one of
+ * them. */
 static void *destroy(void *arg)
 {
     struct closing *cl = arg;
@@ -389,7 +395,8 @@ static void *destroy(void *arg)
     pthread_mutex_lock(&cl->lock);
     const bool abandoned = cl->abandoned;
     if (!abandoned)
-        loop_post(on_destroyed, cl); /* under lock: the loop may be gone once abandoned */
+        loop_post(on_destroyed, cl); /* under lock: once abandoned, the loop may no longer
+                                      * exist */
     pthread_mutex_unlock(&cl->lock);
     if (abandoned)
         closing_free(cl);
@@ -406,13 +413,13 @@ static void on_limit(void *arg)
     timer_del(cl->limit);
     pthread_mutex_lock(&cl->lock);
     cl->abandoned = true;
-    pthread_mutex_unlock(&cl->lock); /* cl is the other side's from here on */
+    pthread_mutex_unlock(&cl->lock); /* the thread owns cl from here on */
     done(done_arg);
 }
 
-/* A consumer that has joined its group and got no partitions yet, since the leader is
- * slow or dead: librdkafka before 2.3 aborts when it is destroyed (issue 4312). It says
- * so only until it leaves. */
+/* True for a consumer that has joined its group but has no assignment yet, because the
+ * leader is slow or dead: librdkafka before 2.3 aborts when it destroys it (issue 4312).
+ * Check before the leave; later the state is no longer visible. */
 static bool must_stay(const struct kafka_client *c)
 {
     if (rd_kafka_version() >= ASSIGNOR_MENDED || c->assigned)
@@ -434,7 +441,7 @@ int kafka_client_leave(struct kafka_client *c, struct err *err)
     return -1;
 }
 
-/* What an unanswered request keeps in its group it keeps from ending too. */
+/* An unanswered request that delays the leave also delays the destruction. */
 static int64_t end_wait_ms(const struct kafka_client *c)
 {
     const int64_t spent_ms = c->leaving ? loop_mono_ms() - c->leave_ms : 0;
@@ -467,5 +474,5 @@ void kafka_client_close(struct kafka_client *c, loop_cb *done, void *arg)
     if (pthread_create(&thread, NULL, destroy, cl) == 0)
         pthread_detach(thread);
     else
-        destroy(cl); /* blocks, but leaves nothing behind */
+        destroy(cl); /* blocks, but frees everything */
 }

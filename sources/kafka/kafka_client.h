@@ -19,17 +19,17 @@
 struct kafka_client;
 
 struct kafka_events {
-    int mask; /* RD_KAFKA_EVENT_..., beside log and error, which are handled here */
-    /* Takes ev. Must not close the client. */
+    int mask; /* RD_KAFKA_EVENT_... without log and error: the client handles those */
+    /* Takes ownership of ev. Must not close the client. */
     void (*event)(void *arg, rd_kafka_event_t *ev);
-    /* An error, which the client logs; ev stays the client's. May be NULL. */
+    /* Reports an error that the client has logged. Borrows ev. May be NULL. */
     void (*error)(void *arg, rd_kafka_event_t *ev);
-    /* The handle no longer works; the owner may close it from within. */
+    /* Reports that the handle no longer works. May close the client. */
     void (*fatal)(void *arg, const char *why);
 };
 
-/* Takes conf, which was made of link. who: in log lines. Borrows events and link until
- * the close. */
+/* Opens a client. Takes ownership of conf, which must be made from link. who: name for
+ * log lines. Borrows events and link until the client is closed. */
 struct kafka_client *kafka_client_open(const char *who, rd_kafka_type_t type,
                                        const struct kafka_link *link,
                                        rd_kafka_conf_t *conf,
@@ -37,19 +37,22 @@ struct kafka_client *kafka_client_open(const char *who, rd_kafka_type_t type,
                                        struct err *err);
 rd_kafka_t *kafka_client_rk(const struct kafka_client *c);
 rd_kafka_queue_t *kafka_client_queue(const struct kafka_client *c);
-/* Serves all events that are there. Called whenever an event arrives, and each second. */
+/* Handles all queued events. The client calls it for each new event and every second. */
 void kafka_client_poll(struct kafka_client *c);
-/* Stops serving events (true), or goes on. Not for long: rebalances wait, too. */
+/* Stops handling events (true) or resumes (false). Keep it short: rebalances wait as
+ * well. */
 void kafka_client_rest(struct kafka_client *c, bool rest);
-/* Notes that a broker answered. */
+/* Records that a broker answered. */
 void kafka_client_alive(struct kafka_client *c);
-/* Makes the client call fatal(), not from within. */
+/* Makes the client call fatal() later, from the loop. */
 void kafka_client_fail(struct kafka_client *c, const char *why);
 
-/* A consumer begins to leave its group. Close it when rd_kafka_consumer_closed(). */
+/* Makes a consumer start to leave its group. Close the client once
+ * rd_kafka_consumer_closed() is true. */
 int kafka_client_leave(struct kafka_client *c, struct err *err);
-/* Takes c. Calls back only done: when librdkafka has ended, or after a few seconds; never
- * from within. done NULL: blocks instead, for a start that failed. */
+/* Closes the client and takes ownership of c. Calls done later, when librdkafka has
+ * stopped or after a few seconds; no other callback follows. done NULL: blocks instead,
+ * for a failed start. */
 void kafka_client_close(struct kafka_client *c, loop_cb *done, void *arg);
 
 #endif

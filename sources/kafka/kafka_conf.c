@@ -18,10 +18,10 @@ enum {
 };
 
 struct owned {
-    const char *name, *option; /* option NULL: it cannot be changed */
+    const char *name, *option; /* option NULL: not configurable */
 };
 
-/* Theirs to make as long as the options tls and sasl are not used. */
+/* Users may set these only while the options tls and sasl are unused. */
 static const struct owned of_link[] = {{"security.protocol", "tls and sasl"},
                                        {"sasl.mechanisms", "sasl"},
                                        {"sasl.mechanism", "sasl"},
@@ -33,9 +33,9 @@ static const struct owned of_link[] = {{"security.protocol", "tls and sasl"},
                                        {"ssl.key.password", "key_password"},
                                        {0}};
 
-/* What would undo a guarantee, or has an option of its own, with its aliases. */
+/* Settings, with aliases, that would break a guarantee or that have their own option. */
 static const struct owned owned[] = {
-    /* librdkafka's own way to a token server is not in Debian's build. */
+    /* Debian's librdkafka is built without its own client for token servers. */
     {"sasl.oauthbearer.method", "token_url"},
     {"sasl.oauthbearer.client.id", "token_client"},
     {"sasl.oauthbearer.client.secret", "token_secret"},
@@ -56,7 +56,7 @@ static const struct owned owned[] = {
     {"partitioner", "partitioner"},
     {"queue.buffering.max.messages", "max_in_flight"},
     {"queue.buffering.max.kbytes", "buffer"},
-    {"message.timeout.ms", NULL}, /* follows from the lease of the routes */
+    {"message.timeout.ms", NULL}, /* derived from the leases of the routes */
     {"delivery.timeout.ms", NULL},
     {"enable.auto.offset.store", NULL},
     {"enable.auto.commit", NULL},
@@ -91,7 +91,7 @@ static const struct owned *find_owned(const struct kafka_link *link, const char 
     return row ? row : find_in(owned, name);
 }
 
-/* librdkafka's text on a bad value repeats the value. */
+/* librdkafka's error text for an invalid value contains the value. */
 static bool may_be_secret(const char *name)
 {
     return redact_is_secret_name(slice_of(name)) || strstr(name, "oauthbearer");
@@ -171,8 +171,8 @@ static int set_link(rd_kafka_conf_t *conf, const struct kafka_link *link, struct
     const struct kafka_setting rows[] = {
         {"bootstrap.servers", link->brokers, 0},
         {"client.id", link->client_id, 0},
-        /* New topics and partitions are noticed by this refresh alone; the default is
-         * five minutes. */
+        /* Only this refresh detects new topics and partitions. Its default is five
+         * minutes. */
         {"topic.metadata.refresh.interval.ms", NULL, METADATA_REFRESH_MS},
         {"security.protocol", protocols[link->tls][sasl], KAFKA_UNSET},
         {"ssl.ca.location", link->ca_file, KAFKA_UNSET},
@@ -261,7 +261,7 @@ static int check_user(const struct kafka_link *link, struct err *err)
     return 0;
 }
 
-/* Of a URL behind its scheme: is it this host that is named, and nothing else? */
+/* Does this part of a URL after the scheme name the local host and nothing else? */
 static bool is_this_host(const char *authority)
 {
     struct in_addr a;
@@ -271,7 +271,8 @@ static bool is_this_host(const char *authority)
 
     if (*end == ':')
         end += 1 + strspn(end + 1, "0123456789");
-    if (n >= sizeof(host) || strchr("/?#", *end) == NULL) /* it finds the last NUL, too */
+    if (n >= sizeof(host) || strchr("/?#", *end) == NULL) /* strchr() also matches the
+                                                           * NUL */
         return false;
     memcpy(host, authority, n);
     return strcmp(host, "[::1]") == 0 || strcasecmp(host, "localhost") == 0 ||
@@ -279,14 +280,14 @@ static bool is_this_host(const char *authority)
             ntohl(a.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET);
 }
 
-/* Our secret goes there, which plain text shows to everybody on the way. */
+/* Our secret is sent to this URL, so the URL must be encrypted or local. */
 static bool keeps_secrets(const char *url)
 {
     return strncasecmp(url, "https://", 8) == 0 ||
            (strncasecmp(url, "http://", 7) == 0 && is_this_host(url + 7));
 }
 
-/* Without us librdkafka has no token for it, and waits for one for ever. */
+/* Without a token from tarry, librdkafka would wait for one for ever. */
 static bool passes_on_oauthbearer(const struct kafka_link *link)
 {
     for (size_t i = 0; i < link->settings.n; i++) {

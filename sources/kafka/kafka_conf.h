@@ -39,7 +39,7 @@ struct kafka_link {
     struct pairs settings;   /* of librdkafka, passed through */
 };
 
-/* The rows of the struct kafka_link that the plugin's struct has as `link`. */
+/* Option rows for a plugin's struct that contains a struct kafka_link named `link`. */
 /* clang-format off */
 #define KAFKA_LINK_ROWS(owner)                                                          \
     {"brokers", OPT_STR, offsetof(owner, link.brokers), NULL,                           \
@@ -90,23 +90,23 @@ struct kafka_link {
      "socket_keepalive_enable = true.", .min = 0}
 /* clang-format on */
 
-/* Checks what the rows alone cannot. */
+/* Checks combinations of options. No I/O. */
 int kafka_link_check(const struct kafka_link *link, struct err *err);
 
-/* One of our settings. text NULL: number counts, unless that is KAFKA_UNSET too. */
+/* A librdkafka setting from tarry. text NULL: uses number; KAFKA_UNSET: not set. */
 struct kafka_setting {
     const char *name, *text;
     int64_t number;
 };
 enum { KAFKA_UNSET = -1 };
 
-/* Sets what link says, then rows, then link->settings; a later one replaces an earlier.
- * rows ends with a row of zeros. Gives, free with rd_kafka_conf_destroy(). NULL: a
- * setting is unknown, wrong, or one that tarry must make. */
+/* Applies link, then rows, then link->settings; later settings override earlier ones.
+ * rows ends with a row of zeros. The caller frees the result with
+ * rd_kafka_conf_destroy(). NULL: a setting is unknown, invalid or reserved for tarry. */
 rd_kafka_conf_t *kafka_conf_new(const struct kafka_link *link,
                                 const struct kafka_setting *rows, struct err *err);
 
-/* Can it be the name of a topic? */
+/* Checks that the name is valid for a topic. n: bytes. */
 int kafka_topic_check(const char *topic, size_t n, struct err *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_group.c - rebalance events, of which librdkafka sends the next one only when the
- * last was applied.
+ * kafka_group.c - handles rebalance events. librdkafka sends the next event only after
+ * the last was applied.
  */
 #include "sources/kafka/kafka_group.h"
 
@@ -9,9 +9,9 @@
 
 enum {
     SHORT_PAUSE_MS = 200,
-    REVOKE_WAIT_MS = 3000, /* for the answers to records of partitions that leave */
+    REVOKE_WAIT_MS = 3000, /* for answers to records of revoked partitions */
     READ_AGAIN_MS = 1000,
-    READ_TRIES = 3 /* while Redis is away it says so by itself when it is back */
+    READ_TRIES = 3 /* then wait: a reconnected Redis triggers another read */
 };
 
 static void on_limit(void *arg);
@@ -104,8 +104,8 @@ void kafka_group_leave(struct kafka_group *g)
     g->client = NULL;
 }
 
-/* A short pause, of which there are many while a backlog is read, leaves what was fetched
- * ahead where it is: with the seek that ends a hold librdkafka throws it away. */
+/* A short pause keeps the prefetched records: the seek at the end of a hold would make
+ * librdkafka discard them. Short pauses are frequent while a backlog is read. */
 void kafka_group_pause(struct kafka_group *g, bool paused)
 {
     g->paused = paused;
@@ -135,7 +135,7 @@ void kafka_group_hold(struct kafka_group *g)
     on_long_pause(g);
 }
 
-/* librdkafka commits what was stored before it lets the partitions go. */
+/* librdkafka commits the stored offsets before it releases the partitions. */
 static void finish_revoke(struct kafka_group *g)
 {
     rd_kafka_event_t *ev = g->revoke;
@@ -144,8 +144,9 @@ static void finish_revoke(struct kafka_group *g)
     g->revoke = NULL;
     timer_rest(g->limit);
     drop_parts(g, list);
-    /* librdkafka keeps a pause for the next time that a partition is ours (2.0.2); and to
-     * resume it then would set it to where we had read to, past what was not stored. */
+    /* librdkafka (2.0.2) keeps a partition paused until its next assignment to us.
+     * Resuming it then would continue after the last record read, and skip records that
+     * were not stored. */
     rd_kafka_resume_partitions(kafka_client_rk(g->client), list);
     apply(g, false, list);
     log_msg(list->cnt > 0 ? LOG_INFO : LOG_DEBUG, g->who,
@@ -163,7 +164,7 @@ static bool revoke_is_answered(const struct kafka_group *g)
     return true;
 }
 
-/* What leaves is marked in full, and then handed over: by on_flushed(). */
+/* Marks revoked partitions without the lag; on_flushed() then finishes the revocation. */
 static void mark_revoked(struct kafka_group *g)
 {
     struct kafka_part *part;
@@ -213,7 +214,7 @@ static void on_limit(void *arg)
     finish_revoke(g);
 }
 
-/* Takes ev. */
+/* Takes ownership of ev. */
 static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
 {
     const rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(ev);
@@ -226,7 +227,7 @@ static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
         if (part)
             kafka_parts_hold(&g->parts, part, HOLD_REVOKE);
     }
-    /* Of what was lost nothing can be committed any more. */
+    /* A lost assignment can no longer commit. */
     if (rd_kafka_assignment_lost(kafka_client_rk(g->client))) {
         finish_revoke(g);
         return;
@@ -235,9 +236,9 @@ static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
     kafka_group_answered(g);
 }
 
-/* -------------------------------------------------------------- what comes */
+/* -------------------------------------------------------------- assignments */
 
-/* Before its reading is known no record of a partition may be submitted. */
+/* Loads the reading. No record of a partition may be submitted before it is known. */
 static void load_reading(struct kafka_group *g, struct kafka_part *part)
 {
     if (g->start.fields) {
@@ -263,7 +264,7 @@ static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list)
     }
     if (g->paused)
         kafka_parts_hold(&g->parts, NULL, HOLD_FLOW);
-    if (g->marks.reading) { /* it hangs; what it will say counts all the same */
+    if (g->marks.reading) { /* it hangs, but its late answer will still be used */
         g->read_tries = 0;
         kafka_parts_hold(&g->parts, NULL, HOLD_MARKS);
     }
@@ -276,7 +277,7 @@ static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list)
     g->assign = NULL;
 }
 
-/* Takes ev. */
+/* Takes ownership of ev. */
 static void on_assign(struct kafka_group *g, rd_kafka_event_t *ev)
 {
     g->assign = ev;
@@ -284,7 +285,7 @@ static void on_assign(struct kafka_group *g, rd_kafka_event_t *ev)
     kafka_marks_read(&g->marks);
 }
 
-/* ------------------------------------------------------------- reading again */
+/* ------------------------------------------------------------- rewinding to the marks */
 
 static bool is_held_for_marks(const struct kafka_group *g)
 {
@@ -318,7 +319,7 @@ static void end_hold_for_marks(struct kafka_group *g, bool good)
         const int64_t mark = good ? kafka_marks_find(&g->marks.fields, part->topic,
                                                      part->partition, part->incarnation)
                                   : -1;
-        if (g->start.latest && mark >= 0) /* else it begins at the end */
+        if (g->start.latest && mark >= 0) /* otherwise it starts at the end */
             kafka_part_begins(part, mark);
         kafka_part_reread(part, mark);
     }
@@ -383,7 +384,7 @@ void kafka_group_rebalance(struct kafka_group *g, rd_kafka_event_t *ev)
     rd_kafka_event_destroy(ev);
 }
 
-/* librdkafka reports a deleted topic, and the end of a partition that begins there. */
+/* librdkafka reports a deleted topic, and a partition that starts at its end. */
 void kafka_group_error(struct kafka_group *g, rd_kafka_event_t *ev)
 {
     rd_kafka_topic_partition_t *which = rd_kafka_event_topic_partition(ev);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_group.h - our membership of a consumer group: partitions are assigned and
- * revoked. Loop thread.
+ * kafka_group.h - membership in a consumer group: assigns and revokes partitions. Loop
+ * thread.
  *
- * A partition that leaves is given up after its open records are answered and its offset
- * was marked and handed over. The rebalance waits a few seconds for that.
+ * Before a partition is revoked, its open records must be answered, and its offset must
+ * be marked in Redis and passed to librdkafka. The rebalance waits a few seconds for
+ * that.
  */
 #ifndef SOURCES_KAFKA_KAFKA_GROUP_H
 #define SOURCES_KAFKA_KAFKA_GROUP_H
@@ -15,24 +16,27 @@
 
 /* --------------------------------------------- kafka_start.c: where partitions begin */
 
-/* An assigned partition begins at the offset that the group has committed, unless Redis'
- * mark (kafka_marks.h) is lower: then Redis has lost its last writes, and it begins at
- * the mark. The assignment waits some seconds at most for both answers. A partition whose
- * committed offset is not known by then begins at the mark.
+/* Reading starts at the offset that the group committed. If the mark in Redis
+ * (kafka_marks.h) is lower, Redis has lost its last writes and reading starts at the
+ * mark. The assignment waits a few seconds for both answers. If the committed offset is
+ * still unknown then, reading starts at the mark.
  *
- * With start = "latest" a partition without a committed offset begins at the mark, and
- * where there is none at the end. Then it waits until the group has answered. */
+ * With start = "latest", a partition without a committed offset starts at the mark, or at
+ * the end if it has no mark. In this mode the assignment waits until the group
+ * answers. */
 struct kafka_start {
     const char *who;
     const char *group_id;
     struct kafka_client *client;
-    rd_kafka_topic_partition_list_t *list; /* with committed offsets; NULL: none waits */
+    rd_kafka_topic_partition_list_t *list; /* with committed offsets; NULL: no assignment
+                                            * waits */
     bool latest;                           /* start = "latest" */
     bool has_committed;
     const struct kafka_fields *fields; /* with the marks; NULL: Redis has not answered */
-    unsigned round;      /* of the request; answers to earlier ones are ignored */
+    unsigned round;      /* number of the request; answers to earlier requests are
+                          * ignored */
     struct timer *limit; /* for both answers */
-    /* Takes list, its offsets set. */
+    /* Takes ownership of list, which contains the start offsets. */
     void (*done)(void *arg, rd_kafka_topic_partition_list_t *list);
     void *arg;
 };
@@ -44,21 +48,21 @@ void kafka_start_fini(struct kafka_start *s);
 /* Requests the committed offsets; the caller requests the marks. Copies list. */
 void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
                        const rd_kafka_topic_partition_list_t *list);
-/* Its first half, without the request. Copies list. */
+/* Starts the wait for both answers without sending the request. Copies list. */
 void kafka_start_expect(struct kafka_start *s,
                         const rd_kafka_topic_partition_list_t *list);
-/* The answers. ev stays the caller's. */
+/* Pass in the answers. ev is borrowed. */
 void kafka_start_marks(struct kafka_start *s, const struct kafka_fields *fields);
 void kafka_start_committed(struct kafka_start *s, rd_kafka_event_t *ev);
-/* The offsets in the group's answer, each with its own error. */
+/* Passes in the committed offsets, each with its own error. */
 void kafka_start_offsets(struct kafka_start *s,
                          const rd_kafka_topic_partition_list_t *answer);
-/* The mark of that partition, also in done; -1: none is known. */
+/* Returns the mark of the partition, also within done(); -1: no known mark. */
 int64_t kafka_start_mark(const struct kafka_start *s,
                          const rd_kafka_topic_partition_t *row);
-/* Ends the wait, with what is known; does nothing where no assignment waits. */
+/* Ends the wait and uses the answers so far. Does nothing if no assignment waits. */
 void kafka_start_hurry(struct kafka_start *s);
-/* Forgets the assignment that waits. */
+/* Drops the waiting assignment. */
 void kafka_start_drop(struct kafka_start *s);
 
 /* --------------------------------------------------------------------- the membership */
@@ -70,45 +74,47 @@ struct kafka_group {
     struct kafka_marks marks;
     struct kafka_start start;
     bool paused;
-    struct timer *long_pause; /* until then the client only stops serving events */
+    struct timer *long_pause; /* end of a short pause, in which the client only stops
+                               * handling events; then partitions are held */
     rd_kafka_event_t *assign; /* an assignment that waits for start; NULL: none */
     rd_kafka_event_t *revoke; /* a revocation that waits for answers; NULL: none */
-    bool revoke_marked;       /* all is answered: it waits for its marks */
+    bool revoke_marked;       /* all records are answered; the revocation waits for its
+                               * marks */
     struct timer *limit;      /* of that wait */
-    struct timer *read_again; /* reads the marks again after Redis did not answer */
+    struct timer *read_again; /* retries to read the marks after Redis did not answer */
     unsigned read_tries;
     void (*settled)(void *arg); /* see kafka_group_settle() */
     void *arg;
 };
 
-/* commit_lag_ms: commits trail storing by so much. latest: a new group skips the records
- * that are there. */
+/* commit_lag_ms: delay between storing a record and committing its offset. latest: a new
+ * group skips existing records. */
 void kafka_group_init(struct kafka_group *g, struct source *src, const char *group_id,
                       int64_t commit_lag_ms, bool latest);
 void kafka_group_fini(struct kafka_group *g); /* after kafka_group_leave() */
 
 void kafka_group_join(struct kafka_group *g, struct kafka_client *client);
-/* Forgets the client and every partition. Requests to Redis may still be on their way
+/* Drops the client and every partition. Requests to Redis may still be open
  * (parts.asks). */
 void kafka_group_leave(struct kafka_group *g);
 
-/* Takes ev, of RD_KAFKA_EVENT_REBALANCE. */
+/* Takes ownership of ev, an RD_KAFKA_EVENT_REBALANCE. */
 void kafka_group_rebalance(struct kafka_group *g, rd_kafka_event_t *ev);
-/* An error of a partition; ev stays the caller's. */
+/* Handles an error of a partition. Borrows ev. */
 void kafka_group_error(struct kafka_group *g, rd_kafka_event_t *ev);
 /* Call after each kafka_part_answer(): a revocation may wait for it. */
 void kafka_group_answered(struct kafka_group *g);
-/* Also pauses partitions that are assigned later. */
+/* Pauses or resumes reading, also for partitions assigned later. */
 void kafka_group_pause(struct kafka_group *g, bool paused);
-/* Pauses for good, before the end; still serves rebalances. */
+/* Pauses for good before a stop. Rebalances are still handled. */
 void kafka_group_hold(struct kafka_group *g);
-/* Redis is back, perhaps without its last writes: holds every partition until its mark
- * was read, and goes back to the mark. */
+/* Call when Redis is back, perhaps without its last writes. Holds every partition until
+ * its mark is read, then rewinds to the mark. */
 void kafka_group_reread(struct kafka_group *g);
-/* Looks for new rewinds. */
+/* Reads Redis for new rewinds. */
 void kafka_group_look(struct kafka_group *g);
-/* Marks and hands to librdkafka all that is stored, ignoring the lag. Calls done once,
- * also if Redis is away. */
+/* Marks all stored records and passes their offsets to librdkafka without the commit lag.
+ * Calls done once, also if Redis is unavailable. */
 void kafka_group_settle(struct kafka_group *g, void (*done)(void *arg), void *arg);
 
 #endif

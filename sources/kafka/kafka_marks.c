@@ -13,7 +13,7 @@ static const char kv[] = "marks", reading_of[] = "reading ", rewind_of[] = "rewi
 
 /* -------------------------------------------------------------------- texts */
 
-/* Takes digits off the front. -1: there are none. */
+/* Removes a leading number and returns it. -1: none. */
 static int64_t take_number(struct slice *text)
 {
     int64_t n = 0;
@@ -25,7 +25,7 @@ static int64_t take_number(struct slice *text)
     return at > 0 ? n : -1;
 }
 
-/* Takes a word and the blank in front of it. n 0: there is none. */
+/* Removes a leading blank and the word after it, and returns the word. n 0: none. */
 static struct slice take_word(struct slice *text)
 {
     struct slice word = *text;
@@ -40,7 +40,7 @@ static struct slice take_word(struct slice *text)
     return word;
 }
 
-/* What follows "NAME:" in a word; p NULL: it is not about that name. */
+/* Returns the text after "NAME:" in a word; p NULL: another name. */
 static struct slice value_of(struct slice word, struct slice name)
 {
     if (word.n <= name.n || word.p[name.n] != ':' || memcmp(word.p, name.p, name.n) != 0)
@@ -67,7 +67,8 @@ static void fields_add(struct kafka_fields *f, struct slice field, struct slice 
     buf_add_slice(&f->text, value);
 }
 
-/* Call when all are added: the text moves while it grows. */
+/* Sets the items' pointers. Call after the last add, since the text moves while it
+ * grows. */
 static void fields_place(struct kafka_fields *f)
 {
     const char *at = buf_str(&f->text);
@@ -98,7 +99,7 @@ static void add_mark(struct kafka_fields *f, const struct kafka_part *part,
     buf_free(&value);
 }
 
-/* p NULL: it is not there. */
+/* Returns the value of a field; p NULL: not found. */
 static struct slice find_field(const struct kafka_fields *f, const char *field)
 {
     for (unsigned i = 0; i < f->n; i++)
@@ -119,7 +120,7 @@ int64_t kafka_marks_find(const struct kafka_fields *f, const char *topic,
     return value.n == 0 ? offset : -1;
 }
 
-/* Gives the incarnation; rewinds: what follows it. */
+/* Returns the incarnation; sets rewinds to the rest. */
 static unsigned find_reading(const struct kafka_fields *f, const char *topic,
                              int32_t partition, struct slice *rewinds)
 {
@@ -147,8 +148,8 @@ unsigned kafka_marks_incarnation(const struct kafka_fields *f, const char *topic
 
 static void write_marks(struct kafka_marks *m);
 
-/* Also hands to librdkafka what may be committed now. A partition that went away or back
- * meanwhile has forgotten its written mark. */
+/* Records the written marks and passes the committable offsets to librdkafka. A partition
+ * that was revoked or rewound meanwhile has cleared mark_sent. */
 static void note_written(struct kafka_parts *parts)
 {
     rd_kafka_topic_partition_list_t *list =
@@ -268,7 +269,7 @@ static void on_read(void *arg, enum kv_code code, const struct kv_item *items, u
 
 void kafka_marks_read(struct kafka_marks *m)
 {
-    m->read_more = m->reading; /* the answer on its way may be out of date */
+    m->read_more = m->reading; /* the open answer may be outdated */
     if (m->reading)
         return;
     m->reading = true;
@@ -294,7 +295,8 @@ void kafka_marks_load_reading(const struct kafka_fields *f, struct kafka_part *p
     struct slice rewinds;
     const unsigned incarnation = find_reading(f, part->topic, part->partition, &rewinds);
 
-    if (part->known && incarnation < part->incarnation) { /* Redis lost its last writes */
+    if (part->known && incarnation < part->incarnation) { /* Redis has lost its last
+                                                           * writes */
         if (part->asked == NULL)
             kafka_part_rewind(part, part->rewound, -1);
     } else if (!part->known || incarnation != part->incarnation ||
@@ -303,12 +305,12 @@ void kafka_marks_load_reading(const struct kafka_fields *f, struct kafka_part *p
     }
 }
 
-/* One change on its way to Redis. */
+/* A change that is being written to Redis. */
 struct renewal {
     struct kafka_parts *parts;
     unsigned era, incarnation;
     char *rewinds;
-    int64_t mark; /* -1: there is none of it yet */
+    int64_t mark; /* -1: none yet */
 };
 
 static void on_renewed(void *arg, enum kv_code code)
@@ -323,14 +325,14 @@ static void on_renewed(void *arg, enum kv_code code)
     if (part && code == KV_OK) {
         set_reading(part, r->incarnation, slice_of(r->rewinds));
         kafka_part_renewed(part, r->mark);
-    } else if (part) { /* Redis is away */
+    } else if (part) { /* Redis is unavailable */
         timer_set(part->rewind, retry_broker_ms(1));
     }
     free(r->rewinds);
     free(r);
 }
 
-/* Nothing above it may count as stored once the partition is read again. */
+/* Returns the mark to write: after the rewind, no record above it counts as stored. */
 static int64_t renewed_mark(const struct kafka_part *part)
 {
     const int64_t done = part->offsets.done >= 0 ? part->offsets.done : part->start;
@@ -367,7 +369,7 @@ void kafka_marks_renew(struct kafka_part *part)
 
 /* -------------------------------------------------------------------- rewinds */
 
-/* Appends the same text with another number for one route. */
+/* Appends rewinds with another number for one route. */
 static void replace(struct slice rewinds, struct slice route, int64_t number,
                     struct buf *out)
 {
@@ -382,7 +384,8 @@ static void replace(struct slice rewinds, struct slice route, int64_t number,
     buf_addf(out, ":%" PRId64, number);
 }
 
-/* Where a partition goes back to; -1: the rewind is not about it. */
+/* Returns the offset to which a partition is rewound; -1: the rewind does not include
+ * it. */
 static int64_t offset_in(struct slice list, const char *topic, int32_t partition)
 {
     struct buf name = {0};
@@ -455,7 +458,7 @@ void kafka_marks_ask_rewind(struct kafka_marks *m, const char *route,
     const int64_t last = kafka_rewind_last(&m->fields, route);
     struct buf field = {0}, value = {0};
 
-    /* Above the last one, whatever became of the clock. */
+    /* Above the last number, also if the clock was set back. */
     kafka_rewind_format(now > last ? now : last + 1, rows, n, &value);
     buf_addf(&field, "%s%s", rewind_of, route);
     kv_put(m->parts->src, kv, buf_slice(&field), buf_slice(&value), false, cb, arg);

@@ -106,7 +106,8 @@ void kafka_lag_note(struct kafka_lag *l, int64_t now_ms, int64_t offset)
             return;
         }
     }
-    must(l->count < KAFKA_LAG_SLOTS); /* what is older than the lag and a slot has left */
+    must(l->count < KAFKA_LAG_SLOTS); /* slots older than the lag plus a slot were
+                                       * removed */
     const unsigned next = (l->first + l->count++) % KAFKA_LAG_SLOTS;
     l->slot[next].end_ms = now_ms + slot_ms(l);
     l->slot[next].offset = offset;

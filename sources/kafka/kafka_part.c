@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_part.c - holding, reading again, and storing offsets, partition by partition.
+ * kafka_part.c - holds and rewinds each partition, and stores its offsets.
  *
- * librdkafka resumes a paused partition where the application had read to, whatever seek
- * came before (2.0.2). Hence a resume here is always followed by a seek to our own
- * position; what was fetched in between is dropped by librdkafka itself.
+ * librdkafka (2.0.2) resumes a paused partition after the last record read, regardless of
+ * earlier seeks. So each resume here is followed by a seek to our own position.
+ * librdkafka drops records fetched in between.
  */
 #include "sources/kafka/kafka_part.h"
 
@@ -19,7 +19,7 @@
 #include <string.h>
 
 enum {
-    WINDOW_MAX = 65536, /* reads of one partition from its first open one */
+    WINDOW_MAX = 65536, /* reads per partition, from its first open read */
     YOUNG_MS = 60 * 1000
 };
 
@@ -49,7 +49,7 @@ struct kafka_part *kafka_part_add(struct kafka_parts *parts, const char *topic,
     struct kafka_part *part = kafka_part_find(parts, topic, partition);
 
     if (part)
-        kafka_part_drop(part); /* a fresh start, at the committed offset */
+        kafka_part_drop(part); /* start again at the committed offset */
     part = mem_alloc(sizeof(*part));
     part->parts = parts;
     part->topic = mem_strdup(topic);
@@ -62,12 +62,12 @@ struct kafka_part *kafka_part_add(struct kafka_parts *parts, const char *topic,
     part->unsure = start < 0 && mark >= 0;
     part->rewind = timer_new(on_rewind, part);
     part->era =
-        ++parts->eras; /* an answer for an earlier part of this name is void, too */
+        ++parts->eras; /* also invalidates answers for an earlier part of this name */
     kafka_offsets_init(&part->offsets);
     part->offsets.position = start;
     kafka_lag_init(&part->lag, parts->lag_ms);
     if (start >= 0 && mark < 0)
-        kafka_lag_reset(&part->lag, start); /* so that there is one */
+        kafka_lag_reset(&part->lag, start); /* so that an offset is ripe at once */
     TAILQ_INSERT_TAIL(&parts->list, part, link);
     parts->count++;
     return part;
@@ -83,7 +83,7 @@ struct kafka_part *kafka_part_find(struct kafka_parts *parts, const char *topic,
 {
     struct kafka_part *part = parts->last;
 
-    /* Records come in runs of one partition. */
+    /* Consecutive records mostly belong to the same partition. */
     if (part == NULL || !is(part, topic, partition))
         TAILQ_FOREACH (part, &parts->list, link)
             if (is(part, topic, partition))
@@ -117,7 +117,8 @@ static rd_kafka_topic_partition_t *list_add(rd_kafka_topic_partition_list_t **li
     return rd_kafka_topic_partition_list_add(*list, part->topic, part->partition);
 }
 
-/* Takes list. What librdkafka refuses to pause comes as records that are left unread. */
+/* Takes ownership of list. If librdkafka fails to pause a partition, its records are
+ * ignored. */
 static void pause_list(struct kafka_parts *parts, rd_kafka_topic_partition_list_t *list)
 {
     if (list == NULL)
@@ -136,14 +137,14 @@ static void seek_list(struct kafka_parts *parts, rd_kafka_topic_partition_list_t
     rd_kafka_error_destroy(error);
 }
 
-/* Takes list; its offsets are where to go on. */
+/* Takes ownership of list, which contains the offsets to continue at. */
 static void resume_list(struct kafka_parts *parts, rd_kafka_topic_partition_list_t *list)
 {
     if (list == NULL)
         return;
     if (parts->rk) {
         rd_kafka_resume_partitions(parts->rk, list);
-        /* Those of which nothing was read yet stay where the group left off. */
+        /* Partitions without a read record stay at the group's offset. */
         for (int i = list->cnt - 1; i >= 0; i--)
             if (list->elems[i].offset < 0)
                 rd_kafka_topic_partition_list_del_by_idx(list, i);
@@ -153,7 +154,7 @@ static void resume_list(struct kafka_parts *parts, rd_kafka_topic_partition_list
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Of part; NULL: of all. */
+/* Sets and clears holds of part; part NULL: of all partitions. */
 static void set_holds(struct kafka_parts *parts, struct kafka_part *part, unsigned more,
                       unsigned less)
 {
@@ -187,7 +188,8 @@ void kafka_parts_let_go(struct kafka_parts *parts, struct kafka_part *part,
 
 /* -------------------------------------------------------------------- reading */
 
-/* Not before every open read is answered: else two reads of one record would be open. */
+/* Waits until every open read is answered; otherwise a record could have two open
+ * reads. */
 static void rewind_soon(struct kafka_part *part)
 {
     kafka_parts_hold(part->parts, part, HOLD_REWIND);
@@ -195,9 +197,9 @@ static void rewind_soon(struct kafka_part *part)
         timer_set(part->rewind, retry_broker_ms(++part->rewinds));
 }
 
-/* offset came although it is below where we had come to, or although Redis knows the
- * partition and the group does not. Where Redis has got further than the partition
- * reaches, its topic was made anew, or its end was lost; else timestamps tell. */
+/* Decides whether the topic was recreated. Call for an offset below our position, or if
+ * Redis has a mark but the group has no offset. If the mark in Redis is above the end of
+ * the partition, the topic was recreated or truncated; otherwise compares timestamps. */
 static bool is_anew(const struct kafka_part *part, int64_t offset)
 {
     const int64_t known =
@@ -208,7 +210,7 @@ static bool is_anew(const struct kafka_part *part, int64_t offset)
         rd_kafka_get_watermark_offsets(part->parts->rk, part->topic, part->partition,
                                        &low, &high) != RD_KAFKA_RESP_ERR_NO_ERROR)
         return false;
-    if (high <= offset || high >= known) /* or not known */
+    if (high <= offset || high >= known) /* or high is not known */
         return false;
     log_warn(part->parts->who,
              "%s/%" PRId32 ": it ends at offset %" PRId64 ", and was read up to %" PRId64
@@ -217,18 +219,19 @@ static bool is_anew(const struct kafka_part *part, int64_t offset)
     return true;
 }
 
-/* ---------------------------------------------------------------- going back */
+/* ---------------------------------------------------------------- rewinding */
 
 static void go_back(struct kafka_part *part)
 {
     const int64_t was = part->offsets.position, done = part->offsets.done;
     const int64_t offset = kafka_offsets_rewind(&part->offsets, part->back_to);
 
-    timer_rest(part->rewind); /* it may have been set while Redis was asked */
+    timer_rest(part->rewind); /* it may have been set during the request to Redis */
     part->back_to = part->mark_sent = -1;
     part->era = ++part->parts->eras;
     if (offset >= 0 && offset < part->start)
-        part->start = offset; /* so that what Redis loses from here on is read again */
+        part->start = offset; /* so that writes that Redis loses from now on are read
+                               * again */
     if (offset != part->probe) {
         part->probe = -1;
         if (offset <= part->last_offset)
@@ -248,7 +251,7 @@ static void on_rewind(void *arg)
 {
     struct kafka_part *part = arg;
 
-    if (part->holds & HOLD_MARKS) /* Redis is asked what it still has */
+    if (part->holds & HOLD_MARKS) /* the mark is being read from Redis */
         timer_set(part->rewind, retry_broker_ms(1));
     else if (part->anew || part->asked)
         kafka_marks_renew(part);
@@ -258,7 +261,8 @@ static void on_rewind(void *arg)
 
 void kafka_part_renewed(struct kafka_part *part, int64_t mark)
 {
-    if (part->asked && strcmp(part->asked, part->rewound) == 0) { /* else: a later one */
+    if (part->asked && strcmp(part->asked, part->rewound) == 0) { /* otherwise a later
+                                                                   * rewind was added */
         free(part->asked);
         part->asked = NULL;
     }
@@ -271,11 +275,12 @@ void kafka_part_renewed(struct kafka_part *part, int64_t mark)
 
 void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t offset)
 {
-    char *asked = mem_strdup(rewinds); /* it may be part's own text */
+    char *asked = mem_strdup(rewinds); /* rewinds may point into part */
 
     free(part->asked);
     part->asked = asked;
-    if (part->mark >= 0) /* else nothing was read: what is below offset is still to be */
+    if (part->mark >= 0) /* otherwise nothing was read, and the records below offset are
+                          * still pending */
         kafka_part_begins(part, offset >= 0 && offset < part->mark ? offset : part->mark);
     if (part->below < part->offsets.position)
         part->below = part->offsets.position;
@@ -284,7 +289,7 @@ void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t off
     rewind_soon(part);
 }
 
-/* True: the record is to be left, it will come again. */
+/* Handles an unexpected offset. True: ignore the record, it will be read again. */
 static bool is_out_of_place(struct kafka_part *part, int64_t offset)
 {
     struct kafka_offsets *o = &part->offsets;
@@ -296,7 +301,7 @@ static bool is_out_of_place(struct kafka_part *part, int64_t offset)
     part->anew = is_anew(part, offset);
     if (!is_lower && !part->anew)
         return false;
-    /* Cut off, if not made anew; its records before this one are open or done. */
+    /* Truncated, not recreated: its earlier records are open or done. */
     if (!part->anew)
         log_limited(&part->parts->went_back, LOG_WARN, part->parts->who,
                     "%s/%" PRId32 ": offset %" PRId64 " after %" PRId64
@@ -320,8 +325,8 @@ static void begin_again(struct kafka_part *part, int64_t offset)
     rewind_soon(part);
 }
 
-/* Its topic was away. Is it the same? Its last record is read again to see. True: the
- * record is to be left. */
+/* Checks whether a topic that had vanished is still the same, by reading its last record
+ * again. True: ignore the record. */
 static bool is_another(struct kafka_part *part, int64_t offset, int64_t stamp_ms)
 {
     if (part->vanished) {
@@ -408,8 +413,9 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
         kafka_parts_let_go(part->parts, part, HOLD_WINDOW);
 }
 
-/* The first mark of a young reading may be lost with the jobs before it. Later a missing
- * one means that all is gone, and where we began says nothing of what was delivered. */
+/* Soon after the start, Redis may have lost the first mark together with the jobs below
+ * it. Later, a missing mark means that Redis lost everything; then the start offset says
+ * nothing about delivered jobs. */
 void kafka_part_reread(struct kafka_part *part, int64_t mark)
 {
     const int64_t position = part->offsets.position;
@@ -444,8 +450,8 @@ int64_t kafka_part_sure(struct kafka_part *part)
                : kafka_lag_ripe(&part->lag, loop_mono_ms());
 }
 
-/* librdkafka commits only what is above the last commit: after a topic was made anew it
- * has to be told. */
+/* librdkafka commits only offsets above the last commit. After a topic was recreated,
+ * lower offsets need an explicit commit. */
 static void commit_lower(struct kafka_parts *parts,
                          const rd_kafka_topic_partition_list_t *list)
 {
@@ -460,7 +466,7 @@ static void commit_lower(struct kafka_parts *parts,
     }
     if (lower == NULL)
         return;
-    rd_kafka_commit(parts->rk, lower, 1); /* its outcome comes as an event */
+    rd_kafka_commit(parts->rk, lower, 1); /* the outcome arrives as an event */
     rd_kafka_topic_partition_list_destroy(lower);
 }
 
@@ -471,7 +477,7 @@ void kafka_parts_store(struct kafka_parts *parts, rd_kafka_topic_partition_list_
     if (parts->rk) {
         rd_kafka_resp_err_t code = rd_kafka_offsets_store(parts->rk, list);
         FAULT("S4");
-        if (code) /* _STATE: lost in this moment; its new owner reads from the mark */
+        if (code) /* _STATE: just revoked; the new owner reads from the mark */
             log_limited(&parts->commits, LOG_WARN, parts->who, "offsets to commit: %s",
                         rd_kafka_err2str(code));
         commit_lower(parts, list);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_part.h - the assigned partitions: what was read, what may be committed, and why
- * one is held. Loop thread.
+ * kafka_part.h - the assigned partitions: records read, offsets to commit, reasons to
+ * hold reading. Loop thread.
  *
- * If a record cannot be stored, its partition is held until all its open records are
- * answered, and is then read again from that record. If Redis may have lost its last
- * writes, the partition goes back further.
+ * If a record cannot be stored, its partition is held until all open records are
+ * answered, then rewound to that record. If Redis may have lost its last writes, the
+ * partition is rewound further.
  */
 #ifndef SOURCES_KAFKA_KAFKA_PART_H
 #define SOURCES_KAFKA_KAFKA_PART_H
@@ -19,12 +19,12 @@
 
 #include <librdkafka/rdkafka.h>
 
-enum kafka_hold {                  /* bits: a partition with any of them is not read */
+enum kafka_hold {                  /* bits: while any is set, the partition is not read */
                   HOLD_FLOW = 1,   /* the store is full */
-                  HOLD_WINDOW = 2, /* too many reads behind one without an answer */
-                  HOLD_REWIND = 4, /* will be read again from an earlier offset */
+                  HOLD_WINDOW = 2, /* too many reads after an unanswered one */
+                  HOLD_REWIND = 4, /* waits to be rewound */
                   HOLD_REVOKE = 8, /* is revoked */
-                  HOLD_MARKS = 16  /* Redis is asked for the mark */
+                  HOLD_MARKS = 16  /* waits for the mark from Redis */
 };
 
 struct kafka_parts;
@@ -39,25 +39,25 @@ struct kafka_part {
     struct kafka_lag lag; /* of offsets.done */
     int64_t start;        /* the offset where reading began; -1: not known yet */
     int64_t begun_ms;     /* when; monotonic */
-    int64_t mark;         /* as Redis has it (kafka_marks.h); -1: none is known */
-    int64_t mark_sent;    /* on its way to Redis; -1: none that counts */
-    int64_t back_to; /* it goes back to this offset; -1: only to what is not stored */
-    int64_t below;   /* the broker went back: offsets below this need an explicit commit,
-                      * since   librdkafka only commits higher ones */
-    int64_t last_offset, last_ms; /* of the record read last, and its timestamp; -1, 0:
-                                   * not known */
-    int64_t probe; /* read again to see whether the record is the same; -1: none */
-    unsigned
-        era;     /* unique; a new one whenever it goes back makes earlier requests void */
-    bool unsure; /* Redis has a mark and the group no offset: perhaps a new topic */
-    /* incarnation and rewinds of its jobs, as Redis has them; rewound: "" none. */
+    int64_t mark;         /* in Redis (kafka_marks.h); -1: not known */
+    int64_t mark_sent;    /* being written to Redis; -1: none */
+    int64_t back_to; /* offset to rewind to; -1: only to the first record not stored */
+    int64_t below;   /* the topic was recreated or truncated: offsets below this need an
+                      * explicit commit, since librdkafka only commits higher ones */
+    int64_t last_offset, last_ms; /* offset and timestamp (ms since 1970) of the record
+                                   * read last; -1 and 0: not known */
+    int64_t probe;                /* offset read again to compare the record; -1: none */
+    unsigned era; /* unique; each rewind assigns a new value, which invalidates earlier
+                   * requests */
+    bool unsure;  /* Redis has a mark but the group has no offset: the topic may be new */
+    /* Incarnation and rewinds of its jobs, as stored in Redis. rewound "": none. */
     unsigned incarnation;
     char *rewound;
-    bool known;  /* both were read from Redis: only then may records be submitted */
-    char *asked; /* rewinds that Redis must have before it goes back; NULL: none */
-    bool anew;   /* the topic was deleted and created: Redis must have the incarnation */
-    bool all;    /* ignore the commit lag: all that is stored may be marked */
-    unsigned rewinds; /* in a row, with nothing stored in between */
+    bool known;  /* both were read from Redis; records must not be submitted before */
+    char *asked; /* rewinds to write to Redis before the seek; NULL: none */
+    bool anew;   /* the topic was recreated: write the new incarnation to Redis */
+    bool all;    /* ignore the commit lag: mark all stored records */
+    unsigned rewinds; /* consecutive, without a stored record in between */
     struct timer *rewind;
     bool vanished; /* the brokers do not know its topic */
     bool gone;     /* no longer assigned; kept for its open reads */
@@ -66,28 +66,28 @@ TAILQ_HEAD(kafka_part_list, kafka_part);
 
 struct kafka_parts {
     struct source *src;
-    const char *who; /* its name */
+    const char *who; /* name of the source, for log lines */
     int64_t lag_ms;
     void *owner;    /* the caller's */
     rd_kafka_t *rk; /* NULL: there is no client */
     unsigned asks;  /* requests without an answer; must be 0 at the end */
-    unsigned eras;  /* given to parts so far */
+    unsigned eras;  /* last era assigned */
     struct kafka_part_list list;
-    struct kafka_part *last; /* found last */
+    struct kafka_part *last; /* cache of kafka_part_find() */
     unsigned count;
     struct log_limit not_stored, went_back, commits, read_again;
 };
 
 void kafka_parts_init(struct kafka_parts *parts, struct source *src, int64_t lag_ms);
 
-/* start: where it is read from; -1: nobody has committed an offset. mark: as Redis has
- * it; -1: it has none. */
+/* Adds a partition. start: offset to read from; -1: no committed offset. mark: from
+ * Redis; -1: none. */
 struct kafka_part *kafka_part_add(struct kafka_parts *parts, const char *topic,
                                   int32_t partition, int64_t start, int64_t mark);
-/* NULL: it is not assigned. */
+/* Returns NULL if the partition is not assigned. */
 struct kafka_part *kafka_part_find(struct kafka_parts *parts, const char *topic,
                                    int32_t partition);
-/* It is revoked; answers to its open reads change nothing any more. */
+/* Drops a revoked partition. Later answers to its open reads are ignored. */
 void kafka_part_drop(struct kafka_part *part);
 
 /* Adds or removes a reason not to read. part NULL: of all partitions. */
@@ -96,31 +96,33 @@ void kafka_parts_hold(struct kafka_parts *parts, struct kafka_part *part,
 void kafka_parts_let_go(struct kafka_parts *parts, struct kafka_part *part,
                         enum kafka_hold why);
 
-/* Sets where it began, if that was not known. */
+/* Sets the offset where reading began, if it was not known. */
 void kafka_part_begins(struct kafka_part *part, int64_t offset);
-/* Notes a record; stamp_ms 0: without a timestamp. Gives its read, whose owner is part;
+/* Adds a record. stamp_ms: ms since 1970; 0: none. Returns its read, whose owner is part.
  * NULL: ignore the record, it will be read again. */
 struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
                                    int64_t stamp_ms);
-/* The brokers do not know that topic any more. A later one of the name may be another. */
+/* The brokers no longer know the topic. A later topic of that name may be a new topic. */
 void kafka_parts_vanish(struct kafka_parts *parts, const char *topic);
-/* The engine's answer. Frees read sooner or later, and a part that is gone. */
+/* Passes on the engine's answer. Takes ownership of read; frees the part once it is gone
+ * and has no open reads. */
 void kafka_part_answer(struct kafka_read *read, bool stored);
 
-/* Begins to go back to offset (-1: only notes the rewinds) for the routes whose rewinds
- * differ. */
+/* Starts to rewind to offset for the routes whose rewinds differ. offset -1: only stores
+ * the rewinds. */
 void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t offset);
-/* Redis has the next reading, with that mark: goes back. */
+/* Call when Redis has stored the next reading with that mark. Seeks. */
 void kafka_part_renewed(struct kafka_part *part, int64_t mark);
 
-/* Redis may have lost its last writes; mark: as it has it now, -1: none. Goes back to the
- * mark. Without one: to the start of a reading younger than a minute, else to the last
- * mark that was written. */
+/* Call when Redis may have lost its last writes. Rewinds to mark, the value now in Redis.
+ * mark -1 (none): rewinds to the start if reading began less than a minute ago, else to
+ * the last mark written. */
 void kafka_part_reread(struct kafka_part *part, int64_t mark);
-/* The offset that may be marked and committed; -1: not known, or not now. */
+/* Returns the offset that may be marked and committed; -1: not known, or not now. */
 int64_t kafka_part_sure(struct kafka_part *part);
 
-/* Takes list. Hands to librdkafka what may be committed; it commits by its own timer. */
+/* Passes to librdkafka the offsets to commit, and takes ownership of list. librdkafka
+ * commits by its own timer. */
 void kafka_parts_store(struct kafka_parts *parts, rd_kafka_topic_partition_list_t *list);
 
 #endif

@@ -13,7 +13,7 @@
 
 enum { WHY_BYTES = 300, ASK_MS = 5000 };
 
-/* The last error is more to the point than that time is up. */
+/* Keeps the last error, which explains more than a timeout. */
 static void on_error(rd_kafka_t *rk, int code, const char *reason, void *opaque)
 {
     char *why = opaque;
@@ -27,10 +27,10 @@ static void on_log(const rd_kafka_t *rk, int level, const char *part, const char
     (void)rk;
     (void)level;
     (void)part;
-    (void)text; /* errors come by on_error */
+    (void)text; /* errors arrive through on_error */
 }
 
-/* why: WHY_BYTES that live as long as the handle, for the last error. Blocks. */
+/* why: WHY_BYTES for the last error; must outlive the handle. Blocks. */
 static rd_kafka_t *open_handle(const struct kafka_link *link, char *why, struct err *err)
 {
     static const struct kafka_setting none[] = {{0}};
@@ -52,7 +52,7 @@ static rd_kafka_t *open_handle(const struct kafka_link *link, char *why, struct 
     return rk;
 }
 
-/* Of a topic; NULL: the brokers did not name it. */
+/* Finds a topic; NULL: not in the brokers' answer. */
 static const rd_kafka_metadata_topic_t *find_topic(const struct rd_kafka_metadata *all,
                                                    const char *name)
 {
@@ -77,8 +77,8 @@ static int tell_topic(const struct rd_kafka_metadata *all, const char *name,
     return 0;
 }
 
-/* Asks for all topics: brokers may create one that is asked for by its name. The caller
- * frees *all by rd_kafka_metadata_destroy(). Blocks. */
+/* Requests all topics: a request for a single name could create it. The caller frees *all
+ * with rd_kafka_metadata_destroy(). Blocks. */
 static int ask_topics(rd_kafka_t *rk, const struct kafka_link *link, const char *why,
                       const struct rd_kafka_metadata **all, struct err *err)
 {
@@ -112,24 +112,24 @@ int kafka_probe(const struct kafka_link *link, char *const *topics, size_t n,
 
 /* -------------------------------------------------------------------- rewinds */
 
-/* One rewind, until it is answered. */
+/* A rewind, until it is answered. */
 struct rewinding {
     struct kafka_marks *marks;
     struct kafka_rewind what;
     char *route;
     rewind_cb *cb;
     void *arg;
-    /* Of the thread, until on_found(): */
-    rd_kafka_topic_partition_list_t *list; /* with the offsets to begin at */
-    struct rewind_row *rows;               /* one for each of list, which has the names */
-    size_t row_count;                      /* of those that go by the route */
+    /* Used by the thread until on_found(): */
+    rd_kafka_topic_partition_list_t *list; /* with the offsets to rewind to */
+    struct rewind_row *rows;               /* parallel to list, which owns the names */
+    size_t row_count;                      /* rows whose topic uses the route */
     bool failed;
     struct err err;
 };
 
 /* ------------------------------------------- the offsets of a time: in a thread */
 
-/* As librdkafka takes a subscription. */
+/* Matches like a subscription of librdkafka. */
 static bool is_subscribed(const struct kafka_rewind *what, const char *topic)
 {
     bool found = false;
@@ -159,7 +159,7 @@ static void add_partitions(struct rewinding *r, const struct rd_kafka_metadata *
     }
 }
 
-/* A partition without a record since then begins at its end. */
+/* A partition without a record since to_ms starts at its end. */
 static int find_ends(struct rewinding *r, rd_kafka_t *rk)
 {
     r->rows = mem_alloc(((size_t)r->list->cnt + 1) * sizeof(*r->rows));
@@ -210,7 +210,7 @@ static void *ask_brokers(void *arg)
     return NULL;
 }
 
-/* ------------------------------------------------------------------ and on the loop */
+/* --------------------------------------------------------------- on the loop thread */
 
 static void answer(struct rewinding *r, const char *why)
 {
@@ -227,7 +227,7 @@ static void on_put(void *arg, enum kv_code code)
     answer(arg, code == KV_OK ? NULL : "Redis did not answer; send it again");
 }
 
-/* Topics that go by another route are left as they are. */
+/* Removes topics of other routes. */
 static void keep_own_topics(struct rewinding *r)
 {
     int kept = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_query.h - questions to the brokers that need a librdkafka handle of their own:
- * `tarry check --connect`, and the offsets of a point in time.
+ * kafka_query.h - queries to the brokers that use their own librdkafka handle: `tarry
+ * check --connect`, and offsets by timestamp.
  */
 #ifndef SOURCES_KAFKA_KAFKA_QUERY_H
 #define SOURCES_KAFKA_KAFKA_QUERY_H
@@ -11,8 +11,8 @@
 
 struct kafka_marks;
 
-/* Appends how many brokers there are, and how many partitions each topic has; ignores
- * names that begin with ^. -1: err says what is missing. Blocks. */
+/* Appends the number of brokers, and of partitions for each topic. Ignores names that
+ * begin with ^. -1: err names what is missing. Blocks. */
 int kafka_probe(const struct kafka_link *link, char *const *topics, size_t n,
                 struct buf *said, struct err *err);
 
@@ -21,11 +21,11 @@ struct kafka_rewind {
     int64_t to_ms;     /* since 1970 */
     bool dry_run;
     const struct kafka_link *link; /* borrowed until the answer, as are the topics */
-    char *const *topics;           /* as they are subscribed to */
+    char *const *topics;           /* as in the subscription */
     size_t topic_count;
 };
-/* Finds the offsets of to_ms in a thread, then asks all instances to read the partitions
- * of the route again from there (kafka_marks.h). Calls cb once, never before it has
+/* Looks up the offsets of to_ms in a thread, then asks all instances to rewind the
+ * partitions of the route to them (kafka_marks.h). Calls cb once, never before it has
  * returned; until then marks->parts->asks is above 0. Loop thread. */
 void kafka_rewind(struct kafka_marks *marks, const struct kafka_rewind *what,
                   rewind_cb *cb, void *arg);

@@ -6,12 +6,12 @@
 enum {
     ASK_MS = 4000,
     WAIT_MS = 5000,
-    NOT_TOLD = RD_KAFKA_OFFSET_STORED /* the group has not answered for it */
+    NOT_TOLD = RD_KAFKA_OFFSET_STORED /* no answer from the group yet */
 };
 
 static void ask_committed(struct kafka_start *s);
 
-/* Whether a group is new must be known where only a new one begins at the end. */
+/* With start = "latest" the wait continues: it must be known whether the group is new. */
 static void on_limit(void *arg)
 {
     struct kafka_start *s = arg;
@@ -67,7 +67,7 @@ static void ask_committed(struct kafka_start *s)
     rd_kafka_ListConsumerGroupOffsets_t *question =
         rd_kafka_ListConsumerGroupOffsets_new(s->group_id, s->list);
 
-    s->round++; /* an earlier answer comes too late */
+    s->round++; /* ignore answers to earlier requests */
     timer_set(s->limit, WAIT_MS);
     rd_kafka_AdminOptions_set_request_timeout(options, ASK_MS, why, sizeof(why));
     // NOLINTNEXTLINE(performance-no-int-to-ptr): a number is all that it carries
@@ -94,13 +94,14 @@ void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
 {
     kafka_start_expect(s, list);
     s->client = client;
-    if (list->cnt == 0) /* a member beyond the partitions; librdkafka refuses to ask */
+    if (list->cnt == 0) /* more members than partitions; librdkafka rejects an empty
+                         * request */
         kafka_start_hurry(s);
     else
         ask_committed(s);
 }
 
-/* Redis lost its tail while nobody was here to see it. */
+/* Redis lost its last writes while no instance was running. */
 static void begin_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row,
                           int64_t mark)
 {
@@ -112,7 +113,8 @@ static void begin_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row
     row->offset = mark;
 }
 
-/* The group has no offset, any more or yet. Only a new one skips what is there. */
+/* The group has no offset, or no longer has it. Only a new group skips existing
+ * records. */
 static void begin_late(const struct kafka_start *s, rd_kafka_topic_partition_t *row,
                        int64_t mark)
 {
@@ -133,7 +135,7 @@ void kafka_start_hurry(struct kafka_start *s)
     for (int i = 0; i < list->cnt; i++) {
         rd_kafka_topic_partition_t *row = &list->elems[i];
         const int64_t mark = kafka_start_mark(s, row);
-        if (row->offset == NOT_TOLD) /* all below the mark is stored */
+        if (row->offset == NOT_TOLD) /* all records below the mark are stored */
             row->offset = mark >= 0 ? mark : RD_KAFKA_OFFSET_INVALID;
         else if (mark >= 0 && mark < row->offset)
             begin_at_mark(s, row, mark);
@@ -169,11 +171,11 @@ void kafka_start_marks(struct kafka_start *s, const struct kafka_fields *fields)
     look(s);
 }
 
-/* The group's answer, or a part of it, is an error. */
+/* Handles an error in the group's answer or in a part of it. */
 static void lacks_committed(struct kafka_start *s, const char *why)
 {
     log_warn(s->who, "committed offsets of the group: %s", why);
-    if (!s->latest) /* else on_limit() asks again */
+    if (!s->latest) /* otherwise on_limit() asks again */
         kafka_start_hurry(s);
 }
 

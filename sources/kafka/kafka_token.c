@@ -18,10 +18,10 @@ enum {
     TOKEN_MAX_BYTES = 64 * 1024,
     CONNECT_MS = 5000,
     ANSWER_MS = 15000,
-    /* Whoever renews a file does so in time: it is read again at least so often, and so
-     * is what does not tell when it ends. */
+    /* A token file, or a token without expiry, is read again after this time at the
+     * latest: the file is expected to be renewed in time. */
     LIFE_GUESSED_MS = 300000,
-    LIFE_LEAST_MS = 2000, /* what ends sooner is over */
+    LIFE_LEAST_MS = 2000, /* a token with less time left counts as expired */
     PLACE_BYTES = 200
 };
 
@@ -42,7 +42,7 @@ static char *form_of(const struct pairs *more)
     return text;
 }
 
-/* RFC 6749, 2.3.1: both are encoded before they are made Basic authorization. */
+/* RFC 6749, 2.3.1: client id and secret are form-encoded before Basic authorization. */
 static char *encoded(const char *s)
 {
     struct buf out = {0};
@@ -82,9 +82,9 @@ void kafka_token_free(struct kafka_token *token)
     *token = (struct kafka_token){0};
 }
 
-/* ------------------------------------------------------------------ when it ends */
+/* ------------------------------------------------------------------ expiry */
 
-/* The second part of a JWT, decoded; -1: it is none. */
+/* Decodes the second part of a JWT; -1: not a JWT. */
 static int claims_of(const char *token, struct buf *out)
 {
     const char *from = strchr(token, '.'), *end = from ? strchr(from + 1, '.') : NULL;
@@ -99,8 +99,8 @@ static int claims_of(const char *token, struct buf *out)
     return rc;
 }
 
-/* Of a number of seconds that somebody says, until the year 5138 at most. The text goes
- * on behind it: "}". */
+/* Converts a number of seconds to ms, up to the year 5138. More text ("}") may follow
+ * it. */
 static int64_t ms_of_seconds(const char *text)
 {
     const double s = strtod(text, NULL);
@@ -108,7 +108,7 @@ static int64_t ms_of_seconds(const char *text)
     return s > 0 ? (int64_t)((s < 1e11 ? s : 1e11) * 1000) : 0;
 }
 
-/* What the token says itself: its claim "exp", seconds. 0: nothing. */
+/* Returns the token's claim "exp" in ms since 1970; 0: none. */
 static int64_t said_end_ms(const char *token)
 {
     struct claims {
@@ -174,7 +174,7 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
     return size * n;
 }
 
-/* What it says: {"access_token":"...","expires_in":300}, or {"error":"invalid_client"}.
+/* Parses {"access_token":"...","expires_in":300} or {"error":"invalid_client"}.
  */
 static int read_answer(struct slice body, long status, struct kafka_token *token,
                        struct err *err)
@@ -220,7 +220,7 @@ static CURL *request(const struct kafka_token_ask *ask, struct answer *answer, c
     curl_easy_setopt(e, CURLOPT_URL, ask->url);
     curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(e, CURLOPT_PROXY, ""); /* else the environment says */
+    curl_easy_setopt(e, CURLOPT_PROXY, ""); /* otherwise the environment sets it */
     curl_easy_setopt(e, CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
     curl_easy_setopt(e, CURLOPT_USERNAME, ask->client);
     curl_easy_setopt(e, CURLOPT_PASSWORD, ask->secret);
@@ -257,7 +257,8 @@ static int from_server(const struct kafka_token_ask *ask, struct kafka_token *to
     return rc;
 }
 
-/* -------------------------------------------------------------------- from either */
+/* -------------------------------------------------------------------- from file or
+ * server */
 
 int kafka_token_get(const struct kafka_token_ask *ask, struct kafka_token *token,
                     struct err *err)
@@ -282,7 +283,7 @@ static int set_token(rd_kafka_t *rk, const struct kafka_token *token, struct err
 {
     char why[256];
 
-    /* The name stands nowhere but in librdkafka's own log. */
+    /* The name appears only in librdkafka's log. */
     if (rd_kafka_oauthbearer_set_token(rk, token->value, token->ends_ms, "tarry", NULL, 0,
                                        why, sizeof(why)) == RD_KAFKA_RESP_ERR_NO_ERROR)
         return 0;
@@ -307,20 +308,21 @@ int kafka_token_log_in(rd_kafka_t *rk, const struct kafka_link *link, struct err
 
 /* ------------------------------------------------------------ in a thread of its own */
 
-/* One question. Two sides, the login and its thread, each of which may be the last. */
+/* A request for a token, shared by the login and its thread. Either may be the last to
+ * use it. */
 struct fetch {
     pthread_mutex_t lock;
     struct kafka_login *login; /* loop thread only */
-    bool abandoned;            /* under lock: nobody waits any longer */
+    bool abandoned;            /* guarded by lock: the login no longer waits */
     struct kafka_token_ask ask;
-    struct kafka_token token; /* value NULL: there is none, and err says why */
+    struct kafka_token token; /* value NULL: failed, see err */
     struct err err;
 };
 
 struct kafka_login {
     rd_kafka_t *rk;
     const struct kafka_link *link;
-    struct fetch *fetch; /* under way; NULL: none */
+    struct fetch *fetch; /* running; NULL: none */
 };
 
 struct kafka_login *kafka_login_new(const struct kafka_link *link, rd_kafka_t *rk)
@@ -346,7 +348,7 @@ static void on_fetched(void *arg)
 {
     struct fetch *f = arg;
 
-    pthread_mutex_lock(&f->lock); /* the thread has yet to let go of it */
+    pthread_mutex_lock(&f->lock); /* the thread may still hold it */
     const bool abandoned = f->abandoned;
     pthread_mutex_unlock(&f->lock);
     if (!abandoned) {
@@ -367,7 +369,8 @@ static void *fetch_main(void *arg)
     pthread_mutex_lock(&f->lock);
     const bool abandoned = f->abandoned;
     if (!abandoned)
-        loop_post(on_fetched, f); /* under lock: the loop may be gone once abandoned */
+        loop_post(on_fetched, f); /* under lock: once abandoned, the loop may no longer
+                                   * exist */
     pthread_mutex_unlock(&f->lock);
     if (abandoned)
         fetch_free(f);

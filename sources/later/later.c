@@ -3,13 +3,13 @@
  * later.c - the later source: the HTTP API of the delay queue Later, for its clients.
  *
  * POST /create, /query and /delete. A task becomes a job whose target is its callback
- * URL, so its route ends at an http sink with accept = "code100" and has no topic of its
- * own. All tasks of a source go by one route: an id alone does not tell which.
+ * URL. So its route must lead to an http sink with accept = "code100" and set no topic.
+ * All tasks of a source use the same route, since an id does not identify a route.
  */
 #include "bridge/http/http_api.h"
 #include "sources/later/later_job.h"
 
-static const char json_type[] = "text/plain; charset=utf-8"; /* yes: so the API has it */
+static const char json_type[] = "text/plain; charset=utf-8"; /* the original's type */
 
 static void answer_empty(struct httpd_req *req, unsigned status)
 {
@@ -44,7 +44,7 @@ static unsigned status_of(const struct stored_reply *reply)
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
         if (strcmp(refusals[i].reason, reply->reason) == 0)
             return refusals[i].status;
-    return 400; /* too long a delay */
+    return 400; /* the delay is too long */
 }
 
 static void on_stored(void *arg, const struct stored_reply *reply)
@@ -86,7 +86,7 @@ static void on_found(void *arg, const struct found_reply *reply)
     struct httpd_req *req = arg;
     unsigned status = statuses[reply->state];
     if (status == 200 && reply->job == NULL)
-        status = 500; /* its record can't be read */
+        status = 500; /* the record is unreadable */
     if (status != 200) {
         answer_empty(req, status);
         return;
@@ -101,14 +101,14 @@ static void query(void *arg, struct httpd_req *req)
 {
     struct http_api *api = arg;
     const struct later_task *task = httpd_args(req);
-    if (task->id.n > JOB_ID_MAX) /* no task can have it */
+    if (task->id.n > JOB_ID_MAX) /* too long for any task */
         answer_empty(req, 404);
     else
         source_find(api->src, source_route(api->src, SLICE_LIT(""), NULL), task->id,
                     on_found, req);
 }
 
-/* Whether it was there or not. */
+/* Answers alike whether or not the job existed. */
 static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
 {
     (void)was;
@@ -126,7 +126,7 @@ static void delete_task(void *arg, struct httpd_req *req)
         queue_finish(api->src, (struct slice){0}, task->id, &how, on_deleted, req);
 }
 
-/* --------------------------------------------------------------- all else */
+/* --------------------------------------------------------------- other requests */
 
 static const struct httpd_route rows[];
 
@@ -134,7 +134,7 @@ static void serve_rest(void *arg, struct httpd_req *req)
 {
     (void)arg;
     for (const struct httpd_route *row = rows; row->method; row++) {
-        if (slice_is(httpd_path(req), row->path)) { /* not by POST */
+        if (slice_is(httpd_path(req), row->path)) { /* wrong method */
             answer_empty(req, 400);
             return;
         }

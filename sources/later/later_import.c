@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * later_import.c - Later's layout: each task is JSON in a string named by its id; its id
- * stands in the sorted set later_delay, later_unack or later_error, scored in seconds.
+ * later_import.c - Later's layout: each task is JSON in a string named by its id. The
+ * sorted set later_delay, later_unack or later_error contains the id, scored in seconds.
  *
- * The score decides when a task is called back, not its ExecuteTime. The TTL of a day
- * that Later gives every task is not kept: it loses whatever waits longer.
+ * The score decides when a task is called back, not its ExecuteTime. Later's TTL of one
+ * day per task is not imported, since it loses tasks with a longer delay.
  */
 #include "bridge/base/json.h"
 #include "bridge/import/import.h"
@@ -29,9 +29,9 @@ static const struct json_field fields[] = {
     {0},
 };
 
-/* In the order in which they count where a crash left an id in two of them: a failure
- * that was noted beats the attempt it came from. Of one in later_unack nobody knows
- * whether its callback arrived: it is due again. */
+/* Ordered by precedence, for an id that a crash left in two sets: a recorded failure
+ * overrides its attempt. For an id in later_unack it is unknown whether the callback
+ * arrived, so it is due again. */
 static const struct import_part parts[] = {
     {.keys = "later_error", .shape = IMPORT_SETS, .state = IMPORT_PENDING},
     {.keys = "later_unack", .shape = IMPORT_SETS, .state = IMPORT_IN_FLIGHT},
@@ -41,7 +41,7 @@ static const struct import_part parts[] = {
 
 static unsigned attempts_of(const struct task *task, bool in_flight)
 {
-    int64_t most = task->max_retry > 0 ? task->max_retry : 0; /* one attempt is left */
+    int64_t most = task->max_retry > 0 ? task->max_retry : 0; /* leave one attempt */
     int64_t n = (task->has_retry > 0 ? task->has_retry : 0) + in_flight;
     n = n < most ? n : most;
     return n < UINT32_MAX ? (unsigned)n : UINT32_MAX;

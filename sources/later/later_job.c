@@ -31,7 +31,7 @@ static int64_t due_ms(int64_t now_ms, int64_t delay_s)
     if (delay_s > (WHEN_LAST_MS - now_ms) / 1000)
         return WHEN_LAST_MS;
     if (delay_s < -(now_ms / 1000))
-        return 1; /* 0 would mean none */
+        return 1; /* 0 would mean no due time */
     int64_t due = now_ms + delay_s * 1000;
     return due > 0 ? due : 1;
 }
@@ -85,7 +85,7 @@ struct job *later_job_new(const struct later_task *task)
     return job;
 }
 
-/* What the task's maker gave. A payload that we did not write is the content itself. */
+/* Returns the content of the task. A payload in another format is the content itself. */
 static struct slice content_of(const struct job *job, struct buf *room)
 {
     struct body {

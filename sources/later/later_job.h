@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * later_job.h - tasks of Later's API as jobs, and jobs as its answers. No I/O, no state.
+ * later_job.h - converts tasks of Later's API to jobs, and jobs to its answers. No I/O,
+ * no state.
  *
- * The payload of a job is the body of its callback, whole; the target is the URL. The
- * number of retries is one less than the tries of the job, a creation time is its
- * timestamp, and what Later calls execute_time its first due time in whole seconds.
+ * A job's payload is the complete body of the callback request, its target the callback
+ * URL. Later's number of retries is the job's tries minus one. The creation time is the
+ * job's timestamp. Later's execute_time is the first due time in whole seconds.
  */
 #ifndef SOURCES_LATER_LATER_JOB_H
 #define SOURCES_LATER_LATER_JOB_H
@@ -16,27 +17,29 @@ enum { LATER_ID_SIZE = 37 }; /* with the NUL */
 
 struct later_task {
     struct slice id, topic, callback, content; /* UTF-8 */
-    int64_t delay_s, retries;                  /* below 0 as 0 */
+    int64_t delay_s, retries;                  /* negative: 0 */
     int64_t created_ms, due_ms;
 };
 
-/* Gives; copies. */
+/* Returns a new job, owned by the caller. Copies the task. */
 struct job *later_job_new(const struct later_task *task);
 
-/* A struct later_task of the body of /create, and of /query and /delete (its id). */
+/* Parse a struct later_task from the body of /create, and of /query and /delete (only
+ * id). */
 extern const struct http_args later_create_args, later_id_args;
 
-/* Sets created_ms, and due_ms delay_s later: from 1 to the last date there is, which is
- * further off than any max_delay. A past time stays: /query shows it. */
+/* Sets created_ms, and due_ms to delay_s later, at least 1 and at most the last
+ * representable date, which is beyond any max_delay. Keeps a time in the past: /query
+ * shows it. */
 void later_begin(struct later_task *task, int64_t now_ms);
 
-/* Appends the answer of /query. job: as Redis has it; failures: attempts so far. */
+/* Appends the answer to /query. job: from Redis; failures: attempts so far. */
 void later_show(struct buf *out, const struct job *job, unsigned failures);
 
-/* A random UUID, version 4. */
+/* Writes a random UUID, version 4. */
 void later_new_id(char out[LATER_ID_SIZE]);
 
-/* --- later_import.c: moving over from Later (btfak/later), its Redis layout --- */
+/* --- later_import.c: imports from the Redis layout of Later (btfak/later) --- */
 struct import;
 /* For source_ops.import. */
 int later_import(struct source *src, void *self, struct import *im, struct err *err);

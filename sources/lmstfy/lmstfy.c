@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy.c - the lmstfy source: its options, its start and its stop.
+ * lmstfy.c - the lmstfy source: options, start and stop.
  *
- * Clients of lmstfy find its job API here, and tools its admin API. The jobs lie wherever
- * a route leads the topics NAMESPACE/QUEUE and POOL/NAMESPACE/QUEUE, which is usually a
- * sink of type "queue", from which consumers then get them.
+ * Serves lmstfy's job API and admin API. Jobs have the topics NAMESPACE/QUEUE and
+ * POOL/NAMESPACE/QUEUE. Their route usually leads to a sink of type "queue", from which
+ * consumers pull them.
  */
 #include "sources/lmstfy/lmstfy.h"
 
@@ -90,7 +90,7 @@ static int start(struct source *src, void *self, struct err *err)
 #define LONGEST_MS (UINT32_MAX * INT64_C(1000))
 
 static const struct opt opts[] = {
-    /* A bulk of 64 jobs of 1 MiB, with what stands between them, fits. */
+    /* Fits a bulk of 64 jobs of 1 MiB with their separators. */
     HTTPD_ROWS(struct lmstfy, api.opts, "127.0.0.1:7777", "65MiB"),
     HTTPD_ROWS_NAMED("admin_", struct lmstfy, admin_http, "127.0.0.1:7778", "1MiB"),
     {"pools", OPT_LIST, AT(pools), "default",

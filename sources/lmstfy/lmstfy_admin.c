@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_admin.c - the admin API: its listener, who may use it, and what it tells of the
- * service: its version, its pools, the queues that there are, and the switch of the
- * access log.
+ * lmstfy_admin.c - the admin API: its listener and accounts, version, pools, list of
+ * queues, and the switch of the access log.
  */
 #include "bridge/base/text.h"
 #include "sources/lmstfy/lmstfy.h"
 
 #include <stdlib.h>
 
-/* Changes are told; this is for those of which the news got lost. */
+/* Changes are notified; this refresh covers lost notifications. */
 enum { REFRESH_MS = 10 * 1000, REFRESH_SOON_MS = 1000 };
 
 /* ------------------------------------------------------------ about the service */
 
-/* Of the API that is answered for here; scripts of operators look at it. */
+/* Version of the emulated API; operators' scripts check it. */
 #define API_VERSION "1.0.15"
 
 static void about_version(struct lmstfy_req *r)
@@ -158,12 +157,12 @@ static const struct lmstfy_row rows[] = {
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-/* The same as the HTTP server wants them, one more for all else, and the end. */
+/* The rows in the format of the HTTP server, plus a catch-all row and the end. */
 static struct httpd_route routes[ROWS + 2];
 
-/* ------------------------------------------------------------ who may */
+/* ------------------------------------------------------------ authentication */
 
-/* Takes as long for a wrong secret as for the right one of that length. */
+/* Compares in constant time for secrets of equal length. */
 static bool same_secret(struct slice given, struct slice secret)
 {
     volatile unsigned char differs = given.n != secret.n;
@@ -172,7 +171,7 @@ static bool same_secret(struct slice given, struct slice secret)
     return !differs;
 }
 
-/* "Basic BASE64(USER:PASSWORD)" of one of the accounts. */
+/* Is the header "Basic BASE64(USER:PASSWORD)" of an account? */
 static bool may(const struct lmstfy *l, const struct httpd_req *req)
 {
     static const char scheme[] = "Basic ";

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_http.c - a request of the job API as far as all have it in common, and the
- * answers of both APIs.
+ * lmstfy_http.c - the common steps of a job API request, and the answers of both APIs.
  *
- * In this order: the row of its path, the names in it, the pool, the token, the limit of
- * the token; then the row's own function has it, which must see to one answer, at once or
- * later.
+ * The steps are: find the row of the path, then check the names, the pool, the token and
+ * the token's limit. Then the row's function must answer exactly once, at once or later.
  */
 #include "bridge/base/text.h"
 #include "sources/lmstfy/lmstfy.h"
@@ -33,7 +31,7 @@ static void add_request_id(struct lmstfy *l, struct httpd_req *req,
     httpd_add(req, "X-Request-Id", id);
 }
 
-/* What finds nothing, or fails, does not count against the token's limit. */
+/* A request that fails or finds nothing does not count against the token's limit. */
 static void count(struct lmstfy_req *r, unsigned status, int64_t latency_ms)
 {
     if (r->limited && status != (r->row->produces ? 201 : 200))
@@ -41,8 +39,8 @@ static void count(struct lmstfy_req *r, unsigned status, int64_t latency_ms)
     lmstfy_count_http(r, httpd_method(r->req), status, latency_ms);
 }
 
-/* The line of the access log, without the query, which may hold a token; so may a path of
- * no row, and one of the admin API. */
+/* Writes the access log line. Omits the query, an unknown path and a path of the admin
+ * API, since these may contain a token. */
 static void log_access(const struct lmstfy_req *r, unsigned status, int64_t latency_ms,
                        const char *id)
 {
@@ -138,9 +136,9 @@ static void count_and_refuse(void *arg, struct httpd_req *req, unsigned status,
 const struct http_dialect lmstfy_dialect = {.refuse = count_and_refuse};
 const struct http_dialect lmstfy_admin_dialect = {.refuse = refuse};
 
-/* ------------------------------------------------------------------- the table
- * The paths are matched here and not by the listener, since an escaped slash parts them,
- * too, and a slash at the end may be there or not. */
+/* ------------------------------------------------------------------- the table Paths are
+ * matched here and not by the listener, since an escaped slash is a separator, too, and a
+ * trailing slash is optional. */
 
 static const struct lmstfy_row rows[] = {
     {"PUT", "/api/:namespace/:queue", lmstfy_publish, .produces = true,
@@ -162,11 +160,11 @@ static const struct lmstfy_row rows[] = {
     {0},
 };
 
-/* took: namespace, queue, job id. */
+/* took receives namespace, queue and job id. */
 static bool matches(struct slice api, struct slice path, struct slice took[3])
 {
     unsigned n = 0;
-    bool word = true; /* the pattern's, not a name */
+    bool word = true; /* a fixed word of the pattern, not a parameter */
     while (api.p && path.p) {
         struct slice want = text_cut(&api, '/'), have = text_cut(&path, '/');
         word = want.n == 0 || want.p[0] != ':';
@@ -279,7 +277,7 @@ static void check_token(struct lmstfy_req *r)
     }
 }
 
-/* The reason why these can't be names, or NULL. A list of queues is cut up later. */
+/* Returns the error of an invalid name, or NULL. A list of queues is split later. */
 static const char *bad_names(const struct lmstfy_req *r)
 {
     bool many = r->row->consumes;
@@ -310,7 +308,7 @@ static void read_token(struct lmstfy_req *r, struct slice text)
     check_token(r);
 }
 
-/* Decodes the path into room. p NULL: a bad escape. */
+/* Decodes the path into room. p NULL: an invalid escape. */
 static struct slice decoded_path(struct lmstfy_req *r)
 {
     struct slice path = httpd_path(r->req);
@@ -341,7 +339,7 @@ void lmstfy_serve(void *arg, struct httpd_req *req)
     struct slice token = httpd_header(req, "x-token");
     const char *bad = bad_names(r);
     if (bad) {
-        r->ns = SLICE_LIT(""); /* no label of the statistics either */
+        r->ns = SLICE_LIT(""); /* also no label in the statistics */
         lmstfy_error(r, 400, bad);
     } else {
         read_token(r, token.n > 0 ? token : httpd_query(req, "token"));

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_import.c - lmstfy's jobs: bodies in j/NS/QUEUE/ID, whose TTL is the job's own;
- * ready ones in the list q/NS/QUEUE, dead ones in d/NS/QUEUE (both in at the head, out at
- * the tail); those that wait, and those a consumer has, in the sorted set timer_set. Its
- * tokens are hashes tk/POOL/NS of token -> description, its limits a hash
- * __throttler_keys__ of POOL/NS/TOKEN -> JSON: here two shelves.
+ * lmstfy_import.c - imports lmstfy's jobs. Bodies are in j/NS/QUEUE/ID, whose TTL is that
+ * of the job. Ready jobs are in the list q/NS/QUEUE, dead ones in d/NS/QUEUE (pushed at
+ * the head, popped at the tail). Delayed and delivered jobs are in the sorted set
+ * timer_set. Tokens are hashes tk/POOL/NS of token -> description. Limits are a hash
+ * __throttler_keys__ of POOL/NS/TOKEN -> JSON. Both become a kv.
  *
- * How often a job has been delivered is written nowhere, only how many tries are left. A
- * body that stands in none of the three was being handed out when its server died.
+ * lmstfy stores only the remaining tries, not the number of deliveries. A body that is in
+ * none of the three was being delivered when its server died.
  */
 #include "bridge/base/json.h"
 #include "bridge/base/text.h"
@@ -124,7 +124,8 @@ static void on_attr(void *arg, struct slice name, struct slice value)
         job_add_header(job, name, value, NULL);
 }
 
-/* A job that may have attributes is JSON around them and its body. -1: unreadable. */
+/* Adds the body. If the job may have attributes, the body is JSON that contains both. -1:
+ * unreadable. */
 static int add_body(struct job *job, const struct import_body *body)
 {
     struct versioned {
@@ -149,7 +150,8 @@ static int add_body(struct job *job, const struct import_body *body)
     return result;
 }
 
-/* The timer counts in whole seconds, begun ones too: up to one early. */
+/* The timer uses whole seconds, rounded so that a job may be due up to one second
+ * early. */
 static void set_timer(struct job *job, struct import_how *how, int64_t score_s,
                       unsigned tries)
 {
@@ -163,7 +165,7 @@ static void set_timer(struct job *job, struct import_how *how, int64_t score_s,
     } else {
         how->state = IMPORT_IN_FLIGHT;
         how->at_ms = job->due_ms = score_ms + 1000;
-        job->tries_max++; /* the one under way */
+        job->tries_max++; /* plus the current delivery */
     }
     if (job->tries_max == 0)
         job->tries_max = 1;
@@ -178,7 +180,7 @@ static struct job *read_job(void *arg, const struct import_entry *e,
     struct buf topic = {0};
     struct job *job = job_new(body->text.n + 256);
     (void)why;
-    must(place_of(e, &place) == 0); /* body_key() has read it */
+    must(place_of(e, &place) == 0); /* body_key() has parsed it */
     lmstfy_add_topic(&topic, *pool, place.ns, place.queue);
     job->id = job_keep(job, place.id);
     job->topic = job_keep(job, buf_slice(&topic));
@@ -205,7 +207,7 @@ static struct job *read_job(void *arg, const struct import_entry *e,
 
 static int on_tokens(void *arg, struct slice key, struct err *err)
 {
-    struct lmstfy_place place; /* tk/POOL/NS is written as q/NS/QUEUE is */
+    struct lmstfy_place place; /* tk/POOL/NS has the same form as q/NS/QUEUE */
     struct buf before = {0};
     if (lmstfy_place_in_key(key, false, &place) < 0)
         return 0;
@@ -215,8 +217,8 @@ static int on_tokens(void *arg, struct slice key, struct err *err)
     return result;
 }
 
-/* Tokens and limits are never deleted there: a handful, and a data import has nothing to
- * do with them. */
+/* Imports everything. Never deletes the original's tokens and limits: they are few and
+ * not part of the jobs. */
 int lmstfy_import(struct source *src, void *self, struct import *im, struct err *err)
 {
     static const struct import_layout layout = {.parts = parts,

@@ -11,14 +11,14 @@ enum { BITS = 5, TIME_BYTES = 6, RANDOM_BYTES = 6, ULID_BYTES = 16 };
 
 static const char digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/* The digit's value; -1: it is none. */
+/* Returns the value of a digit; -1: invalid. */
 static int value_of(char c)
 {
     const char *d = c ? strchr(digits, c) : NULL;
     return d ? (int)(d - digits) : -1;
 }
 
-/* 128 bits in 130: the first digit has but three of its own. */
+/* 128 bits in 26 digits of 5 bits: the first digit contains only three. */
 void lmstfy_ulid_write(const unsigned char bytes[ULID_BYTES], char out[LMSTFY_ULID])
 {
     uint32_t bits = 0;
@@ -53,7 +53,7 @@ int lmstfy_ulid_read(const char text[LMSTFY_ULID], unsigned char bytes[ULID_BYTE
 static void take_random(struct lmstfy_ids *ids, unsigned char *to, size_t n)
 {
     if (ids->left < n) {
-        /* More than 256 bytes may come in parts. */
+        /* getrandom() may return more than 256 bytes in parts. */
         for (size_t have = 0; have < sizeof(ids->random);) {
             ssize_t got = getrandom(ids->random + have, sizeof(ids->random) - have, 0);
             must(got > 0 || (got < 0 && errno == EINTR));
@@ -289,7 +289,8 @@ int64_t lmstfy_elapsed_ms(const struct queue_job *found)
     return found->now_ms > since_ms ? found->now_ms - since_ms : 0;
 }
 
-/* Rounded to the nearest, as Redis' TTL does it; 0: it does not expire. The dead don't.
+/* Returns the remaining TTL, rounded to the nearest second like Redis' TTL; 0: does not
+ * expire. Dead jobs do not expire.
  */
 static int64_t seconds_left(const struct queue_job *found)
 {

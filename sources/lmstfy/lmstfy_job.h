@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_job.h - ids, names, topics and attributes of lmstfy's jobs, and a job as it is
- * shown. No clock, no I/O; what comes in is outside bytes: any content is fine. All
- * slices are borrowed.
+ * lmstfy_job.h - ids, names, topics and attributes of lmstfy's jobs, and their JSON. No
+ * clock, no I/O. Inputs are untrusted and may contain any bytes. All slices are borrowed.
  */
 #ifndef SOURCES_LMSTFY_LMSTFY_JOB_H
 #define SOURCES_LMSTFY_LMSTFY_JOB_H
@@ -10,100 +9,103 @@
 #include "bridge/plugin.h"
 
 /* --- ids: a ULID whose last four bytes are the delay in seconds: 48 bits of time in ms,
- * 48 random ones, 32 of delay with the lowest byte first, as 26 digits of Crockford's
- * base
- * 32. A "1" before it says that the job may have attributes. --- */
+ * 48 random bits, 32 bits of delay in little-endian order, as 26 digits of Crockford's
+ * base 32. A leading "1" means that the job may have attributes. --- */
 
 enum {
     LMSTFY_NAME_MAX = 255, /* bytes of a namespace's or a queue's name */
     LMSTFY_ULID = 26,
-    LMSTFY_JOB_ID = LMSTFY_ULID + 1 /* at most */
+    LMSTFY_JOB_ID = LMSTFY_ULID + 1 /* maximum */
 };
 
-/* Random bytes fetched ahead. A zeroed one is ready. */
+/* A pool of random bytes. All zeros: valid and empty. */
 struct lmstfy_ids {
     unsigned char random[1024];
-    size_t left; /* of them */
+    size_t left; /* unused bytes */
 };
 
-/* Writes an id, not ended by a NUL; gives it. */
+/* Writes an id without a NUL and returns it. */
 struct slice lmstfy_job_id(struct lmstfy_ids *ids, int64_t now_ms, uint32_t delay_s,
                            bool with_version, char out[LMSTFY_JOB_ID]);
-/* The same without a delay at its end. */
+/* Writes an id without a delay. */
 void lmstfy_new_ulid(struct lmstfy_ids *ids, int64_t now_ms, char out[LMSTFY_ULID]);
-/* When it was made, ms since 1970; -1: not one of these ids. */
+/* Returns the creation time, ms since 1970; -1: not an id of this format. */
 int64_t lmstfy_id_ms(struct slice id);
-/* When its job was due first, by the delay at its end; 0: at once; -1: as above. */
+/* Returns the first due time from creation time and delay, ms since 1970; 0: no delay;
+ * -1: as above. */
 int64_t lmstfy_id_due_ms(struct slice id);
-/* Has it the "1" before it? */
+/* Does it start with the "1"? */
 bool lmstfy_id_has_version(struct slice id);
-/* Sixteen bytes as 26 digits, and back. -1: not such digits, or too large a number. */
+/* Converts sixteen bytes to 26 digits, and back. -1: invalid digit, or number too
+ * large. */
 void lmstfy_ulid_write(const unsigned char bytes[16], char out[LMSTFY_ULID]);
 int lmstfy_ulid_read(const char text[LMSTFY_ULID], unsigned char bytes[16]);
 
 /* --- names --- */
 
-/* Letters, digits, "-" and "_", at least one. Length is another matter. */
+/* Accepts letters, digits, "-" and "_", at least one. Does not check the maximum
+ * length. */
 bool lmstfy_name_is_good(struct slice name);
-/* "[POOL:]TOKEN": cuts at the first colon; no pool or an empty one is "default". */
+/* Splits "[POOL:]TOKEN" at the first colon. An absent or empty pool is "default". */
 void lmstfy_cut_token(struct slice text, struct slice *pool, struct slice *token);
-/* Appends "[POOL:]TOKEN" as a JSON string; named: also where the pool is "default". */
+/* Appends "[POOL:]TOKEN" as a JSON string. named: include the pool even if it is
+ * "default". */
 void lmstfy_add_token(struct buf *out, struct slice pool, struct slice token, bool named);
-/* Appends "POOL/NS/TOKEN": the field of tokens and limits. Neither pool nor namespace has
- * a "/", so that no other three give the same. */
+/* Appends "POOL/NS/TOKEN", the field of tokens and limits. It is unambiguous, since
+ * neither pool nor namespace contains a "/". */
 void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
                     struct slice token);
-/* Appends the topic under which a queue's jobs are submitted: "NS/QUEUE", with "POOL/"
- * before it in another pool than "default". */
+/* Appends the topic of a queue's jobs: "NS/QUEUE", or "POOL/NS/QUEUE" outside the pool
+ * "default". */
 void lmstfy_add_topic(struct buf *out, struct slice pool, struct slice ns,
                       struct slice queue);
-/* The other way round, for names of queue_list(); -1: not one of ours. */
+/* Splits such a topic, for names of queue_list(). -1: not a topic of this form. */
 int lmstfy_cut_topic(struct slice topic, struct slice *pool, struct slice *ns,
                      struct slice *queue);
-/* As memcmp(): a shorter one comes first. */
+/* Compares like memcmp(); a prefix sorts first. */
 int lmstfy_order(struct slice a, struct slice b);
 
-/* --- attributes: headers Job-Attr-NAME of the request that publishes a job, kept as the
- * job's headers --- */
+/* --- attributes: headers Job-Attr-NAME of the publish request, stored as headers of the
+ * job --- */
 
 enum {
-    LMSTFY_ATTRS = 16,      /* of one job */
-    LMSTFY_ATTR_NAME = 32,  /* bytes; the rest is cut off */
-    LMSTFY_ATTR_VALUE = 128 /* likewise */
+    LMSTFY_ATTRS = 16,      /* per job */
+    LMSTFY_ATTR_NAME = 32,  /* bytes; longer names are truncated */
+    LMSTFY_ATTR_VALUE = 128 /* bytes; longer values are truncated */
 };
 struct lmstfy_attr {
     char name[LMSTFY_ATTR_NAME];
     size_t name_n;
-    struct slice value; /* the request's */
+    struct slice value; /* borrowed from the request */
 };
 struct lmstfy_attrs {
-    bool with_version; /* the client can take a job with attributes */
+    bool with_version; /* the client supports jobs with attributes */
     bool too_many;
     unsigned n;
-    struct lmstfy_attr v[LMSTFY_ATTRS]; /* by name */
+    struct lmstfy_attr v[LMSTFY_ATTRS]; /* sorted by name */
 };
-/* One header of the request: the first of a name counts, an empty value is none. arg:
- * struct lmstfy_attrs. */
+/* Adds a header of the request. Only the first of each name counts; an empty value is
+ * ignored. arg: struct lmstfy_attrs. */
 void lmstfy_attrs_take(void *arg, struct slice name, struct slice value);
 void lmstfy_attrs_keep(const struct lmstfy_attrs *attrs, struct job *job);
 
-/* --- a job as consume and peek show it --- */
+/* --- JSON of a job in consume and peek --- */
 
-/* Since it was published, by its id or its own time; -1: neither tells. */
+/* Returns the ms since publishing, from the id or the job's timestamp; -1: unknown. */
 int64_t lmstfy_elapsed_ms(const struct queue_job *found);
-/* Appends {"attributes":...}; found->job must be there. msg: NULL: none. */
+/* Appends {"attributes":...}. found->job must not be NULL. msg NULL: none. */
 void lmstfy_item_show(struct buf *out, const struct queue_job *found, struct slice ns,
                       struct slice queue, unsigned remain_tries, const char *msg);
 /* "namespace":"ns","queue":"q", */
 void lmstfy_add_queue(struct buf *out, struct slice ns, struct slice queue);
 
-/* --- where an entry of lmstfy's own lists, timer or keys leads (lmstfy_import.c) --- */
+/* --- parse entries of lmstfy's own lists, timer and keys (lmstfy_import.c) --- */
 
 struct lmstfy_place {
     struct slice ns, queue, id;
-    unsigned tries; /* that are left */
+    unsigned tries; /* tries left */
 };
-/* <u16 tries><u16 length>ID, little-endian; sets id and tries. -1: it is none. */
+/* <u16 tries><u16 length>ID, little-endian. Sets id and tries. -1: invalid. */
 int lmstfy_place_in_list(struct slice member, struct lmstfy_place *place);
 /* <u16>NS<u16>QUEUE<u16 tries><u16>ID */
 int lmstfy_place_in_timer(struct slice member, struct lmstfy_place *place);

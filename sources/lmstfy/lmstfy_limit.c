@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_limit.c - limits of tokens: in the kv "limits", POOL/NS/TOKEN -> JSON, and
- * counted in Redis by kv_tally(), so that they hold for all instances together.
+ * lmstfy_limit.c - rate limits of tokens: stored in the kv "limits" as POOL/NS/TOKEN ->
+ * JSON, and counted in Redis by kv_tally() across all instances.
  */
 #include "bridge/base/text.h"
 #include "bridge/base/json.h"
@@ -11,9 +11,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-struct limit { /* requests per window; 0 or less: as many as they like */
+struct limit { /* requests per window; 0 or less: no limit */
     int64_t read, write;
-    int64_t interval; /* s, of a window */
+    int64_t interval; /* seconds of a window */
 };
 
 static const struct json_field fields[] = {
@@ -40,7 +40,8 @@ static void limit_add_json(struct buf *out, const struct limit *limit)
 
 /* ------------------------------------------------------------ counting */
 
-/* Requests of that kind in one window; 0: no limit. text: p NULL: there is none. */
+/* Returns the allowed requests of that kind per window; 0: no limit. text.p NULL: no
+ * limit. */
 static int64_t limit_of(struct slice text, bool produces, int64_t *window_ms)
 {
     struct limit limit;
@@ -52,7 +53,7 @@ static int64_t limit_of(struct slice text, bool produces, int64_t *window_ms)
     return most > 0 ? most : 0;
 }
 
-/* Good until the next lmstfy_key(). */
+/* Valid until the next lmstfy_key(). */
 static struct slice tally_of(struct lmstfy_req *r)
 {
     lmstfy_key(r);
@@ -99,7 +100,7 @@ void lmstfy_limit_take(struct lmstfy_req *r)
 
 static void on_given_back(void *arg, enum kv_code code)
 {
-    (void)code; /* lost: the window is over soon */
+    (void)code; /* ignore an error: the window ends soon */
     lmstfy_let_go(arg);
 }
 
@@ -111,7 +112,7 @@ void lmstfy_limit_give_back(struct lmstfy_req *r)
 
 /* ------------------------------------------------------------ GET /limits */
 
-/* "POOL/NS/TOKEN" as the list shows it. -1: nothing that we put there. */
+/* Appends an entry of the list. -1: an invalid entry. */
 static int add_listed(struct buf *out, const struct kv_item *item)
 {
     struct limit limit;
@@ -149,7 +150,7 @@ static void on_listed(void *arg, enum kv_code code, const struct kv_item *items,
     lmstfy_answer(r, 200);
 }
 
-/* force_update needs no look: the list always comes from Redis. */
+/* Ignores force_update: the list is always read from Redis. */
 void lmstfy_limit_list(struct lmstfy_req *r)
 {
     kv_list(r->l->api.src, LMSTFY_LIMITS_KV, on_listed, r);

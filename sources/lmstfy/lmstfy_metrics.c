@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_metrics.c - the statistics under the names that dashboards know.
+ * lmstfy_metrics.c - the statistics with the metric names of the original's dashboards.
  */
 #include "sources/lmstfy/lmstfy_metrics.h"
 #include "bridge/base/hash.h"
@@ -14,7 +14,7 @@
 
 struct series {
     UT_hash_handle hh;
-    double value; /* histogram: the sum of what was observed */
+    double value; /* histogram: the sum of observed values */
     uint64_t count, bucket[SERIES_BUCKETS];
     char key[]; /* each value and a NUL */
 };
@@ -34,7 +34,7 @@ void family_free(struct family *f)
     }
 }
 
-/* A value, or "" for what is no name that anybody gave. */
+/* Returns the value, or "" if it is not a valid name. */
 static struct slice good(struct slice s)
 {
     bool bad = s.n > SERIES_VALUE_MAX || (s.n > 0 && memchr(s.p, 0, s.n) != NULL) ||
@@ -86,7 +86,7 @@ void series_observe(struct series *s, const struct series_type *type, double val
         s->bucket[i]++;
 }
 
-/* labels: those of s, with room for one more at `at`. */
+/* labels: those of s, with space for another at `at`. */
 static void add_histogram(struct buf *out, const struct series_row *row,
                           const struct series *s, struct label *labels, unsigned at)
 {
@@ -257,7 +257,7 @@ void lmstfy_count_http(struct lmstfy_req *r, const char *method, unsigned status
 {
     struct lmstfy_metrics *m = r->l->metrics;
     const struct slice api = slice_of(r->row ? r->row->path : "");
-    /* Names that strangers make up must leave room for those of our clients. */
+    /* Names from unauthenticated clients must leave room for those of real clients. */
     const unsigned most = r->known ? SERIES_MAX : SERIES_MAX / 2;
     char code[16];
     if (m == NULL)
@@ -310,8 +310,8 @@ void lmstfy_count_ack(struct lmstfy_req *r, int64_t elapsed_ms)
     observe(m, JOB_ACK_ELAPSED_MS, of_queue, elapsed_ms);
 }
 
-/* Where accounts guard the tokens, /metrics, which is open to all, must not show them:
- * then their last four characters have to do. */
+/* If accounts protect the tokens, /metrics, which is public, shows only their last four
+ * characters. */
 void lmstfy_count_limited(struct lmstfy_req *r)
 {
     struct slice token = r->token;

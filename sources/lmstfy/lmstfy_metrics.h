@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_metrics.h - families of series, found by the values of their labels, and what
- * lmstfy_metrics.c (counting, and the text) and lmstfy_sizes.c (the gauges, asked of
- * Redis) share.
+ * lmstfy_metrics.h - metric families, with series found by label values. Shared by
+ * lmstfy_metrics.c (counters and text) and lmstfy_sizes.c (gauges read from Redis).
  */
 #ifndef SOURCES_LMSTFY_LMSTFY_METRICS_H
 #define SOURCES_LMSTFY_LMSTFY_METRICS_H
@@ -12,7 +11,7 @@
 /* --- families: no clock, no I/O --- */
 
 enum {
-    SERIES_MAX = 10000,     /* of one family: names come from clients */
+    SERIES_MAX = 10000,     /* per family: label values come from clients */
     SERIES_VALUE_MAX = 255, /* bytes of a label's value */
     SERIES_LABELS = 5,
     SERIES_BUCKETS = 9
@@ -22,7 +21,7 @@ struct series_type {
     double first, factor; /* histogram: upper bounds */
     unsigned buckets;
 };
-struct series_row { /* what a family is */
+struct series_row { /* description of a family */
     const char *name, *help;
     const struct series_type *type;
     const char *const *labels; /* ends with NULL */
@@ -33,16 +32,16 @@ struct family {
     struct series *series; /* in the order of their creation */
 };
 
-/* The series with these values, one for each label of the row; made where it is new.
- * NULL: there are `most` already. Good until family_free(). scratch: reused. */
+/* Finds or adds the series with these values, one for each label of the row. Valid until
+ * family_free(). NULL: new, but `most` series exist. scratch: overwritten. */
 struct series *family_at(struct family *f, const struct slice *values, unsigned most,
                          struct buf *scratch);
 unsigned family_count(const struct family *f);
-/* Forgets all series. */
+/* Frees all series. */
 void family_free(struct family *f);
 /* Appends HELP, TYPE and a line for each series (Prometheus, exposition format 0.0.4). */
 void family_text(const struct family *f, struct buf *out);
-void series_add(struct series *s, double amount); /* counter; NULL is fine */
+void series_add(struct series *s, double amount); /* counter; s may be NULL */
 void series_set(struct series *s, double value);  /* gauge; likewise */
 void series_observe(struct series *s, const struct series_type *type, double value);
 
@@ -65,10 +64,10 @@ enum lmstfy_family {
     QUEUE_POP_JOBS,
     JOB_ELAPSED_MS,
     JOB_ACK_ELAPSED_MS,
-    TIMER_SIZES, /* this and what follows: gauges */
+    TIMER_SIZES, /* from here on: gauges */
     QUEUE_SIZES,
     DEADLETTER_SIZES,
-    MAX_MEM_BYTES, /* this and what follows: of the pool's Redis */
+    MAX_MEM_BYTES, /* from here on: of the pool's Redis */
     USED_MEM_BYTES,
     CONNECTIONS,
     BLOCKING_CONNECTIONS,
@@ -87,7 +86,7 @@ struct lmstfy_metrics {
 };
 extern const struct series_row lmstfy_families[FAMILIES];
 
-/* Of the values that the row of f asks for. NULL: there are too many. */
+/* Finds or adds a series of f with its label values. NULL: too many series. */
 struct series *lmstfy_series(struct lmstfy_metrics *m, enum lmstfy_family f,
                              const struct slice *values);
 /* Answers with the text of all families. */
@@ -96,14 +95,14 @@ void lmstfy_metrics_show(struct lmstfy_req *r);
 void lmstfy_sizes_start(struct lmstfy_metrics *m);
 void lmstfy_sizes_stop(struct lmstfy_metrics *m);
 void lmstfy_sizes_free(struct lmstfy_metrics *m);
-/* For TIMER_DUE_JOBS: jobs published without a delay; a job that is consumed. */
+/* Count jobs published without a delay, and a consumed job, for TIMER_DUE_JOBS. */
 void lmstfy_sizes_pushed(struct lmstfy_metrics *m, struct slice pool, unsigned jobs);
 void lmstfy_sizes_pulled(struct lmstfy_metrics *m, struct slice pool,
                          const struct queue_job *job);
-/* A job was deleted that nobody had consumed. */
+/* Counts a job that was deleted before it was consumed. */
 void lmstfy_sizes_deleted(struct lmstfy_metrics *m, struct slice pool, struct slice id);
-/* Calls lmstfy_metrics_show() when the gauges are no older than they should be: at once,
- * or when Redis has told them, cannot, or takes too long. */
+/* Calls lmstfy_metrics_show() once the gauges are recent enough: at once, or when Redis
+ * has answered, failed or timed out. */
 void lmstfy_sizes_wanted(struct lmstfy_metrics *m, struct lmstfy_req *r);
 
 #endif

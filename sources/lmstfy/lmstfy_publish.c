@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_publish.c - new jobs: one, a bulk of them, or one in the place of another.
+ * lmstfy_publish.c - publishes new jobs: a single job, a bulk, or a replacement.
  *
- * All is checked before anything is submitted. A bulk of which a part could not be stored
- * is taken back as far as Redis answers.
+ * All parameters are checked before a job is submitted. If a part of a bulk was not
+ * stored, the stored part is deleted, as far as Redis answers.
  */
 #include "bridge/base/json.h"
 #include "sources/lmstfy/lmstfy.h"
@@ -21,7 +21,7 @@ struct terms {
     struct lmstfy_attrs attrs;
 };
 
-/* In seconds where it is given, else as configured. -1: answered. */
+/* Reads a duration in seconds; default: the option. -1: answered. */
 static int read_span(struct lmstfy_req *r, const char *name, int64_t def_ms, int64_t *ms)
 {
     int64_t s = -1;
@@ -53,7 +53,7 @@ static int read_terms(struct lmstfy_req *r, struct terms *t)
     return 0;
 }
 
-/* Gives true; false: answered. */
+/* Returns false if the request was answered. */
 static bool read_attrs(struct lmstfy_req *r, struct terms *t)
 {
     t->attrs.with_version =
@@ -89,7 +89,7 @@ static struct job *make_job(struct lmstfy_req *r, const struct terms *t,
 
 /* ------------------------------------------------------------------------ outcomes */
 
-/* What the core may refuse a job for, in the words of this API. */
+/* The core's reasons to reject a job, with the error texts of this API. */
 static const struct lmstfy_refusal {
     const char *reason;
     unsigned status;
@@ -102,13 +102,13 @@ static const struct lmstfy_refusal {
 
 static bool is_stored(const struct stored_reply *reply)
 {
-    /* One that was there before is ours, sent again by the core after a lost answer. One
-     * whose time is over when it arrives has had its life. */
+    /* An existing job is our own, resubmitted by the core after a lost answer. A job that
+     * expired on arrival counts as published. */
     return (reply->outcome != NOT_STORED && reply->outcome != REFUSED) ||
            (reply->outcome == REFUSED && strcmp(reply->reason, "expired") == 0);
 }
 
-/* Notes why a job, or one of a bulk, was not stored. */
+/* Records why a job, or a job of a bulk, was not stored. */
 static void note_failure(struct lmstfy_req *r, const struct stored_reply *reply)
 {
     r->failed = true;
@@ -133,12 +133,13 @@ static void answer_failure(struct lmstfy_req *r)
 
 /* ------------------------------------------------------------------------- one job */
 
-/* The old one goes when the new one is there: a bad parameter costs nothing. */
+/* The old job is deleted only after the new one is stored, so that an invalid parameter
+ * loses nothing. */
 static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
     if (lmstfy_away(r, code == QUEUE_AWAY))
-        return; /* both may be there */
+        return; /* both jobs may exist */
     if (code == QUEUE_OK)
         lmstfy_count_deleted(r, was);
     lmstfy_answer(r, 201);
@@ -217,7 +218,7 @@ static void on_taken_back(void *arg, enum queue_code code, enum queue_state was)
         answer_failure(r);
 }
 
-/* The ids stand in the answer, all of one length. */
+/* Deletes the stored jobs. Their ids are in the answer, all of equal length. */
 static void take_back(struct lmstfy_req *r)
 {
     static const struct queue_finish how = {.end = QUEUE_END_DELETED, .forget = true};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_queue.c - jobs that are there: handed out (of one queue, or of several in the
- * order they are named), looked at, deleted; their queue, and its dead letters.
+ * lmstfy_queue.c - consumes (from one queue, or from several in the given order), peeks
+ * at and deletes jobs; sizes of queues and their dead letters.
  */
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
@@ -11,7 +11,7 @@ enum { COUNT_MAX = 100 };
 
 /* -------------------------------------------------------------------- the answer */
 
-/* The next name of "a,b,,c", which is taken off with its comma; empty: there is none. */
+/* Removes the next name and its comma from "a,b,,c" and returns the name; empty: none. */
 static struct slice next_name(struct slice *list)
 {
     struct slice name = {0};
@@ -30,13 +30,13 @@ static struct slice name_at(const struct lmstfy_req *r, unsigned at)
 
 static void answer_none(struct lmstfy_req *r)
 {
-    buf_clear(&r->out); /* of jobs that cannot be read */
+    buf_clear(&r->out); /* all jobs were unreadable */
     buf_add_str(&r->out, "{\"msg\":\"no job available\"}");
     lmstfy_answer(r, 404);
 }
 
-/* One object, or an array when more were asked for. A job whose record can't be read is
- * left out, and becomes a dead letter in time. */
+/* Appends an object, or an array if more than one job was requested. Omits a job with an
+ * unreadable record, which later becomes a dead letter. */
 static unsigned show_jobs(struct lmstfy_req *r, const struct queue_job *jobs, unsigned n)
 {
     unsigned shown = 0;
@@ -68,7 +68,7 @@ static void on_jobs(void *arg, enum queue_code code, const struct queue_job *job
         answer_none(r);
 }
 
-/* Nobody gets a job for a client that is not there. */
+/* The client has disconnected: end its pull. */
 static void on_gone(void *arg)
 {
     struct lmstfy_req *r = arg;
@@ -76,13 +76,12 @@ static void on_gone(void *arg)
         return;
     queue_pull_end(r->pull);
     r->pull = NULL;
-    lmstfy_answer_none(r, 404); /* heard by nobody */
+    lmstfy_answer_none(r, 404); /* nobody receives this */
 }
 
-/* ------------------------------------------------------------------- the question */
+/* ------------------------------------------------------------------- the request */
 
-/* Gives the number of the queues named, -1: too many. topics: theirs, good until the next
- * call. */
+/* Returns the number of queues; -1: too many. Sets topics, valid until the next call. */
 static int make_topics(struct lmstfy_req *r, const struct slice **topics)
 {
     struct buf *text = &r->l->topic, *slices = &r->l->topics;
@@ -90,7 +89,8 @@ static int make_topics(struct lmstfy_req *r, const struct slice **topics)
     size_t each = r->pool.n + r->ns.n + 2;
     int n = 0;
     buf_clear(text);
-    buf_room(text, r->queue.n + LMSTFY_QUEUES_MAX * each); /* it does not move */
+    buf_room(text, r->queue.n + LMSTFY_QUEUES_MAX * each); /* reserve, so that it does not
+                                                            * move */
     topic = (void *)buf_room(slices, LMSTFY_QUEUES_MAX * sizeof(*topic));
     *topics = topic;
     while ((name = next_name(&list)).n > 0) {
@@ -121,7 +121,7 @@ static int read_ask(struct lmstfy_req *r, struct queue_ask *ask)
     ask->gather = true;
     ask->lease_ms = ttr_s < 0 ? r->l->ttr_ms : ttr_s * 1000;
     if (ask->lease_ms == 0)
-        ask->lease_ms = 1; /* at once; 0 would mean the queue's own */
+        ask->lease_ms = 1; /* expires at once; 0 would mean the queue's default */
     ask->wait_ms = timeout_s < 0 ? r->l->timeout_ms : timeout_s * 1000;
     return 0;
 }
@@ -153,7 +153,7 @@ static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
         return;
     if (code == QUEUE_OK)
         lmstfy_count_deleted(r, was);
-    lmstfy_answer_none(r, 204); /* also for one that is not there */
+    lmstfy_answer_none(r, 204); /* also for an unknown job */
 }
 
 void lmstfy_delete(struct lmstfy_req *r)
@@ -165,7 +165,7 @@ void lmstfy_delete(struct lmstfy_req *r)
         queue_finish(r->l->api.src, lmstfy_topic(r), r->id, &how, on_deleted, r);
 }
 
-/* Answers with the job, or that it is not there. */
+/* Answers with the job, or with the text missing. */
 static void answer_found(struct lmstfy_req *r, enum queue_code code,
                          const struct queue_job *found, unsigned remain_tries,
                          const char *missing)
@@ -182,7 +182,7 @@ static void answer_found(struct lmstfy_req *r, enum queue_code code,
 
 static void on_job(void *arg, enum queue_code code, const struct queue_job *found)
 {
-    answer_found(arg, code, found, 0, "job not found"); /* its tries are not told */
+    answer_found(arg, code, found, 0, "job not found"); /* does not show its tries */
 }
 
 void lmstfy_peek_job(struct lmstfy_req *r)
@@ -283,7 +283,7 @@ void lmstfy_respawn(struct lmstfy_req *r)
     if (lmstfy_param(r, "limit", 1, INT64_MAX, &limit) < 0 ||
         lmstfy_param(r, "ttl", 0, INT64_MAX, &ttl_s) < 0)
         return;
-    /* Beyond the last instant there is: it lives until then. */
+    /* Limit the TTL to the last representable time. */
     int64_t longest_s =
         (WHEN_LAST_MS - source_now_ms(r->l->api.src, lmstfy_topic(r))) / 1000;
     if (ttl_s > longest_s)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_sizes.c - the gauges of how long the queues are. Redis is asked every five
- * seconds, and only while somebody has read them within the last minute; a reader after a
- * longer silence waits until they are there, but not for a Redis that stalls.
+ * lmstfy_sizes.c - the gauges of queue sizes. Redis is queried every five seconds, but
+ * only if somebody has read the gauges within the last minute. After a longer pause a
+ * reader waits for the query, but not for a hanging Redis.
  *
- * Jobs that came due are counted where they are consumed, if they were ready since the
- * last look into Redis, and at each look those that nobody has consumed.
+ * Due jobs are counted when they are consumed, if they became ready since the last query.
+ * Each query adds the ready jobs that are not consumed yet.
  */
 #include "sources/lmstfy/lmstfy_metrics.h"
 
@@ -15,20 +15,23 @@ enum { PERIOD_MS = 5000, WANTED_MS = 60 * 1000, PATIENCE_MS = 2000 };
 
 struct pool_state {
     struct slice name;
-    int64_t looked_ms, before_ms; /* its Redis' clock: begin of this look, of the last */
-    int64_t pushed;        /* without a delay, and not consumed: since this look began */
-    int64_t pushed_before; /* likewise, between the last look and this one */
+    int64_t looked_ms, before_ms; /* start of this query and of the last, on the clock of
+                                   * its Redis */
+    int64_t pushed;        /* published without a delay and not consumed, since this query
+                            * began */
+    int64_t pushed_before; /* likewise, between the last query and this one */
 };
 
 struct lmstfy_sizes {
     struct lmstfy_metrics *m;
     struct timer *timer, *patience;
-    int64_t wanted_ms, told_ms; /* monotonic: last time; 0: never */
+    int64_t wanted_ms, told_ms; /* monotonic: last read by a client, last answer; 0:
+                                 * never */
     bool busy, stopping;
     struct pool_state *pools;
-    size_t pool_n, pool;          /* pool: the one that is looked at */
-    struct family next[FAMILIES]; /* the gauges of the look under way */
-    struct lmstfy_req **waiting;  /* requests */
+    size_t pool_n, pool;          /* pool: index of the pool being queried */
+    struct family next[FAMILIES]; /* gauges of the running query */
+    struct lmstfy_req **waiting;  /* requests that wait for the query */
     size_t waiting_n;
 };
 
@@ -54,14 +57,14 @@ void lmstfy_sizes_pulled(struct lmstfy_metrics *m, struct slice pool,
 {
     struct pool_state *p = pool_at(m, pool);
     if (p == NULL || job->ready_ms < p->looked_ms)
-        return; /* the look has counted it */
+        return; /* the query has counted it */
     if (job->attempts > 1 || lmstfy_id_due_ms(job->id) > 0)
         series_add(lmstfy_series(m, TIMER_DUE_JOBS, &pool), 1);
     else if (p->pushed > 0)
         p->pushed--;
 }
 
-/* Of those that were published since the last look, it must not find this one. */
+/* Removes the job from the jobs published since the last query. */
 void lmstfy_sizes_deleted(struct lmstfy_metrics *m, struct slice pool, struct slice id)
 {
     struct pool_state *p = pool_at(m, pool);
@@ -70,8 +73,8 @@ void lmstfy_sizes_deleted(struct lmstfy_metrics *m, struct slice pool, struct sl
         p->pushed--;
 }
 
-/* ready: jobs that are so since the last look. They were due, or published without a
- * delay. */
+/* ready: jobs that became ready since the last query, because they were due or published
+ * without a delay. */
 static void count_due(struct lmstfy_sizes *s, const struct pool_state *p, int64_t ready)
 {
     if (ready > p->pushed_before)
@@ -164,7 +167,7 @@ static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
     struct buf topic = {0};
     if (queues) {
         set_queues(s, queues, n);
-    } else { /* the next look counts from where this one did */
+    } else { /* the next query counts from the same time */
         p->looked_ms = p->before_ms;
         p->pushed += p->pushed_before;
     }
@@ -175,7 +178,7 @@ static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
     lmstfy_let_go(l);
 }
 
-/* Those that are ready since the look before, until this one, are in the second span. */
+/* The second span contains jobs that became ready between the last query and this one. */
 static int set_limits(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPANS])
 {
     const struct lmstfy_sizes *s = arg;
@@ -190,7 +193,7 @@ static int set_limits(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPAN
     return 2;
 }
 
-/* From here on what is ready by now is counted by the look alone. */
+/* Queries the next pool. Jobs that are ready now are counted only by this query. */
 static void look(struct lmstfy_sizes *s)
 {
     struct lmstfy *l = s->m->l;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_token.c - access tokens: in the kv "tokens", POOL/NS/TOKEN -> description;
- * and copies of shelves in memory.
+ * lmstfy_token.c - access tokens in the kv "tokens", POOL/NS/TOKEN -> description; and
+ * in-memory copies of kvs.
  *
- * A copy answers for what it knows while it is fresh; all else is asked of Redis. So a
- * token works everywhere from the moment it was made, and nowhere from the moment the
- * other instances have been told that it is gone. How long a look-up takes tells nothing
- * of how much of a guessed token is right: it compares hashes of a secret key first.
+ * A fresh copy answers for the tokens that it contains; for all others Redis is queried.
+ * So a new token is valid everywhere at once, and a deleted token is invalid once the
+ * other instances are notified. Look-ups compare keyed hashes first, so their timing
+ * reveals nothing about a guessed token.
  */
 #include "bridge/base/hash.h"
 #include "bridge/base/text.h"
@@ -14,13 +14,13 @@
 
 #include <stdlib.h>
 
-enum { TOKEN_LEAST = 20 }; /* bytes of an own one, its pool counted */
+enum { TOKEN_LEAST = 20 }; /* minimum bytes of a user's token with its pool */
 
 /* ------------------------------------------------------------ copies */
 
 struct lmstfy_copied {
     UT_hash_handle hh;
-    struct slice value; /* behind the field */
+    struct slice value; /* stored after the field */
     char field[];
 };
 
@@ -60,7 +60,7 @@ static void on_copied(void *arg, enum kv_code code, const struct kv_item *items,
     struct lmstfy *l = copy->l;
     copy->listing = false;
     if (copy->again) {
-        list(copy); /* what came is perhaps the old state */
+        list(copy); /* the answer may be outdated */
     } else if (code == KV_OK) {
         lmstfy_copy_free(copy);
         for (unsigned i = 0; i < n; i++)
@@ -105,7 +105,7 @@ struct kv_item *lmstfy_sorted(const struct kv_item *items, unsigned n)
     return sorted;
 }
 
-/* ------------------------------------------------------------ may it? */
+/* ------------------------------------------------------------ authorization */
 
 struct slice lmstfy_key(struct lmstfy_req *r)
 {
@@ -177,7 +177,7 @@ static void on_made(void *arg, enum kv_code code)
         lmstfy_internal_error(r);
 }
 
-/* Puts the token into r->room and the answer into r->out. Gives what is wrong, or
+/* Stores the token in r->room and the answer in r->out. Returns an error text, or
  * NULL. */
 static const char *make_token(struct lmstfy_req *r, const struct wanted *w)
 {
@@ -185,7 +185,7 @@ static const char *make_token(struct lmstfy_req *r, const struct wanted *w)
     struct slice pool_param = httpd_query(r->req, "pool");
     char made[LMSTFY_ULID];
     lmstfy_cut_token(buf_slice(&w->token), &pool, &token);
-    bool named = w->token.n > token.n; /* "POOL:", or ":", stands before it */
+    bool named = w->token.n > token.n; /* "POOL:" or ":" precedes it */
     if (!named && pool_param.n > 0)
         pool = pool_param;
     const char *wrong = what_is_wrong(r->l, w, ns, pool);
@@ -207,7 +207,7 @@ static const char *make_token(struct lmstfy_req *r, const struct wanted *w)
 void lmstfy_token_new(struct lmstfy_req *r)
 {
     struct wanted w = {0};
-    httpd_each_param(r->req, on_param, &w); /* what does not parse counts for nothing */
+    httpd_each_param(r->req, on_param, &w); /* ignores malformed parameters */
     const char *wrong = make_token(r, &w);
     if (wrong)
         lmstfy_error(r, 400, wrong);
@@ -266,7 +266,7 @@ void lmstfy_token_list(struct lmstfy_req *r)
 
 /* ------------------------------------------------------------ DELETE /token/NS/TOKEN */
 
-/* Once for the token, once for its limit. */
+/* Called twice: for the token and for its limit. */
 static void on_gone(void *arg, enum kv_code code)
 {
     struct lmstfy_req *r = arg;

@@ -2,8 +2,9 @@
 /*
  * mqtt.c - the MQTT source: options, and a slot for each worker process. Loop thread.
  *
- * A message is acknowledged (PUBACK) only when Redis has it; see mqtt_worker.c for how.
- * With several workers the topics become shared subscriptions, and order is lost.
+ * A message is acknowledged (PUBACK) only after Redis has stored its job; see
+ * mqtt_worker.c. With several workers the topics become shared subscriptions, which do
+ * not preserve order.
  */
 #include "bridge/plugin.h"
 #include "sources/mqtt/mqtt_job.h"
@@ -78,8 +79,8 @@ static int check_share_group(const struct mqtt_source *m, struct err *err)
     return 0;
 }
 
-/* mosquitto (2.0.11) passes no topic that begins with $ to a shared subscription, and
- * says nothing: such a filter is the first worker's alone. */
+/* mosquitto (2.0.11) silently delivers no topic that begins with $ to a shared
+ * subscription. Only the first worker subscribes to such a filter. */
 static bool shareable(const char *filter)
 {
     return filter[0] != '$';
@@ -124,7 +125,7 @@ static int check(const void *self, struct err *err)
     return check_topics(m, err);
 }
 
-/* worker: from 1; 0 where there is but one. */
+/* worker: counts from 1; 0: the only worker. The caller frees the result. */
 static char *client_id(const struct mqtt_source *m, unsigned worker)
 {
     struct buf id = {0};
@@ -207,7 +208,7 @@ static void on_slot_stopped(void *arg)
     struct mqtt_source *m = arg;
 
     if (--m->running == 0)
-        loop_defer(free_slots, m); /* a slot is still on the stack */
+        loop_defer(free_slots, m); /* deferred: the caller may be a slot */
 }
 
 static void stop(struct source *src, void *self)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mqtt_frame.c - frames between the MQTT source and its workers, written and read.
+ * mqtt_frame.c - writes and parses the frames between the MQTT source and its workers.
  *
- * The reader trusts no length: the worker is fed by a broker, and may be out of its mind.
+ * The reader checks every length: a broker's input may have corrupted the worker.
  */
 #include "sources/mqtt/mqtt_frame.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 enum { HEAD_BYTES = 4, FILTERS_MAX = 1024, FLAG_DUP = 1, FLAG_RETAINED = 2 };
-static const uint32_t NO_TEXT = UINT32_MAX; /* the length of a text that is not there */
+static const uint32_t NO_TEXT = UINT32_MAX; /* length of an absent text */
 
 /* ---------------------------------------------------------------- writing */
 
@@ -32,7 +32,7 @@ static void put_slice(struct buf *out, struct slice s)
     buf_add_slice(out, s);
 }
 
-/* The length of a frame is known only at its end: begin() leaves its place open. */
+/* Starts a frame. Reserves the length field, which is set at the end of the frame. */
 static size_t begin(struct buf *out, enum frame_type type)
 {
     size_t at = out->n;
@@ -118,7 +118,8 @@ void frame_put_prop(struct buf *props, const struct mqtt_prop *prop)
     put_slice(props, prop->value);
 }
 
-/* A property costs a byte and two lengths here, five bytes in MQTT: twice is enough. */
+/* A property has an overhead of a byte and two lengths here, and of five bytes in MQTT.
+ * So twice the size is enough. */
 size_t frame_message_max(uint64_t message_max)
 {
     return (size_t)message_max * 2 + 2 * (size_t)FRAME_CUT_BYTES + 65536 + 64;
@@ -129,7 +130,7 @@ size_t frame_message_max(uint64_t message_max)
 struct reader {
     const char *p;
     size_t n;
-    bool bad; /* something was missing; everything read since is 0 or none */
+    bool bad; /* the frame is too short; all later reads return 0 or an empty slice */
 };
 
 static uint64_t get_number(struct reader *r, unsigned bytes)
@@ -301,10 +302,10 @@ bool frame_next_prop(struct slice *props, struct mqtt_prop *prop)
     return true;
 }
 
-/* Tells one message from the next, and guards against nobody. */
+/* Hashes to distinguish messages; not secure against an attacker. */
 static uint64_t hash_on(uint64_t h, struct slice s)
 {
-    /* The end as well, so that "ab","c" differs from "a","bc". */
+    /* Hash the end of each text as well, so that "ab","c" differs from "a","bc". */
     return hash_fnv1a(hash_fnv1a(h, s), SLICE_LIT("\xff"));
 }
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mqtt_frame.h - what the MQTT source and its worker processes say to each other.
+ * mqtt_frame.h - the protocol between the MQTT source and its worker processes.
  *
- * A frame is a u32 length, then so many bytes: a u8 type and the type's fields. Numbers
- * are big-endian, a text is a u32 length and its bytes. Pure; every limit is the
- * reader's.
+ * A frame is a u32 length, then that many bytes: a u8 type and the type's fields. Numbers
+ * are big-endian. A text is a u32 length and its bytes. Pure; the reader enforces the
+ * limits.
  *
- * The source sends SETUP once, then STORED after each MESSAGE it may acknowledge, at last
- * STOP. The worker sends CONNECTED, SUBSCRIBED, then MESSAGE by MESSAGE, the next one
- * only after STORED; FAILED is the last it says. Either end just closes when it gives up.
+ * The source sends SETUP once, STORED when Redis has stored the job of a MESSAGE, and
+ * finally STOP. The worker sends CONNECTED, SUBSCRIBED, then each MESSAGE after the
+ * STORED of the previous one. FAILED is its last frame. Either end closes the socket to
+ * give up.
  */
 #ifndef SOURCES_MQTT_MQTT_FRAME_H
 #define SOURCES_MQTT_MQTT_FRAME_H
@@ -33,37 +34,37 @@ enum frame_type {
     FRAME_STOP
 };
 enum {
-    FRAME_SMALL_MAX = 1024 * 1024, /* bytes of any frame but MESSAGE */
-    FRAME_CUT_BYTES = 4096 /* kept of the payload of a message that is too large */
+    FRAME_SMALL_MAX = 1024 * 1024, /* bytes of any frame except MESSAGE */
+    FRAME_CUT_BYTES = 4096         /* of the payload that a truncated message contains */
 };
 
 struct frame {
     enum frame_type type;
     struct slice body; /* after the type; borrowed from the input */
 };
-/* Gives the bytes that the first frame of in takes up; 0: it is not all there; -1: it can
- * be none, or is larger than max_bytes. */
+/* Parses the first frame of in and returns its size in bytes; 0: incomplete; -1: invalid,
+ * or larger than max_bytes. */
 ssize_t frame_take(struct slice in, size_t max_bytes, struct frame *f, struct err *err);
 
-/* A frame that needs no fields: SUBSCRIBED, STORED, STOP. */
+/* Appends a frame without fields: SUBSCRIBED, STORED, STOP. */
 void frame_put(struct buf *out, enum frame_type type);
-/* unheard: the last answer came too late for a PUBACK; the broker sends that message
- * again. */
+/* unheard: the last STORED arrived too late for a PUBACK, so the broker sends that
+ * message again. */
 void frame_put_failed(struct buf *out, bool unheard, const char *why);
 int frame_get_failed(struct slice body, bool *unheard, struct slice *why,
                      struct err *err);
 void frame_put_connected(struct buf *out, bool session_present);
 int frame_get_connected(struct slice body, bool *session_present, struct err *err);
 
-/* --- how a worker is to connect --- */
+/* --- how a worker must connect --- */
 struct mqtt_setup {
     struct mqtt_peer peer;
     struct opt_list filters;
     unsigned qos;
     uint32_t session_expiry_s;
     unsigned receive_max;
-    bool retained;        /* retained messages are wanted */
-    uint64_t message_max; /* bytes; a larger message is cut */
+    bool retained;        /* whether to receive retained messages */
+    uint64_t message_max; /* bytes; a larger message is truncated */
 };
 void frame_put_setup(struct buf *out, const struct mqtt_setup *setup);
 /* Fills in setup with copies; on failure nothing is left to free. */
@@ -74,12 +75,12 @@ void mqtt_setup_free(struct mqtt_setup *setup); /* wipes the password */
 struct mqtt_message {
     bool dup, retained;
     unsigned msgid;       /* 0 at QoS 0 */
-    uint64_t whole_bytes; /* of a message that was cut; 0: it is whole */
-    /* MQTT 5: seconds left of the message expiry interval; -1: none. Not in the hash: the
-     * broker counts it down until it sends the message again. */
+    uint64_t whole_bytes; /* original size of a truncated message; 0: not truncated */
+    /* MQTT 5: seconds left of the message expiry interval; -1: none. Not in the hash: it
+     * has changed when the broker sends the message again. */
     int64_t expiry_s;
     struct slice topic, payload;
-    struct slice props; /* by frame_put_prop() */
+    struct slice props; /* made by frame_put_prop() */
 };
 void frame_put_message(struct buf *out, const struct mqtt_message *m);
 int frame_get_message(struct slice body, struct mqtt_message *m, struct err *err);
@@ -102,7 +103,7 @@ struct mqtt_prop {
     struct slice value;
 };
 void frame_put_prop(struct buf *props, const struct mqtt_prop *prop);
-/* Takes the first property off props; false: there is none. */
+/* Removes the first property from props; false: props is empty. */
 bool frame_next_prop(struct slice *props, struct mqtt_prop *prop);
 
 #endif

@@ -4,13 +4,13 @@
 #include "bridge/base/text.h"
 #include "bridge/job/cloudevent.h"
 
-/* ------------------------ names, by MQTT 3.1.1 and 5, sections 1.5.4 and 4.7 */
+/* ------------------------ names: MQTT 3.1.1 and 5, sections 1.5.4 and 4.7 */
 
 enum { DIGITS_MAX = 15 };
 static const int64_t EPOCH_FROM = 1000000000;
 
-/* Control characters U+0000..U+001F and U+007F..U+009F, non-characters U+FDD0..U+FDEF and
- * the last two of each plane. */
+/* Rejects control characters U+0000..U+001F and U+007F..U+009F, non-characters
+ * U+FDD0..U+FDEF and the last two code points of each plane. */
 static bool code_point_ok(uint32_t code)
 {
     return code >= 0x20 && !(code >= 0x7f && code <= 0x9f) &&
@@ -58,7 +58,7 @@ int mqtt_topic_check(struct slice topic, struct err *err)
     return 0;
 }
 
-/* + fills a whole level, # the whole of the last one. */
+/* A + must be a whole level, a # the whole last level. */
 static bool level_ok(struct slice level, bool last)
 {
     if (!has_any(level, '+', '#'))
@@ -86,7 +86,7 @@ struct mqtt_delayed mqtt_delayed_split(struct slice topic)
 {
     const struct slice prefix = SLICE_LIT("$delayed/");
     const struct slice level = {prefix.p,
-                                prefix.n - 1}; /* "$delayed/#" matches it, too */
+                                prefix.n - 1}; /* "$delayed/#" matches it as well */
     struct mqtt_delayed d = {.form = MQTT_NOT_DELAYED, .rest = topic};
 
     if (topic.n < prefix.n ? !slice_eq(topic, level)
@@ -107,7 +107,7 @@ struct mqtt_delayed mqtt_delayed_split(struct slice topic)
 
 /* -------------------------------------------------------------------- jobs */
 
-/* Indexed by enum mqtt_prop_kind; a user property has a name of its own. */
+/* Indexed by enum mqtt_prop_kind; a user property uses its own name. */
 static const char *const header_names[PROP_KINDS] = {
     NULL, "content-type", MQTT_RESPONSE_TOPIC_HEADER, MQTT_CORRELATION_HEADER,
     MQTT_PAYLOAD_FORMAT_HEADER};
@@ -117,7 +117,7 @@ static struct slice none(void)
     return (struct slice){NULL, 0};
 }
 
-/* What the topic says of the delay beats any user property. */
+/* The delay in the topic overrides every user property. */
 void mqtt_job_topic(struct job *job)
 {
     const struct mqtt_delayed d = mqtt_delayed_split(job->topic);
@@ -134,7 +134,7 @@ void mqtt_job_topic(struct job *job)
         break;
     case MQTT_DELAYED_BAD:
         job->after =
-            job->topic; /* no duration looks like this: it is buried as bad-delay */
+            job->topic; /* not a valid duration, so the job is buried as bad-delay */
         break;
     }
 }
@@ -154,7 +154,7 @@ static int add_props(struct job *job, const struct mqtt_message *m, struct err *
     return 0;
 }
 
-/* What is kept of a message that cannot be a job. */
+/* Makes the job for a message that cannot be converted. */
 static struct job *raw_job(const struct mqtt_message *m, const struct err *why)
 {
     struct job *job = job_new(m->payload.n + JOB_TOPIC_MAX);

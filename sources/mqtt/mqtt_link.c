@@ -105,7 +105,7 @@ int mqtt_url_parse(const char *text, struct mqtt_url *url, struct err *err)
     text += strlen(scheme->prefix);
     url->tls = scheme->tls;
     url->port = scheme->port;
-    /* The last '@', since people forget to encode one in a password. */
+    /* Use the last '@', since passwords often contain an unencoded '@'. */
     const char *at = strrchr(text, '@');
     if (at && parse_userinfo(text, (size_t)(at - text), url, err) != 0)
         goto fail;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mqtt_link.h - the options by which the MQTT source and sink reach a broker.
+ * mqtt_link.h - the connection options of the MQTT source and sink.
  *
- * Knows no library: the same rows and checks for both plugins. Any thread.
+ * Does not use paho. Any thread.
  */
 #ifndef SOURCES_MQTT_MQTT_LINK_H
 #define SOURCES_MQTT_MQTT_LINK_H
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In the file. */
+/* The options as read from the configuration. */
 struct mqtt_link {
     char *url;
     int version; /* index in the choices of the row: 0 is 3.1.1, 1 is 5 */
@@ -25,7 +25,7 @@ struct mqtt_link {
     int64_t keepalive_ms;
 };
 
-/* The rows of the struct mqtt_link that the plugin's struct has as `link`. */
+/* Option rows for a plugin's struct that contains a struct mqtt_link named `link`. */
 /* clang-format off */
 #define MQTT_LINK_ROWS(owner, client_id_help)                                           \
     {"url", OPT_STR, offsetof(owner, link.url),                                         \
@@ -58,39 +58,40 @@ struct mqtt_link {
              "a half times as long; whole seconds"}
 /* clang-format on */
 
-/* Checks what the rows alone cannot; no I/O. */
+/* Checks combinations of options; no I/O. */
 int mqtt_link_check(const struct mqtt_link *link, struct err *err);
 
-/* The same, ready for the library. */
+/* The options in the form that paho needs. */
 struct mqtt_peer {
-    char *uri; /* as paho wants it */
+    char *uri; /* tcp://host:port or ssl://host:port, for paho */
     char *client_id;
     char *user, *password; /* NULL: none */
     char *ca_file, *cert_file, *key_file, *key_password;
-    char *alpn; /* as TLS has it: a byte of length before each name */
+    char *alpn; /* TLS format: a length byte before each name; NULL: none */
     bool v5;
     unsigned keepalive_s;
 };
-/* link has passed its check. Takes client_id. */
+/* link must have passed mqtt_link_check(). Takes ownership of client_id. */
 void mqtt_peer_init(struct mqtt_peer *peer, const struct mqtt_link *link,
                     char *client_id);
 void mqtt_peer_free(struct mqtt_peer *peer); /* wipes the passwords */
 
-/* The address of a broker: mqtt://[user[:password]@]host[:port], mqtts://. No error text
- * repeats it, since it may hold a password. */
+/* The address of a broker: mqtt://[user[:password]@]host[:port] or mqtts://. No error
+ * text contains it, since it may contain a password. */
 struct mqtt_url {
     bool tls;
-    char *host; /* an IPv6 address without its brackets */
+    char *host; /* an IPv6 address has no brackets */
     unsigned port;
     char *user, *password; /* percent signs decoded; NULL: none */
 };
 
-/* Fills in url; on failure nothing is left to free. */
+/* Fills url. On failure there is nothing to free. */
 int mqtt_url_parse(const char *text, struct mqtt_url *url, struct err *err);
 void mqtt_url_free(
-    struct mqtt_url *url); /* wipes the password; ready for the next parse */
+    struct mqtt_url *url); /* wipes the password; url may be parsed again */
 
-/* The address as paho wants it: tcp://host:port or ssl://host:port. Gives; free(). */
+/* Returns the address for paho: tcp://host:port or ssl://host:port. The caller frees
+ * it. */
 char *mqtt_url_paho(const struct mqtt_url *url);
 
 #endif

@@ -18,7 +18,7 @@ enum { DESCRIPTORS_MAX = 1024, NAME_BYTES = 32, PROBE_LEAVE_MS = 1000 };
 
 /* -------------------------------------------------------------------- errors in words */
 
-/* A user name and password with 3.1.1; MQTT 5 has reason codes for the same. */
+/* CONNACK codes of MQTT 3.1.1; MQTT 5 uses reason codes instead. */
 static const char *const refusals[] = {"accepted",
                                        "the broker does not speak this version of MQTT",
                                        "the broker refuses the client_id",
@@ -27,7 +27,7 @@ static const char *const refusals[] = {"accepted",
                                        "not authorized"};
 
 /* OpenSSL's lines look like 139:error:0A000086:SSL routines:func:certificate verify
- * failed:file.c:1889: - the reason is the sixth field from the left. */
+ * failed:file.c:1889: - the reason is the sixth field. */
 static int on_tls_error(const char *str, size_t len, void *u)
 {
     struct paho *p = u;
@@ -39,7 +39,7 @@ static int on_tls_error(const char *str, size_t len, void *u)
     return 1;
 }
 
-/* What to do about it, where it holds a word. */
+/* Returns advice for an error text that contains a given word. */
 static const char *hint_of(const char *text)
 {
     static const struct {
@@ -62,7 +62,8 @@ void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
 {
     const char *text = NULL;
 
-    /* CONNACK of MQTT 5: 1.3.12 has the reason in code, later versions in reason. */
+    /* CONNACK of MQTT 5: paho 1.3.12 passes the reason in code, later versions in
+     * reason. */
     if (code >= MQTTREASONCODE_UNSPECIFIED_ERROR)
         reason = (enum MQTTReasonCodes)code;
     if (reason >= MQTTREASONCODE_UNSPECIFIED_ERROR)
@@ -125,7 +126,7 @@ void paho_lock_init(pthread_mutex_t *lock, pthread_cond_t *changed)
 
     pthread_mutex_init(lock, NULL);
     pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* as loop_mono_ms() counts */
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); /* same clock as loop_mono_ms() */
     pthread_cond_init(changed, &attr);
     pthread_condattr_destroy(&attr);
 }
@@ -163,12 +164,12 @@ static void set_tls(MQTTAsync_SSLOptions *tls, struct paho *p)
     p->tls = true;
     *tls = fresh;
     tls->enableServerCertAuth = 1;
-    tls->verify = 1; /* 0, paho's default, takes the certificate of any host */
+    tls->verify = 1; /* 0, paho's default, accepts a certificate for any host */
     tls->trustStore = peer->ca_file;
     tls->keyStore = peer->cert_file;
     tls->privateKey = peer->key_file;
     tls->privateKeyPassword = peer->key_password;
-    tls->protos = (const unsigned char *)peer->alpn; /* not copied: the peer's */
+    tls->protos = (const unsigned char *)peer->alpn; /* borrowed from peer */
     tls->protos_len = peer->alpn ? (unsigned)strlen(peer->alpn) : 0;
     tls->ssl_error_cb = on_tls_error;
     tls->ssl_error_context = p;
@@ -243,7 +244,7 @@ void paho_disconnect(struct paho *p, int limit_ms)
     else
         opts.onSuccess = on_disconnected;
     if (MQTTAsync_disconnect(p->client, &opts) != MQTTASYNC_SUCCESS)
-        return; /* there is no connection */
+        return; /* not connected */
     pthread_mutex_lock(&p->lock);
     while (!p->disconnected && loop_mono_ms() < until_ms)
         paho_wait(&p->lock, &p->changed, until_ms);
@@ -274,7 +275,7 @@ static struct slice slice_from(MQTTLenString s)
     return (struct slice){s.data ? s.data : "", s.len > 0 ? (size_t)s.len : 0};
 }
 
-/* As text; the bytes of the others stay paho's. */
+/* Adds the number as text. The bytes of other properties belong to paho. */
 static void add_format(struct buf *out, const MQTTProperty *p)
 {
     const struct mqtt_prop prop = {.kind = PROP_PAYLOAD_FORMAT,
@@ -304,7 +305,7 @@ static void add_props(struct buf *out, const MQTTProperties *props)
     }
 }
 
-/* Seconds left of the message expiry interval; -1: none. */
+/* Returns the seconds left of the message expiry interval; -1: none. */
 static int64_t expiry_s(const MQTTProperties *props)
 {
     for (int i = 0; i < props->count; i++)
@@ -341,7 +342,8 @@ void paho_put_message(struct buf *frame, struct slice topic,
 
 /* -------------------------------------------------------------------- the end */
 
-/* paho keeps it to itself; of this process it is the only one to another host. */
+/* Finds the socket to the broker, which paho does not expose: the only TCP socket of this
+ * process. */
 static int broker_socket(void)
 {
     struct sockaddr_storage peer = {0};
@@ -370,7 +372,7 @@ _Noreturn void paho_leave(int held, int limit_ms)
     shutdown(held, SHUT_WR);
     while (held >= 0 && left_ms > 0 && poll(&broker, 1, (int)left_ms) >= 0) {
         ssize_t n = recv(held, unread, sizeof(unread), MSG_DONTWAIT);
-        /* EAGAIN: nothing came in time, or a thread of paho was quicker. */
+        /* EAGAIN: no data before the timeout, or a paho thread read it. */
         if (n == 0 || (n < 0 && errno != EAGAIN))
             break;
         left_ms = until_ms - loop_mono_ms();
@@ -381,13 +383,13 @@ _Noreturn void paho_leave(int held, int limit_ms)
 /* ------------------------------------------------------------ tarry check --connect */
 
 struct probe {
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
     bool ended, connected;
     char why[PAHO_WHY_MAX];
 };
 
-/* why: NULL, it is connected. */
+/* why NULL: connected. */
 static void end_probe(struct probe *probe, const char *why)
 {
     pthread_mutex_lock(&probe->lock);
@@ -422,7 +424,8 @@ static bool wait_for_end(struct probe *probe)
     return connected;
 }
 
-/* The name of a daemon that runs would end its session. */
+/* Makes a unique client id: that of a running daemon would end the daemon's
+ * connection. */
 static char *new_name(void)
 {
     unsigned random = 0;

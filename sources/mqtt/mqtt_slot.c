@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mqtt_slot.c - a worker process, its socket, its message in flight, its backoff.
+ * mqtt_slot.c - manages a worker process: its socket, its message in flight, its backoff.
  *
- * A run is one life of the worker. The last message is remembered beyond its run, so that
- * a broker that hung up while Redis was away does not make a second job when it sends the
- * message again.
+ * A run is the time from start to exit of a worker process. The last message is
+ * remembered beyond its run: if the broker closes the connection while Redis is
+ * unavailable, it sends the message again, which must not become a second job.
  */
 #include "sources/mqtt/mqtt_slot.h"
 
@@ -20,18 +20,18 @@
 #include <unistd.h>
 
 enum {
-    READ_BYTES = 128 * 1024, /* at most, in one turn of the loop */
+    READ_BYTES = 128 * 1024, /* maximum in one turn of the loop */
     STOP_WAIT_MS = 3000,     /* then the worker is killed */
-    STEADY_MS = 10000        /* a run as long as this was no failure */
+    STEADY_MS = 10000        /* a run of this length does not count as a failure */
 };
 
-/* The message that was handed to the core last. */
+/* The message submitted last. */
 struct last_message {
-    uint64_t serial; /* of the submission; 0: nothing is remembered */
-    uint64_t run;    /* in which it came */
+    uint64_t serial; /* of the submission; 0: none */
+    uint64_t run;    /* the run that received it */
     unsigned msgid;
     uint64_t hash;
-    bool answered; /* in that run */
+    bool answered; /* to the worker of that run */
     enum { LAST_OPEN, LAST_STORED, LAST_NOT_STORED } state;
 };
 
@@ -41,25 +41,26 @@ struct mqtt_slot {
     mqtt_slot_cb *stopped;
     void *stopped_arg;
 
-    struct child *child; /* NULL: none runs */
-    int fd;              /* our end; -1: none */
+    struct child *child; /* NULL: not running */
+    int fd;              /* our end of the socket; -1: none */
     struct watch *watch;
     struct buf in;
-    struct timer *timer; /* the next start; when stopping: the kill */
+    struct timer *timer; /* of the next start; when stopping: of the kill */
     uint64_t run;
-    int64_t connected_ms; /* of this run; 0: not yet */
-    unsigned failures;    /* runs in a row that did not last */
+    int64_t connected_ms; /* monotonic, in this run; 0: not yet */
+    unsigned failures;    /* consecutive runs shorter than STEADY_MS */
     bool connected_before;
-    bool unheard;        /* the worker said so of the last answer of this run */
+    bool unheard;        /* the worker reported that the last answer of this run came too
+                          * late for a PUBACK */
     bool expects_answer; /* the worker waits for the outcome of last */
     bool paused, stopping;
 
-    uint64_t serial; /* of submissions */
+    uint64_t serial; /* of the last submission */
     struct last_message last;
     struct log_limit lost_limit, store_limit;
 };
 
-/* What the core gives back with its answer; a slot outlives all of these. */
+/* The argument of a submission's callback. The slot outlives it. */
 struct submitted {
     struct mqtt_slot *slot;
     uint64_t serial;
@@ -80,7 +81,7 @@ static void close_socket(struct mqtt_slot *slot)
     buf_free(&slot->in);
 }
 
-/* A worker that no longer makes sense; on_child_end() does the rest. */
+/* Closes the socket of a broken worker; on_child_end() does the rest. */
 static void give_up_worker(struct mqtt_slot *slot)
 {
     close_socket(slot);
@@ -88,7 +89,7 @@ static void give_up_worker(struct mqtt_slot *slot)
         child_kill(slot->child, SIGKILL);
 }
 
-/* Sends a small frame; the socket has room for it, or the worker is stuck. */
+/* Sends a small frame. If the socket has no room for it, the worker is stuck. */
 static int send_frame(struct mqtt_slot *slot, const struct buf *frame)
 {
     if (slot->fd < 0)
@@ -130,8 +131,8 @@ static void answer(struct mqtt_slot *slot)
         FAULT("S4");
         return;
     }
-    /* There is no "no" in MQTT: only a worker that ends without a PUBACK gets the message
-     * sent again. */
+    /* MQTT has no negative acknowledgement: the broker sends the message again only if
+     * the worker exits without a PUBACK. */
     if (slot->child)
         log_limited(&slot->store_limit, LOG_WARN, source_name(slot->src),
                     "a message could not be stored; the broker is to send it again");
@@ -153,9 +154,9 @@ static void on_stored(void *arg, const struct stored_reply *reply)
         answer(slot);
 }
 
-/* Whether m is the last message once more: sent again after a connection that broke
- * before its PUBACK can have got through. Where that is not certain it is a message of
- * its own: a duplicate does less harm than a loss. */
+/* Is m the last message, sent again because the connection broke before the broker could
+ * receive its PUBACK? If unsure, treats m as a new message: a duplicate does less harm
+ * than a loss. */
 static bool is_redelivery(const struct mqtt_slot *slot, const struct mqtt_message *m)
 {
     const struct last_message *last = &slot->last;
@@ -165,7 +166,8 @@ static bool is_redelivery(const struct mqtt_slot *slot, const struct mqtt_messag
            mqtt_message_hash(m) == last->hash;
 }
 
-/* At the end of a run: only a message without a PUBACK is sure to come again. */
+/* Call at the end of a run. Only a message without a PUBACK is certain to be sent
+ * again. */
 static void forget_acknowledged(struct mqtt_slot *slot)
 {
     if (slot->last.run == slot->run && slot->last.answered && !slot->unheard)
@@ -197,7 +199,8 @@ static int take_message(struct mqtt_slot *slot, struct slice body, struct err *e
         return -1;
     if (slot->expects_answer)
         return err_set(err, "the worker sent a message before the last one was answered");
-    /* MQTT 5: the subscription excludes retained messages, and the flag is as published.
+    /* With MQTT 5 the subscription itself excludes retained messages, and the flag is the
+     * publisher's.
      */
     if (m.retained && !slot->setup.retained && !slot->setup.peer.v5) {
         log_debug(source_name(slot->src), "a retained message was ignored");
@@ -229,7 +232,7 @@ static int take_connected(struct mqtt_slot *slot, struct slice body, struct err 
         return -1;
     slot->connected_ms = loop_mono_ms();
     if (!present)
-        slot->last.serial = 0; /* message ids begin anew */
+        slot->last.serial = 0; /* a new session reuses message ids */
     if (slot->connected_before && !present) {
         source_session_lost(slot->src);
         log_warn(
@@ -254,7 +257,7 @@ static int take_failed(struct mqtt_slot *slot, struct slice body, struct err *er
         return -1;
     if (why.n > longest)
         why.n = longest;
-    /* Losing a connection is news each time; not getting one is not. */
+    /* Log every lost connection, but failed attempts at a limited rate. */
     if (slot->connected_ms > 0)
         slot->lost_limit = (struct log_limit){0};
     if (!slot->stopping)
@@ -275,7 +278,7 @@ static int take_frame(struct mqtt_slot *slot, const struct frame *f, struct err 
     case FRAME_FAILED:
         return take_failed(slot, f->body, err);
     case FRAME_MESSAGE:
-        /* Without a worker there is no one to answer; the broker sends it again. */
+        /* Without a worker nobody can be answered; the broker sends the message again. */
         return slot->stopping || slot->child == NULL ? 0
                                                      : take_message(slot, f->body, err);
     default:
@@ -299,13 +302,13 @@ static void take_frames(struct mqtt_slot *slot)
             give_up_worker(slot);
             return;
         }
-        /* Answering may have closed the socket, and the input with it. */
+        /* Answering may have closed the socket and freed the input. */
         if (slot->fd >= 0)
             buf_drop(&slot->in, (size_t)n);
     }
 }
 
-/* Gives false at the end of what the worker said. */
+/* Reads once. Returns false at the end of the input. */
 static bool read_once(struct mqtt_slot *slot)
 {
     ssize_t n = read(slot->fd, buf_room(&slot->in, READ_BYTES), READ_BYTES);
@@ -323,12 +326,12 @@ static void on_readable(void *arg, unsigned events)
 
     (void)events;
     if (!read_once(slot)) {
-        give_up_worker(slot); /* it is ending anyway */
+        give_up_worker(slot); /* it is exiting anyway */
         return;
     }
     take_frames(slot);
     if (slot->fd >= 0 && slot->in.n == 0)
-        buf_free(&slot->in); /* a large message came and went */
+        buf_free(&slot->in); /* release the memory of a large message */
 }
 
 /* ----------------------------------------------------------------- life and end */
@@ -345,7 +348,7 @@ static void on_child_end(void *arg, int status)
     struct mqtt_slot *slot = arg;
 
     slot->child = NULL;
-    /* Its last words may still be in the socket, behind a message that is void now. */
+    /* The socket may still contain a FAILED frame after a message that is now void. */
     while (slot->fd >= 0) {
         size_t before = slot->in.n;
         bool open = read_once(slot);
@@ -369,8 +372,8 @@ static int send_setup(struct mqtt_slot *slot)
     struct buf frame = {0};
     const size_t plenty = 256 * 1024;
 
-    buf_room(&frame,
-             plenty); /* at once: growing would leave copies of the password behind */
+    buf_room(&frame, plenty); /* full size at once: a reallocation would leave copies of
+                               * the password */
     frame_put_setup(&frame, &slot->setup);
     int rc = send_frame(slot, &frame);
     explicit_bzero(frame.p, frame.n);
@@ -380,7 +383,7 @@ static int send_setup(struct mqtt_slot *slot)
 
 static int try_start(struct mqtt_slot *slot, struct err *err)
 {
-    /* This very program, even if its file was replaced meanwhile. */
+    /* The running program, even if its file was replaced meanwhile. */
     const char *const argv[] = {"/proc/self/exe", "worker", "mqtt", NULL};
     int fds[2];
 
@@ -396,8 +399,7 @@ static int try_start(struct mqtt_slot *slot, struct err *err)
         return -1;
     }
     slot->watch = watch_add(slot->fd, slot->paused ? 0 : WATCH_READ, on_readable, slot);
-    send_setup(
-        slot); /* when that fails the worker is killed, and on_child_end() goes on */
+    send_setup(slot); /* on failure the worker is killed and on_child_end() continues */
     return 0;
 }
 
@@ -441,7 +443,7 @@ static void on_stop_timeout(void *arg)
     struct mqtt_slot *slot = arg;
 
     log_warn(source_name(slot->src), "the worker did not end in time and is killed");
-    give_up_worker(slot); /* on_child_end() follows */
+    give_up_worker(slot); /* on_child_end() continues */
 }
 
 void mqtt_slot_stop(struct mqtt_slot *slot, mqtt_slot_cb *stopped, void *arg)
@@ -456,7 +458,7 @@ void mqtt_slot_stop(struct mqtt_slot *slot, mqtt_slot_cb *stopped, void *arg)
         return;
     }
     mqtt_slot_pause(slot,
-                    false); /* a worker in the midst of a message could not listen */
+                    false); /* a worker that waits for an answer would not read STOP */
     timer_set(slot->timer, STOP_WAIT_MS);
     send_plain(slot, FRAME_STOP);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mqtt_slot.h - one worker process of the MQTT source, started again whenever it ends.
+ * mqtt_slot.h - one worker process of the MQTT source, restarted whenever it exits.
  *
- * A slot makes jobs of the worker's messages, one at a time, and answers each when Redis
- * has it. Loop thread.
+ * A slot submits the worker's messages as jobs, one at a time, and answers each after
+ * Redis has stored it. Loop thread.
  */
 #ifndef SOURCES_MQTT_MQTT_SLOT_H
 #define SOURCES_MQTT_MQTT_SLOT_H
@@ -14,13 +14,13 @@
 struct mqtt_slot;
 typedef void mqtt_slot_cb(void *arg);
 
-/* Starts the worker. Takes setup. Submits jobs for src, and logs under its name. */
+/* Starts the worker. Takes ownership of setup. Submits jobs and logs on behalf of src. */
 struct mqtt_slot *mqtt_slot_new(struct source *src, struct mqtt_setup *setup);
-/* Stops reading from the worker (true), or goes on. */
+/* Stops reading from the worker (true) or resumes (false). */
 void mqtt_slot_pause(struct mqtt_slot *slot, bool paused);
-/* Ends the worker, whose session stays at the broker; then calls back, within seconds. */
+/* Stops the worker, then calls stopped within seconds. The broker keeps the session. */
 void mqtt_slot_stop(struct mqtt_slot *slot, mqtt_slot_cb *stopped, void *arg);
-/* Call when it has stopped and no job is open. NULL is fine. */
+/* Call once the slot has stopped and no job is open. slot may be NULL. */
 void mqtt_slot_free(struct mqtt_slot *slot);
 
 #endif

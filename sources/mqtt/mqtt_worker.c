@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * mqtt_worker.c - a worker process: its main thread reads the source's frames, paho's
- * threads bring messages.
+ * threads deliver messages.
  *
- * One MQTT client per process keeps paho's mutex, its parsers and its blocking callbacks
- * out of the daemon. The process ends with descriptor 3, and with any failure; the source
- * starts another.
+ * A process for each MQTT client isolates the daemon from paho's mutex, parsers and
+ * blocking callbacks. The process exits when descriptor 3 is closed, and on any failure;
+ * then the source starts another.
  *
- * paho sends PUBACK when on_message() returns, whatever it returns. So on_message()
- * blocks until the source says that the message is stored. Where that cannot be, the
- * process ends without returning.
+ * paho sends PUBACK when on_message() returns, regardless of the value. So on_message()
+ * blocks until the source reports the message as stored. If that fails, the process exits
+ * without returning.
  */
 #include "sources/mqtt/mqtt_worker.h"
 
@@ -29,36 +29,39 @@
 
 enum {
     SOURCE_FD = 3,
-    SETUP_TIMEOUT_MS = 10000, /* SETUP comes at once, or the source is ill */
-    /* From the start to the subscription, waiting for the source not counted. */
+    SETUP_TIMEOUT_MS = 10000, /* a healthy source sends SETUP at once */
+    /* From the start to the subscription, without time spent waiting for the source. */
     READY_TIMEOUT_MS = (PAHO_CONNECT_TIMEOUT_S + 20) * 1000,
     DISCONNECT_WAIT_MS = 1000,
-    ACK_WAIT_MS = 300,    /* for a PUBACK to leave */
-    LEAVE_WAIT_MS = 2500, /* for the broker to read the last ones; less than STOP_WAIT_MS
-                           * of mqtt_slot.c */
-    LOST_SOON_MS = 5000   /* a link lost so soon after a late answer was dead before it */
+    ACK_WAIT_MS = 300,    /* for a PUBACK to be sent */
+    LEAVE_WAIT_MS = 2500, /* for the broker to read the last PUBACKs; less than
+                           * STOP_WAIT_MS of mqtt_slot.c */
+    LOST_SOON_MS = 5000   /* a connection lost this soon after a late answer was dead
+                           * before the answer */
 };
 
 struct mqtt_session {
     int source_fd;
     struct mqtt_setup setup;
     struct paho paho;
-    char broker_why[PAHO_WHY_MAX]; /* MQTT 5: why the broker hung up; paho's threads only
+    char broker_why[PAHO_WHY_MAX]; /* MQTT 5: the broker's reason to disconnect; paho's
+                                    * threads only
                                     */
-    size_t subscribed;             /* filters done; paho's threads only */
+    size_t subscribed;             /* number of filters subscribed; paho's threads only */
 
-    pthread_mutex_t lock; /* of all below, and of writing to the source */
+    pthread_mutex_t lock; /* guards all below and writes to the source */
     pthread_cond_t changed;
-    bool ready;             /* subscribed to everything */
-    bool waiting;           /* a message is with the source */
-    bool stored;            /* the answer to it */
-    bool stopping;          /* no message may be acknowledged any more */
-    int64_t leave_until_ms; /* since it is stopping: when the process ends */
+    bool ready;             /* all filters are subscribed */
+    bool waiting;           /* the source has a message that it has not answered */
+    bool stored;            /* the source answered STORED */
+    bool stopping;          /* no further message may be acknowledged */
+    int64_t leave_until_ms; /* while stopping: when the process exits, monotonic */
     int64_t started_ms;
-    int64_t given_ms, answered_ms; /* the last message: to and from the source */
+    int64_t given_ms, answered_ms; /* the last message: sent to and answered by the
+                                    * source, monotonic */
 };
 
-/* Call with the lock held. A source that is gone is no one to report to. */
+/* Sends a frame; the lock must be held. Ignores errors: the source may have exited. */
 static void say(const struct mqtt_session *s, const struct buf *frame)
 {
     for (size_t done = 0; done < frame->n;) {
@@ -79,8 +82,9 @@ static void say_frame(struct mqtt_session *s, struct buf *frame)
     buf_free(frame);
 }
 
-/* The last answer came so late that the broker, by the rule of one and a half keepalives,
- * had hung up before: it will send the message again. Call with the lock held. */
+/* Did the last answer arrive so late that the broker had already closed the connection
+ * (after one and a half keepalives)? Then it sends the message again. The lock must be
+ * held. */
 static bool unheard(const struct mqtt_session *s)
 {
     int64_t broker_patience_ms = s->setup.peer.keepalive_s * INT64_C(1500);
@@ -90,7 +94,7 @@ static bool unheard(const struct mqtt_session *s)
            loop_mono_ms() - s->answered_ms <= LOST_SOON_MS;
 }
 
-/* Ends the process without a further PUBACK. */
+/* Reports why and exits without a further PUBACK. */
 static _Noreturn void fail(struct mqtt_session *s, const char *why)
 {
     struct buf frame = {0};
@@ -103,13 +107,13 @@ static _Noreturn void fail(struct mqtt_session *s, const char *why)
 
 /* -------------------------------------------------------------- messages */
 
-/* leave_until_ms is set once, before anybody can come here. */
+/* leave_until_ms is set once, before any call. */
 static _Noreturn void leave(const struct mqtt_session *s, int held)
 {
     paho_leave(held, (int)(s->leave_until_ms - loop_mono_ms()));
 }
 
-/* Returns when the source has stored the message; else not at all. */
+/* Returns once the source has stored the message; on failure the process exits. */
 static void hand_over(struct mqtt_session *s, const struct buf *frame)
 {
     pthread_mutex_lock(&s->lock);
@@ -119,8 +123,8 @@ static void hand_over(struct mqtt_session *s, const struct buf *frame)
     s->waiting = true;
     s->given_ms = loop_mono_ms();
     say(s, frame);
-    /* Ends with the answer, or with the process: descriptor 3 closes when the source
-     * dies. */
+    /* Waits for the answer. If the source dies, descriptor 3 closes and the process
+     * exits. */
     while (!s->stored) {
         pthread_cond_wait(&s->changed, &s->lock);
         if (s->stopping && !s->stored)
@@ -137,7 +141,7 @@ static int on_message(void *context, char *topic, int topic_len,
 {
     struct mqtt_session *s = context;
     struct buf frame = {0};
-    /* 0 means "up to the NUL"; a topic with a NUL inside has its length here. */
+    /* 0: the topic ends at the NUL; otherwise it contains a NUL. */
     size_t n = topic_len > 0 ? (size_t)topic_len : strlen(topic);
 
     paho_put_message(&frame, (struct slice){topic, n}, message, s->setup.message_max);
@@ -145,7 +149,7 @@ static int on_message(void *context, char *topic, int topic_len,
     buf_free(&frame);
     MQTTAsync_freeMessage(&message);
     MQTTAsync_free(topic);
-    return 1; /* 0 would only keep the message in memory, and send PUBACK all the same */
+    return 1; /* with 0, paho would keep the message in memory and still send PUBACK */
 }
 
 /* ------------------------------------------------------------ connection */
@@ -166,7 +170,7 @@ static void on_lost(void *context, char *cause)
     fail(s, why);
 }
 
-/* MQTT 5: comes before on_lost(). */
+/* MQTT 5: called before on_lost(). */
 static void on_disconnect_packet(void *context, MQTTProperties *props,
                                  enum MQTTReasonCodes reason)
 {
@@ -237,7 +241,8 @@ static void on_subscribe_failure5(void *context, MQTTAsync_failureData5 *d)
     subscribe_failed(context, d ? d->reasonCode : MQTTREASONCODE_SUCCESS);
 }
 
-/* One filter at a time: for several paho calls a refusal a success. */
+/* Subscribes to one filter at a time: with several, paho reports a rejected filter as
+ * success. */
 static void subscribe_next(struct mqtt_session *s)
 {
     MQTTAsync_responseOptions opts = MQTTAsync_responseOptions_initializer;
@@ -255,10 +260,10 @@ static void subscribe_next(struct mqtt_session *s)
     if (s->setup.peer.v5) {
         opts.onSuccess5 = on_subscribed5;
         opts.onFailure5 = on_subscribe_failure5;
-        /* 1: only for a new subscription, else each connection would bring them again. A
-         * shared subscription never gets any. */
+        /* 1: only for a new subscription; otherwise the broker would send retained
+         * messages after every connect. A shared subscription never receives any. */
         opts.subscribeOptions.retainHandling = s->setup.retained ? 1 : 2;
-        opts.subscribeOptions.retainAsPublished = 1; /* the job keeps the flag */
+        opts.subscribeOptions.retainAsPublished = 1; /* the job contains the flag */
     } else {
         opts.onSuccess = on_subscribed;
         opts.onFailure = on_subscribe_failure;
@@ -306,7 +311,7 @@ static void connect_client(struct mqtt_session *s)
 
 /* ------------------------------------------------------------------ main thread */
 
-/* Connects and subscribes, in the background. Takes setup. */
+/* Connects and subscribes in the background. Takes ownership of setup. */
 static struct mqtt_session *session_start(int source_fd, struct mqtt_setup *setup)
 {
     struct mqtt_session *s = mem_alloc(sizeof(*s));
@@ -320,17 +325,18 @@ static struct mqtt_session *session_start(int source_fd, struct mqtt_setup *setu
     return s;
 }
 
-/* Says goodbye to the broker, which keeps the session, and ends the process. */
+/* Disconnects from the broker, which keeps the session, and exits. */
 static _Noreturn void session_stop(struct mqtt_session *s)
 {
     pthread_mutex_lock(&s->lock);
     s->stopping = true;
     s->leave_until_ms = loop_mono_ms() + LEAVE_WAIT_MS;
     pthread_cond_broadcast(&s->changed);
-    while (s->waiting) /* hand_over() ends the process, unless the answer has just come */
+    while (s->waiting) /* hand_over() exits the process, unless the answer has just
+                        * arrived */
         pthread_cond_wait(&s->changed, &s->lock);
-    /* paho sends the PUBACK when on_message() has returned, and tells nobody: without it
-     * a message that is stored would come again. */
+    /* paho sends the PUBACK after on_message() has returned, without a callback. Wait for
+     * it, or the broker would send a stored message again. */
     bool acknowledging = loop_mono_ms() - s->answered_ms < ACK_WAIT_MS;
     pthread_mutex_unlock(&s->lock);
     if (acknowledging)
@@ -341,7 +347,7 @@ static _Noreturn void session_stop(struct mqtt_session *s)
     leave(s, held);
 }
 
-/* The message that was sent to the source last is stored: it may be acknowledged. */
+/* Call when the source has stored the last message: it may now be acknowledged. */
 static void session_stored(struct mqtt_session *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -350,14 +356,14 @@ static void session_stored(struct mqtt_session *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Call again after so many ms at the latest; -1: no need. Ends the process when the
- * broker took too long. */
+/* Returns the ms until the next call is required; -1: none. Exits if the broker took too
+ * long. */
 static int session_patience_ms(struct mqtt_session *s)
 {
     pthread_mutex_lock(&s->lock);
     bool ready = s->ready;
     int64_t since_ms = s->answered_ms ? s->answered_ms : s->started_ms;
-    /* While the source has a message nobody can tell whether the broker is slow. */
+    /* While the source has a message, the broker's speed is unknown. */
     int64_t left_ms = READY_TIMEOUT_MS - (s->waiting ? 0 : loop_mono_ms() - since_ms);
     pthread_mutex_unlock(&s->lock);
     if (ready)
@@ -367,7 +373,8 @@ static int session_patience_ms(struct mqtt_session *s)
     return (int)left_ms;
 }
 
-/* Whatever is not as agreed ends the process, and with it no message is acknowledged. */
+/* Handles a frame. An invalid frame exits the process, so that no message is
+ * acknowledged. */
 static void take_frame(struct mqtt_session **s, const struct frame *f)
 {
     struct mqtt_setup setup;
@@ -383,7 +390,7 @@ static void take_frame(struct mqtt_session **s, const struct frame *f)
         _exit(EXIT_FAILURE);
 }
 
-/* Reads more from the source. Ends the process when the source has gone. */
+/* Reads more from the source. Exits if the source has closed the socket. */
 static void read_more(struct mqtt_session *s, struct buf *in)
 {
     struct pollfd p = {.fd = SOURCE_FD, .events = POLLIN};
@@ -415,9 +422,9 @@ int mqtt_worker_main(int argc, char **argv)
         return 64;
     }
     prctl(PR_SET_NAME, "tarry-mqtt");
-    prctl(PR_SET_DUMPABLE, 0); /* the password is in our memory */
+    prctl(PR_SET_DUMPABLE, 0); /* our memory contains the password */
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGINT, SIG_IGN); /* Ctrl-C is the source's to handle: it tells us to stop */
+    signal(SIGINT, SIG_IGN); /* the source handles Ctrl-C and sends STOP */
     for (;;) {
         ssize_t n = frame_take(buf_slice(&in), FRAME_SMALL_MAX, &f, NULL);
         if (n < 0)
