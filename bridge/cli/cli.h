@@ -57,8 +57,8 @@ struct cli_command {
      * method NULL: no request. */
     const char *method, *path;
     const struct ctl_view *view; /* table of the response; NULL: print each member */
-    int64_t patience_ms; /* added to the usual timeout */
-    const char *more;    /* extra paragraph of the manual page; NULL: none */
+    int64_t patience_ms;         /* added to the usual timeout */
+    const char *more;            /* extra paragraph of the manual page; NULL: none */
 };
 
 enum cli_set {
@@ -84,7 +84,7 @@ enum cli_set {
 
 struct cli_flag {
     const char *name, *value; /* value: as the usage shows it; NULL: no value */
-    enum opt_type type;       /* OPT_BOOL, OPT_STR, OPT_INT (1 or more), or OPT_LIST (may be repeated) */
+    enum opt_type type;       /* OPT_BOOL, OPT_STR, OPT_INT from 1, or OPT_LIST */
     size_t offset;            /* in struct cli_order */
     unsigned sets;            /* the commands of these sets accept it */
     const char *query;        /* query parameter of the request; NULL: none */

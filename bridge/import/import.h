@@ -51,7 +51,7 @@ struct import_part {
     const char *keys; /* a glob pattern, or one key */
     enum import_shape shape;
     enum import_state state; /* default state of its jobs; read() may change it */
-    bool strangers; /* the keys may belong to other programs: do not count what is not a job */
+    bool strangers;          /* keys may belong to other programs: count only jobs */
 };
 
 enum import_skip {

@@ -67,16 +67,14 @@ struct redis_finder {
 
 struct redis_conf {
     struct redis_url url;              /* copied */
-    const struct redis_finder *finder; /* NULL: use the address of url; must outlive the connection */
-    bool master_only;    /* disconnect and retry if the server is not a master (ROLE) */
-    const char *ca_file; /* TLS; NULL: CA certificates of the system */
+    const struct redis_finder *finder; /* NULL: use url; must outlive the redis */
+    bool master_only;      /* disconnect and retry if the server is not a master (ROLE) */
+    const char *ca_file;   /* TLS; NULL: CA certificates of the system */
     const char *cert_file; /* TLS client certificate; NULL: none */
     const char *key_file;
     int64_t connect_timeout_ms; /* for finder, DNS, connect, TLS and AUTH together */
-    int64_t
-        command_timeout_ms; /* without a reply for this long: reconnect, outcome unknown */
-    int64_t
-        backoff_first_ms; /* minimum before a reconnection; doubles, with jitter */
+    int64_t command_timeout_ms; /* without a reply for so long: reconnect */
+    int64_t backoff_first_ms;   /* minimum before a reconnection; doubles, with jitter */
     int64_t backoff_max_ms;
     const char *client_name; /* CLIENT SETNAME; NULL: none */
 };
@@ -140,7 +138,7 @@ struct slice redis_text(const struct redisReply *r);
 struct slice redis_error_text(const struct redisReply *r); /* p NULL: not an error */
 char redis_letter(const struct redisReply *r);     /* first letter of a text; 0: none */
 int64_t redis_integer(const struct redisReply *r); /* 0: not an integer */
-int64_t redis_score(const struct redisReply *r); /* score of a sorted set, from text; 0: none */
+int64_t redis_score(const struct redisReply *r);   /* score in a sorted set; 0: none */
 size_t redis_items(const struct redisReply *r);
 const struct redisReply *redis_item(const struct redisReply *r, size_t i); /* or NULL */
 

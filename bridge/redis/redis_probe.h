@@ -40,11 +40,11 @@ int64_t clock_now_ms(const struct clock *c, int64_t mono_us);
 int64_t clock_until_us(const struct clock *c, int64_t mono_us, int64_t due_ms);
 
 enum redis_durability {
-    KEEPS_UNKNOWN, /* not reported, or only that an append-only file exists */
-    KEEPS_NOTHING, /* in memory only */
+    KEEPS_UNKNOWN,   /* not reported, or only that an append-only file exists */
+    KEEPS_NOTHING,   /* in memory only */
     KEEPS_SNAPSHOTS, /* no append-only file, only snapshots */
-    KEEPS_SECOND, /* append-only file, synced each second or by the kernel */
-    KEEPS_ALL     /* appendfsync always */
+    KEEPS_SECOND,    /* append-only file, synced each second or by the kernel */
+    KEEPS_ALL        /* appendfsync always */
 };
 
 struct redis_facts {

@@ -43,7 +43,7 @@ enum { SENTINEL_RENEWED_MS = 10000 };
 struct sentinel_belief {
     int64_t epoch;
     char *host, *port;
-    int64_t renewed_ms; /* monotonic: since when most report an older epoch; 0: they do not */
+    int64_t renewed_ms; /* monotonic: since when most report an older one; 0: not */
 };
 
 /* Chooses an answer. answers: one per sentinel of the URL. The newest epoch wins; on a

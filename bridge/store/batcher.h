@@ -57,9 +57,9 @@ struct node {
 
 /* --- the second tier (store_far.c): when to move a slot of far jobs --- */
 
-struct far {             /* of one bucket */
-    int64_t first_ms;    /* start of its first slot, Redis' clock; -1: no far jobs known */
-    bool left_to_owner;  /* the owner of the bucket, another instance, moves first */
+struct far {            /* of one bucket */
+    int64_t first_ms;   /* start of its first slot, Redis' clock; -1: no far jobs known */
+    bool left_to_owner; /* the owner of the bucket, another instance, moves first */
     struct timer *timer; /* fires when the first slot may be moved; NULL: not set yet */
     struct node *node;   /* the node that executes a move; NULL: none */
     bool listed;         /* the bucket is in movers.line */
@@ -103,8 +103,8 @@ struct bucket {
     UT_hash_handle hh; /* by name */
     unsigned slot;     /* hash slot, in a cluster */
     char *name;
-    char *wake;                      /* message that wakes other instances: "ROUTE/N INSTANCE" */
-    char *claimant;                  /* name of this struct as a claimant: a field of :sums */
+    char *wake;     /* message that wakes other instances: "ROUTE/N INSTANCE" */
+    char *claimant; /* name of this struct as a claimant: a field of :sums */
     const struct queue_rules *rules; /* NULL: not the bucket of a queue */
     const struct bucket_rules *ways; /* NULL: not the bucket of a route */
     const struct bucket_events *events;
@@ -145,7 +145,8 @@ struct batch {
  * */
 struct batcher_row {
     enum script script;
-    void (*head)(struct args *a, const struct batch *batch); /* writes the arguments before the changes */
+    /* Writes the arguments before the changes. */
+    void (*head)(struct args *a, const struct batch *batch);
     void (*change)(struct args *a, const struct batch *batch, const struct change *c);
     const char *again; /* pairs like script_again; NULL: use script_again */
     bool sure;         /* answer only after durability's replicas have it */
@@ -204,7 +205,8 @@ void queue_settled(struct bucket *b, const struct redisReply *r);
 void put_kind(struct args *a, const struct bucket *b);
 void put_wake(struct args *a, const struct bucket *b);
 void put_horizon(struct args *a, const struct bucket *b);
-void put_queue(struct args *a, const struct bucket *b); /* the arguments that lib/queue.lua reads first */
+/* The arguments that lib/queue.lua reads first. */
+void put_queue(struct args *a, const struct bucket *b);
 void put_remembers(struct args *a, const struct batch *batch);
 void put_remember_ms(struct args *a, const struct batch *batch);
 void put_asker(struct args *a, const struct batch *batch);

@@ -21,7 +21,7 @@ enum {
     BATCH_BYTES_MAX = 1024 * 1024,
     BATCH_PARTITIONS_MAX = 64, /* Kafka partitions in one batch */
     BATCHES_OUT_FULL = 8,      /* full batches without a reply, at most */
-    BATCHES_OUT = 2            /* other batches: Redis executes one, one is queued behind it */
+    BATCHES_OUT = 2 /* other batches: Redis executes one, one is queued behind it */
 };
 
 struct pacer_rule {

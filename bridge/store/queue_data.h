@@ -16,13 +16,12 @@ struct queue_rules {
     int64_t ttl_ms;    /* default time to live after the due time; 0: no expiry */
     int64_t keep_ms;   /* how long an ended job can be looked up; 0: not at all */
     int64_t forget_ms; /* how long an empty queue is listed; 0: until deleted */
-    int64_t
-        names_max;   /* limit of queues in the sink; a job for a further queue is rejected; 0: no limit */
-    bool bury;       /* a job out of tries becomes a dead letter; else it ends */
+    int64_t names_max; /* limit of queues in the sink; 0: no limit */
+    bool bury;         /* a job out of tries becomes a dead letter; else it ends */
     /* An id names one job in all queues of the sink. Calls by id may omit the topic, and
      * a new job of that id replaces the old one in any queue. */
     bool global_ids;
-    char *pool;      /* the pool (pools: { }) that stores the queue; NULL: redis: { } */
+    char *pool; /* the pool (pools: { }) that stores the queue; NULL: redis: { } */
 };
 
 enum { QUEUE_SPANS = 10 };
@@ -33,7 +32,8 @@ struct queue_counts {
      * of queue_count() and more than limits[i - 1]; the last span: above all limits. */
     int64_t span[QUEUE_SPANS + 1];
     int64_t oldest_ready_ms; /* due time of the oldest ready job; 0: none is ready */
-    int64_t ready_age_ms;    /* mean time since the ready jobs were due, estimated from a sample if there are many; needs three limits */
+    int64_t ready_age_ms;    /* mean time since the ready jobs were due, estimated from a
+                                sample if there are many; needs three limits */
     int64_t now_ms;
 };
 

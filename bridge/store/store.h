@@ -33,7 +33,7 @@ struct bucket;
 struct store_conf {
     struct redis_conf redis; /* copied */
     const char *prefix;      /* common prefix of all keys */
-    const char *instance;    /* name of this daemon; unique among the instances that share Redis */
+    const char *instance;    /* unique among the instances that share Redis */
     unsigned batch_max;      /* limit of jobs per script call */
     int64_t horizon_ms;      /* see store_far.c; 0: no new far jobs */
     struct durability durability;
@@ -121,7 +121,7 @@ struct bucket_events {
 };
 /* Settings of the buckets of a route. */
 struct bucket_rules {
-    int64_t remember_ms;   /* how long ids of delivered jobs are remembered; 0: not at all */
+    int64_t remember_ms;   /* how long delivered ids are remembered; 0: not */
     bool by_key;           /* jobs of a group are delivered in order, one at a time */
     double rate;           /* jobs claimed per second; 0: no limit */
     int64_t burst;         /* jobs that may be claimed at once */
@@ -130,7 +130,7 @@ struct bucket_rules {
     /* rate applies to all instances together; else to each instance. in_flight_max
      * applies only if shared is set. */
     bool shared;
-    bool kept;   /* no instance delivers the jobs; they stay in the second tier */
+    bool kept; /* no instance delivers the jobs; they stay in the second tier */
 };
 /* Creates the bucket of a route. name: "ROUTE/N", copied. rules must outlive the bucket.
  * store_free() frees buckets that still exist. */
@@ -186,7 +186,7 @@ struct change {
         struct slice tries, reason; /* reason: for finish */
     };
     struct slice group; /* for enqueue: jobs of a group are delivered one at a time */
-    struct slice kept_id, kept_record, kept_tries; /* for retry: a run that failed for good */
+    struct slice kept_id, kept_record, kept_tries; /* for retry: a failed run */
     struct origin origin;
     union {
         int64_t due_ms, new_lease; /* new_lease: for renew */
@@ -296,10 +296,10 @@ void store_count_many(const struct count_ask *asks, unsigned n);
 /* --- for operators --- */
 
 enum {
-    STORE_DEAD_MAX = 500,           /* letters that one store_dead() examines */
+    STORE_DEAD_MAX = 500, /* letters that one store_dead() examines */
     /* bytes of records in one reply; a single larger letter is still returned */
     STORE_DEAD_BYTES = 1024 * 1024,
-    STORE_LIST_LOOK = 500,          /* jobs that one bucket_list() examines */
+    STORE_LIST_LOOK = 500, /* jobs that one bucket_list() examines */
     STORE_LIST_MEMBER_MAX =
         JOB_ID_MAX + 64 /* bytes; members of :held are longer than the id */
 };
@@ -332,7 +332,8 @@ void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due
 /* Like store_measure(); limits is at most QUEUE_SPANS. */
 void bucket_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
                     store_measure_cb *cb, void *arg);
-struct queue_counts measure_counts(const struct store_measure_reply *r); /* r NULL: returns zeros */
+/* r NULL: returns zeros. */
+struct queue_counts measure_counts(const struct store_measure_reply *r);
 
 /* Removes a name from the list of queues at key if its score is still used_ms. */
 void store_unlist(struct store *st, struct slice key, struct slice name, int64_t used_ms);
