@@ -64,8 +64,8 @@ if #gone > 0 then
   if expired > 0 then
     redis.call('HINCRBY', base .. ':sums', 'expired', expired)
   end
-  -- Twice as many as come are pruned, so it never grows for long; and when none come any more
-  -- the key itself ends.
+  -- Each call deletes up to twice as many expired ids as it adds, so :seen stays small. The key
+  -- itself expires when no ids are added.
   if remember_ms > 0 and #gone > lapsed then
     now = now or math.floor(clock_us() / 1000)
     local seen = base .. ':seen' -- zset: id of a delivered job, scored by the end of its remembrance in ms
@@ -90,7 +90,7 @@ end
 if late_made then
   late_made.write()
 end
--- An outcome of a job that is gone may be what its group waits for.
+-- A group may wait for the outcome of a job that is gone.
 local ordered = #gone > 0 and redis.call('EXISTS', base .. ':place') == 1
 if ordered or (#gone < #ids and redis.call('EXISTS', base .. ':away') == 1) then
   for i, id in ipairs(ids) do
@@ -99,7 +99,7 @@ if ordered or (#gone < #ids and redis.call('EXISTS', base .. ':away') == 1) then
       order().left(id, false, not mine and leases[i])
     end
   end
-  if strayed then -- one that was held may have come to the front meanwhile
+  if strayed then -- the calls above may have moved such a job to :delay
     redis.call('ZREM', delay, unpack(gone))
   end
   for i, id in ipairs(ids) do

@@ -1,16 +1,15 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- alive.lua - one instance says that it is there, or goes, and hears who else is.
+-- alive.lua - registers or removes one instance, and returns the live instances.
 --
 --   KEYS[1]  zset  PREFIX:alive  "ID ROUTE ROUTE..." of an instance: its name, the routes that it
 --            serves; scored by when it last said so, in ms
 --   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
---   ARGV[2]  member of the caller   ARGV[3]  '1': it goes; '': it is there
---   ARGV[4]  for how long a word counts, in ms
+--   ARGV[2]  member of the caller   ARGV[3]  '1': remove it; '': register it
+--   ARGV[4]  how long a registration is valid, in ms
 --
--- Returns the members that count, in the order of their texts. The others are taken out; so is
--- one from a future further away than that, which a clock that was set back has left.
--- ZREMRANGEBYSCORE comes first: a server out of memory refuses only the first write of a script.
--- Repeatable. Cost: O(log n) and the n members.
+-- Returns the valid members, sorted by text. Deletes expired members, and members too far in the
+-- future, which remain after a clock was set back. ZREMRANGEBYSCORE comes first, because Redis out
+-- of memory rejects only the first write of a script. Repeatable. Cost: O(log n) and the n members.
 --#include lib/bucket.lua
 --#include lib/now.lua
 local span = tonumber(ARGV[4])

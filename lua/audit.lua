@@ -1,27 +1,27 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- audit.lua - one step through a bucket on which everybody works: does what stands there agree?
--- Each finding is judged within this call, so nothing that moves meanwhile is one.
+-- audit.lua - checks one part of a bucket in use for contradictions. Each finding is judged within
+-- one call, so concurrent changes cause no false findings.
 --
 -- Kinds of findings:
---   no-index  a job that stands nowhere: it goes to :delay, due now
---   twice     it stands in several: it stays in that which delivers what is stored now (in :delay
---             before :held, :unack, :error, :done), for a lease may be an earlier job's
---   no-body   an id without a job: it goes
---   orphan    what is noted of a job that is not there, or not where it counts: it goes
---   order     of a group: jobs held behind none, or several in front. It is put right
---   sums      they do not agree with the bucket (lib/sums.lua): they are made to; id: by how much
---   counts    jobs that stand somewhere, less those of :pool: none of the above is missing then;
---             or those that are counted as far, less those that are; judged in buckets with more
---             slots than a step looks at (lib/far_audit.lua) only if no far job came or went meanwhile
--- First the indexes, then what is noted, the pool, and sums last: a repair relies on that.
--- Cost: O(k log n) for k looked at.
+--   no-index  a job in no index. Repair: it goes to :delay, due now
+--   twice     a job in several indexes. Repair: it stays in the one that delivers the stored job
+--             (:delay before :held, :unack, :error, :done), because a lease may be an earlier job's
+--   no-body   an id without a body. Repair: the id is removed
+--   orphan    data of a job that is missing, or not in the state for it. Repair: it is removed
+--   order     a group with held jobs but no front job, or with several. Repair: order is restored
+--   sums      the sums disagree with the bucket (lib/sums.lua); id: the difference. Repair: adjusted
+--   counts    number of indexed jobs minus jobs of :pool, where no finding above explains it; or
+--             counted far jobs minus existing ones. In buckets with more slots than one step reads
+--             (lib/far_audit.lua) this is judged only if no far job changed meanwhile
+-- The caller checks first the indexes, then the other keys, then :pool, and last the sums. Repairs
+-- rely on this order. Cost: O(k log n) for k examined entries.
 --#include lib/bucket.lua
 --#include lib/now.lua
 --#include lib/head.lua
 --#include lib/order.lua
 --#include lib/far.lua
 --#include lib/far_audit.lua
--- {id -> that which stands in an index, scored}, of some ids at a time.
+-- Returns for each id the indexes that contain it, with the member.
 local function standing(ids)
   local at = {}
   for _, name in ipairs(INDEXES) do
@@ -94,7 +94,7 @@ local function look_at_held(rows)
         redis.call('ZREM', key('held'), rows[i])
       end
     elseif redis.call('HGET', key('place'), id) ~= place then
-      found('order', id) -- it is held at no place of its own; look_at_pool() sees to the job
+      found('order', id) -- not held at its own place; look_at_pool() repairs the job
       if repair then
         redis.call('ZREM', key('held'), rows[i])
       end
@@ -117,7 +117,7 @@ local function look_at_place(rows)
       end
     elseif redis.call('HGET', key('lead'), group) ~= id and
       (score_of('delay', id) or score_of('unack', id)) then
-      found('order', id) -- it is in front, and another, too: from now on it is of no group
+      found('order', id) -- a second front job: remove it from the group
       if repair then
         redis.call('HDEL', key('place'), id)
       end
@@ -125,7 +125,7 @@ local function look_at_place(rows)
   end
 end
 
--- The groups that wait for one that does not count any more: few, and not for long.
+-- Returns the groups in :away: few, and not for long.
 local function waiting_groups()
   local groups = {}
   for _, member in ipairs(redis.call('ZRANGE', key('away'), 0, -1)) do
@@ -164,7 +164,7 @@ local function look_at_lead(rows)
   end
 end
 
--- Of a hash or a set: what counts only while is_there(id).
+-- Returns a check for a hash or a set whose entries require is_there(id).
 local function look_for(is_there, remove)
   return function(rows)
     for i = 1, #rows, 2 do
@@ -186,7 +186,7 @@ local function is_tried(id)
   return redis.call('HEXISTS', key('tries'), id) == 1
 end
 
--- So many jobs are in the bucket that its sums do not know of; less than 0: are missing.
+-- Returns the jobs in the bucket minus those in its sums; negative: jobs are missing.
 local function sums_gap()
   local counts = redis.call('HMGET', base .. ':sums', 'base', 'stored', 'delivered', 'cancelled', 'expired',
                             'exhausted', 'replaced', 'dropped')

@@ -1,9 +1,10 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- cancel.lua - takes jobs of one bucket out before they are delivered.
+-- cancel.lua - removes jobs of one bucket before they are delivered.
 --
--- A job in flight stays: whether it has reached the other end is not known here. But one of a
--- route is marked in :tries, as cancelled: it is not tried again, and is never a dead letter.
--- A second run answers the same where it cancelled, else what is true then. Cost: O(k log n) for k ids.
+-- A job in flight stays, because the receiver may already have it. A job of a route is marked as
+-- cancelled in :tries: it is not retried and never becomes a dead letter. A repeated run gives the
+-- same answer for jobs that the first run removed, else the present state. Cost: O(k log n) for k
+-- ids.
 --#include lib/bucket.lua
 --#include lib/now.lua
 --#include lib/sums.lua
@@ -18,7 +19,7 @@ local function is_remembered(id)
   return till and tonumber(till) > now
 end
 
--- Where a reason stands, or that it is paced, the mark takes its place.
+-- The mark replaces the reason (also `paced`) in :tries.
 local function mark(id)
   local note = redis.call('HGET', tries, id) or ''
   local marked, n = string.gsub(note, '^(%d+)|[^|]*|', '%1|cancelled|')

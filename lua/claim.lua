@@ -1,23 +1,24 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- claim.lua - leases due jobs of one bucket to the caller. Their bodies are BYTES_MAX at most, or one job.
+-- claim.lua - leases due jobs of one bucket to the caller. The reply has at most BYTES_MAX of bodies,
+-- or a single larger job.
 --
 --   hash  :pace    '' or name of an instance -> until when the rate is used, us
 --
--- In any time t no more than rate * t + burst jobs are claimed: :pace holds the time at which
--- those claimed so far would end if they were done one by one at that rate; it may lie ahead
--- by as much as the burst takes. Cost: O(k log n) for k jobs.
+-- In any time t at most rate * t + burst jobs are claimed. :pace stores the time at which the
+-- claimed jobs would end if they ran one after another at that rate. It may be ahead of now by the
+-- time of the burst. Cost: O(k log n) for k jobs.
 --#include lib/bucket.lua
 --#include lib/now.lua
 --#include lib/order.lua
 --#include lib/claim.lua
 rate = tonumber(rate)
 local step_us, ahead_us, used_us, known
-local by_rate, by_flight = math.huge, math.huge -- so many may go
+local by_rate, by_flight = math.huge, math.huge -- limits of this claim
 if rate then
   step_us = 1000000 / rate
   ahead_us = math.max(burst, 1) * step_us
   known = redis.call('HGET', base .. ':pace', pace_owner)
-  -- Not further ahead, whatever the clock or the rate were before.
+  -- Limit the time ahead, because the clock or the rate may have changed.
   used_us = math.min(math.max(tonumber(known or 0), now_us), now_us + ahead_us)
   by_rate = math.floor((now_us + ahead_us - used_us) / step_us)
 end
@@ -37,7 +38,7 @@ if #ids > 0 then
   out[3] = lease
   local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
   local leased, lost, bytes = {}, {}, 0
-  -- Some bodies at a time: they may be large.
+  -- Read some bodies at a time: they may be large.
   while taken < #ids and bytes <= BYTES_MAX do
     local from, upto = taken + 1, math.min(taken + AT_ONCE, #ids)
     local bodies = redis.call('HMGET', pool, unpack(ids, from, upto))
@@ -75,8 +76,8 @@ end
 if rate or by_flight < math.huge then
   local pace = base .. ':pace'
 
-  -- Notes that so many have gone, in quarters of a us, rounded up: that is what a number of Lua
-  -- holds. Fields of instances that are gone go too.
+  -- Stores the use of the rate in quarters of a us, rounded up, which a Lua number holds exactly.
+  -- Deletes fields of instances that are gone.
   local function use(count)
     used_us = used_us + math.ceil(count * step_us * 4) / 4
     local all = known and {} or redis.call('HGETALL', pace)
@@ -89,7 +90,7 @@ if rate or by_flight < math.huge then
     redis.call('PEXPIRE', pace, math.ceil(ahead_us / 1000) + 1000)
   end
 
-  -- For how long it is not worth asking again.
+  -- How long another claim would be useless.
   local function wait_us(count)
     if count < most or most == max then
       return 0
@@ -100,7 +101,7 @@ if rate or by_flight < math.huge then
     elseif by_flight <= by_rate then
       return -1
     end
-    -- Half of the burst: what comes while the caller is on its way must not be lost at the brim.
+    -- Half of the burst, so that the other half remains for the time until the next call arrives.
     local worth = math.max(1, math.floor(math.min(ahead_us / step_us / 2, rate / 200, due)))
     return math.max(1, math.ceil(used_us + worth * step_us - ahead_us - now_us))
   end

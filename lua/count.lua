@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- count.lua - how many jobs of one or more buckets stand where. KEYS: :pool of each. Changes nothing.
+-- count.lua - counts the jobs of one or more buckets by state. KEYS: :pool of each. Changes
+-- nothing.
 --#include lib/bucket.lua
 --#include lib/now.lua
 local function first(key)

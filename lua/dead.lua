@@ -1,11 +1,11 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- dead.lua - looks through the dead letters of one bucket, the oldest first; brings those that
--- match back, or deletes them.
+-- dead.lua - lists the dead letters of one bucket, the oldest first; replays or deletes those that
+-- match.
 --
--- With end_ms, the end of the reply, the next call sees what this one would have seen, and none that was
--- buried meanwhile, perhaps again. A replayed job begins anew: its tries keep nothing but the number of
--- its replays. Finds its place by rank, so a cursor is good even when its letter is gone.
--- Cost: O(k log n) for k letters looked at.
+-- If the next call passes end_ms of the reply, it sees no letters that were buried meanwhile. A
+-- replayed job starts anew: its tries keep only the number of replays. The script finds its
+-- position by rank, so a cursor stays valid if its letter is gone. Cost: O(k log n) for k examined
+-- letters.
 --#include lib/bucket.lua
 --#include lib/now.lua
 --#include lib/sums.lua
@@ -17,13 +17,13 @@ local upto = math.min(to_ms or now, now)
 local LOOK_MAX = 500
 look = math.min(look, LOOK_MAX)
 
--- The rank of the first letter to look at.
+-- Returns the rank of the first letter to examine.
 local function start()
   local first = redis.call('ZCOUNT', dead, '-inf', string.format('(%.0f', from_ms))
   return after == '' and first or math.max(first, rank_behind(dead, string.format('%.0f', after_ms), after))
 end
 
--- The letters to look at, and one more: {id, score, id, score, ...}.
+-- Returns the letters to examine, and one more: {id, score, id, score, ...}.
 local function candidates()
   if not id_whole then
     local rank = start()
@@ -53,8 +53,8 @@ end
 next_us = math.max(next_us or 0, now_us)
 local done, refused = 0, 0
 
--- Gives its due time in ms, or nil: it stays, since it was replayed too often, or nobody
--- knows where it was to go.
+-- Replays a letter. Returns its due time in ms, or nil if it must stay: it was replayed too often,
+-- or its destination is unknown.
 local function replay(i)
   local replays = string.match(notes[i] or '', '^%d+|[^|]*|%d+/%d*/(%d+)|') or 0
   local lost = string.find(notes[i] or '', '^%d+|no%-route|')

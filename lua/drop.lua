@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- drop.lua - deletes jobs of a queue. Called again until it answers 0 where all are meant.
+-- drop.lua - deletes jobs of a queue. To delete all, the caller repeats the call until it returns
+-- 0.
 --#include lib/queue.lua
 local n, lived = 0, 0
 
@@ -22,7 +23,8 @@ local function drop(key, ids)
   end
 end
 
--- Those of the first slot that is left; it says how many, and is called again until there are none.
+-- Deletes the far jobs of the first slot and returns their number. The caller repeats it until none
+-- is left.
 local function drop_far()
   local start = slot >= 0 and far().first() or -1
   if start < 0 then

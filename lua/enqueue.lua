@@ -1,11 +1,12 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- enqueue.lua - stores a batch of jobs in one bucket, each id once, each Kafka record once.
 --
--- A job that overtook one in flight waits, where its group keeps an order, for the end of that lease
--- (lib/order.lua). So does one without REPLACE where that one was cancelled, so is on its way out.
--- Repeatable: a second run answers EXISTS or READ_BEFORE, or STORED where it is told to be one and the
--- job is there as it was stored; a replacement that has a number as it did at first; one without may
--- answer REPLACED, and changes nothing but the tries of the job. Cost: O(k log n) for k jobs.
+-- If groups keep their order, a replacement of a job in flight waits for the end of that lease
+-- (lib/order.lua). So does a job without REPLACE if the job in flight was cancelled. Repeatable: a
+-- second run answers EXISTS or READ_BEFORE. It answers STORED if the change is marked as sent again
+-- and the job is there as stored, and the same as before for a replacement with a number. A
+-- replacement without a number may answer REPLACED, and then changes only the tries of the job.
+-- Cost: O(k log n) for k jobs.
 --#include lib/bucket.lua
 --#include lib/now.lua
 --#include lib/sums.lua
@@ -14,7 +15,7 @@
 --#include lib/order.lua
 --#include lib/far.lua
 --#include lib/ingest.lua
-local argv = ARGV -- a local one is found sooner
+local argv = ARGV -- a local variable is faster
 
 local was = first_due()
 local ingest, ttl, done = base .. ':ingest', base .. ':ttl', base .. ':done'
@@ -22,7 +23,7 @@ local first_row, stamped = ingest_read(ingest, PARTS)
 local FIELDS = ROW + (by_key and 1 or 0) + stamped
 local slot = tonumber(redis.call('ZRANGE', base .. ':far', 0, 0)[1] or -1)
 
--- Jobs that have gone: keys of their bucket -> kind, see lib/bucket.lua -> how many.
+-- Removed jobs: base of their bucket -> kind (lib/sums.lua) -> number.
 local left = {}
 local function count_left(keys, kind, n)
   left[keys] = left[keys] or { replaced = 0, expired = 0 }
@@ -41,8 +42,8 @@ local function note_sums(stored)
   end
 end
 
--- A job of a queue goes, wherever it stands; one that has ended was counted then. Gives how many
--- are counted now.
+-- Removes a job of a queue in any state. An ended job was counted before. Returns the number of
+-- newly counted jobs.
 local function leave(id, keys, kind)
   if keys == base then
     outdate(id, '', redis.call('ZSCORE', unack, id))
@@ -59,9 +60,9 @@ local function leave(id, keys, kind)
   return n
 end
 
-local is_far = {} -- ids of far jobs, as this call leaves them
+local is_far = {} -- ids of far jobs as changed by this call
 
--- Makes room for a job whose id is used, and gives the letter for it.
+-- Handles a job whose id is used. Returns its answer letter.
 local function replace(id, how, record)
   if is_far[id] then
     if how ~= HOW_REPLACE then
@@ -94,15 +95,15 @@ local function replace(id, how, record)
   return flies and OVERTOOK or REPLACED
 end
 
--- Writes are collected, one command per key. The pool comes first: when Redis is out of
--- memory it refuses the first write, and then nothing is stored.
+-- Writes are collected into one command per key. :pool is written first: Redis out of memory
+-- rejects the first write, and then nothing is stored.
 local sequence = { dead, unack, ttl, tries, owners }
 local command = { [dead] = 'ZADD', [unack] = 'ZADD', [ttl] = 'ZADD', [tries] = 'HSET' }
 if owners then
   command[owners] = 'HSET'
 end
 local pending, placed = {}, {}
-local bodies, body_n, dues, due_n = {}, 0, {}, 0 -- of the pool and of :delay
+local bodies, body_n, dues, due_n = {}, 0, {}, 0 -- for :pool and :delay
 local function write(key, a, b)
   local list = pending[key]
   if not list then
@@ -137,8 +138,8 @@ local function flush()
   placed = {}
 end
 
--- Puts a job where how says; i: its number in the call. One that takes the place of a job in
--- flight is due a ms later at least: no claim of it may have the token of that one's.
+-- Adds a job to the index that how requires. i: its number in the call. A replacement of a job in
+-- flight is due at least a ms later, so that no claim of it has the same token.
 local function put(i, id, at, how, code)
   local due, group = argv[at + DUE], by_key and argv[at + GROUP]
   bodies[body_n + 1], bodies[body_n + 2] = id, argv[at + RECORD]
@@ -171,20 +172,20 @@ end
 
 local FAR_HOW = { [''] = true, [HOW_UNNAMED] = true, [HOW_REPLACE] = true, [HOW_BACK] = true }
 local FAR_RECORD_BYTES, FAR_ID_BYTES, FAR_WIDTH = 4096, 255, 60000 -- at most
-local FAR_END_MS = 1e14 -- before it: later ones Lua writes with an exponent
+local FAR_END_MS = 1e14 -- limit of slot starts: Lua writes later ones with an exponent
 horizon = horizon or 0
 local width = math.min(FAR_WIDTH, math.max(1000, math.floor(horizon / 2)))
 
--- What is due then, or before, is near: most jobs are told by that, as texts, since a number takes
--- longer to make. Where keys keep their order a job is not near as long as there is a slot for its
--- time, of whatever width: of those due at one time the first that came leaves first.
+-- A job due at this time or earlier is near. The test compares texts, which is faster than numbers.
+-- If keys keep their order, a job is far while a slot of any width covers its time, so that jobs
+-- due at one time leave in order of arrival.
 local near = horizon > 0 and now + horizon or math.huge
 if by_key and slot >= 0 then
   near = math.min(near, slot - 1)
 end
 near = near < math.huge and string.format('%.0f', of_queue and near * 1000 or near)
 
--- The slot for a job whose arguments begin there, or nil: it is near; and when it is due.
+-- Returns the slot of the job whose arguments start there, or nil if it is near; and its due time.
 local function slot_of(at, how)
   local text = argv[at + DUE]
   if #text < #near or (#text == #near and text <= near) or not FAR_HOW[how] or argv[at + TRIES] ~= '' or
@@ -212,7 +213,7 @@ local function put_far(at, id, start, due, how)
   if how ~= HOW_UNNAMED then
     is_far[id] = true
   elseif beginning and #id ~= #beginning + 1 + #offset then
-    beginning = nil -- it is named otherwise
+    beginning = nil -- its id is not formed from the record
   end
   local arrival = group ~= '' and order().arrival()
   far().put(start, id, due, of_queue, argv[at + RECORD], how ~= HOW_UNNAMED, beginning, offset,
@@ -235,7 +236,7 @@ local till = remembers and redis.call('ZMSCORE', base .. ':seen', unpack(ids)) o
 
 local STORES = { [STORED] = true, [REPLACED] = true, [OVERTOOK] = true, [OUTLIVED] = true }
 
--- A job that is sent again is here.
+-- Returns whether the job of a repeated change is stored.
 local function is_it(id, record, how)
   return is_far[id] and how ~= HOW_UNNAMED and select(2, far().find(id)) == record
 end
@@ -272,7 +273,7 @@ for i, id in ipairs(ids) do
   elseif code then
     instead = instead or code
   elseif there[i] or index[id] or (is_far[id] and how ~= HOW_UNNAMED) then
-    flush() -- it may be about a job of this very call
+    flush() -- it may concern a job of this call
     code = replace(id, how, argv[at + RECORD])
   elseif till[i] and (how == '' or how == HOW_UNNAMED or how == HOW_BACK) and tonumber(till[i]) > now then
     code = REMEMBERED
@@ -296,7 +297,7 @@ for i, id in ipairs(ids) do
       late().add(name, code)
     end
     if till[i] and how == HOW_REPLACE then
-      redis.call('ZREM', base .. ':seen', id) -- it is a new one
+      redis.call('ZREM', base .. ':seen', id) -- forget the delivered job of this id
     end
     if start then
       put_far(at, id, start, due, how)
@@ -312,10 +313,10 @@ ingest_note(ingest, of_queue)
 note_sums(stored)
 write_notes(of_queue)
 
--- Others hear of an earlier head, and of an earlier slot: it may have to be moved before they look
--- again.
+-- Wakes other instances for an earlier head or an earlier slot, which they may have to move before
+-- their next look.
 local head, first = first_due(), far_made and far().first() or slot
 if (head >= 0 and (was < 0 or head < was)) or (first >= 0 and (slot < 0 or first < slot)) then
-  redis.pcall('PUBLISH', wake_channel, wake_text) -- may be denied: others then look a little later
+  redis.pcall('PUBLISH', wake_channel, wake_text) -- may be denied: other instances then notice later
 end
 return { head, table.concat(codes), first }

@@ -1,14 +1,15 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- finish.lua - ends jobs of a queue, wherever they stand.
+-- finish.lua - ends jobs of a queue in any state.
 --
--- With a lease a delivered job may also be ended after it came back: that lease is then noted
--- (lib/late.lua). Any other is one of an earlier job of that id (see ack.lua). A second run answers ENDED
--- or NOT_THERE; sent again it is told NOT_AGAIN, ENDED_AGAIN, STAYS_AGAIN where it was not this very
--- change that ended the job: of one with a number that is known for sure. Cost: O(k log n) for k jobs.
+-- An outcome with an expired lease also ends the job if that lease is logged (lib/late.lua). Any
+-- other lease belongs to an earlier job of that id (see ack.lua). A second run answers ENDED or
+-- NOT_THERE. If it is marked as sent again, and another change ended the job, it answers NOT_AGAIN,
+-- ENDED_AGAIN or STAYS_AGAIN; this is certain only for a change with a number. Cost: O(k log n) for
+-- k jobs.
 --#include lib/queue.lua
 local codes = {}
 
--- held: the lease of who has it now, or false.
+-- held: the present lease, or false.
 local function take(id, lease, how, held)
   if how == HOW_PENDING and (held or redis.call('ZSCORE', dead, id)) then
     return held and LEFT_FLYING or LEFT_DEAD
@@ -22,10 +23,10 @@ local function take(id, lease, how, held)
       return part[2]
     end
   end
-  if bring_far(id) then -- it ends as one that is near
+  if bring_far(id) then -- it ends like a near job
     return WAITED
   elseif of_route then
-    return redis.call('HEXISTS', pool, id) == 1 and WAITED or NOT_THERE -- behind others of its group
+    return redis.call('HEXISTS', pool, id) == 1 and WAITED or NOT_THERE -- held behind its group
   end
   if how == HOW_ALIVE or how == HOW_PENDING then
     return redis.call('ZSCORE', done, id) and STAYS_ENDED or NOT_THERE
@@ -33,8 +34,8 @@ local function take(id, lease, how, held)
   return redis.call('ZREM', done, id) == 1 and ENDED or NOT_THERE
 end
 
--- The usual case, in a few calls for all: in flight, ended by whoever has them, and nothing of them
--- is kept. Gives where in ARGV they stand.
+-- Handles the usual case in a few calls for all rows: jobs in flight, ended by their holder, with
+-- nothing to keep. Returns their indexes in ARGV.
 local function end_held()
   local held, names, places, seen = {}, {}, {}, {}
   for at = FIRST_ROW, #ARGV, ROW do

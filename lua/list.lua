@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- list.lua - looks through the jobs of one bucket, a page at a time. Changes nothing.
+-- list.lua - lists the jobs of one bucket, a page at a time. Changes nothing.
 --
--- Scores are in ms, of a queue's :delay in us, of a far job's slot likewise. Cost: O(k log n) for k
--- looked at, and their records.
+-- Scores are in ms; scores of a queue's :delay and of its far slots are in us. Cost: O(k log n) for
+-- k examined jobs, plus their records.
 --#include lib/bucket.lua
 --#include lib/order.lua
 --#include lib/far.lua
@@ -10,10 +10,10 @@
 local LOOK_MAX = 500
 look = math.min(look, LOOK_MAX)
 to_ms = to_ms or math.huge
-local unit = of_queue and what == WHAT_WAITING and 1000 or 1 -- of scores to a ms
+local unit = of_queue and what == WHAT_WAITING and 1000 or 1 -- score units per ms
 local looked, last, rows, taken, bytes, full = 0, { 0, -1, '' }, {}, 0, 0, false
 
--- One was looked at. read: gives its record, of one that matches.
+-- Counts one examined job. read: returns the record of a match.
 local function take(score, ordinal, member, id, ms, named, read)
   if string.sub(id, 1, #id_prefix) == id_prefix and ms >= from_ms and ms <= to_ms then
     local record = read()
@@ -35,12 +35,12 @@ local function goes_on()
   return not full and looked < look and taken < max
 end
 
--- How many are worth reading at once: without a beginning of the id nearly all of them match.
+-- How many to read at once: without id_prefix nearly all match.
 local function reach()
   return math.min(look - looked, id_prefix == '' and max - taken or look)
 end
 
--- Members of an index from where it goes on: {member, score, ...}.
+-- Returns members of an index from the position of the page on: {member, score, ...}.
 local function members(key)
   local rank
   if string.sub(least, 1, 1) == '(' then
@@ -65,7 +65,7 @@ local function take_member(id, score)
   end)
 end
 
--- The slots, one after another: {start, its first ordinal to look at, and the one behind its last}.
+-- Returns the slots in order: {start, first ordinal to examine, ordinal behind the last}.
 local SLOT_MAX_MS = 60000 -- no slot is wider
 if unit > 1 and least_slot ~= '-inf' then
   local open, score = string.match(least_slot, '^(%(?)(%d+)$')
@@ -83,14 +83,14 @@ local function next_slot()
   return { ms = tonumber(start), taken = taken, at = math.max(first, taken), size = tonumber(counts[1] or 0) }
 end
 
--- How many entries to read at once: each is a whole record, and max may match nothing.
+-- How many entries to read at once: an entry contains a whole record, and few may match.
 local entries_read, read_bytes, FIRST_STEP = 0, 0, 16
 local function far_step()
-  local room = (bytes_max - read_bytes) * entries_read / read_bytes -- at the size of those so far
+  local room = (bytes_max - read_bytes) * entries_read / read_bytes -- at the mean size so far
   return math.max(1, math.min(reach(), read_bytes > 0 and math.floor(room) or FIRST_STEP))
 end
 
--- Entries of a slot, as long as there is room.
+-- Lists entries of a slot until the page is full.
 local function take_slot(slot)
   while slot.at < slot.size and goes_on() do
     local first = math.max(math.floor(slot.at / FAR_PAGE) * FAR_PAGE, slot.taken)
@@ -115,13 +115,13 @@ local function take_slot(slot)
       slot.at, entries_read, read_bytes = slot.at + 1, entries_read + 1, read_bytes + #entry
       full = read_bytes > bytes_max
     end
-    if #entries == 0 then -- a list is gone
+    if #entries == 0 then -- the list is missing
       slot.at = (math.floor(slot.at / FAR_PAGE) + 1) * FAR_PAGE
     end
   end
 end
 
--- Both tiers, merged. Says whether there may be more.
+-- Merges both tiers. Returns whether there may be more jobs.
 local function list_waiting()
   if from_ms > 0 and least_slot == '-inf' then
     least_slot = string.format('%.0f', math.max(from_ms - SLOT_MAX_MS, 0))

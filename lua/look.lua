@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- look.lua - shows one job of a bucket, where it stands and until when.
+-- look.lua - shows one job of a bucket with its state and the time at which the state ends.
 --#include lib/queue.lua
 settle_head()
 if which == WHICH_READY then

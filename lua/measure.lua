@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- measure.lua - counts the jobs of a queue.
 --
--- The age is that of all ready jobs, or of SAMPLES of them, evenly spread. Cost: O(limits log n).
+-- The age is the mean of all ready jobs, or of SAMPLES evenly spread ones. Cost: O(limits log n).
 --#include lib/queue.lua
 local SAMPLES = 16
 settle_head()

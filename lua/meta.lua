@@ -1,13 +1,13 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- meta.lua - reads what is noted of all keys, and changes it if nobody else has.
+-- meta.lua - reads the metadata of all keys, and changes it unless another instance has changed it.
 --
 --   KEYS[1]  hash  PREFIX:meta  layout, least_reader, least_writer, route:NAME, sink:NAME: see
 --            bridge/engine/meta.h
---   ARGV     three per change: field, the value it has ('' it is not there), the new one
+--   ARGV     three per change: field, expected value ('' missing), new value
 --
--- Returns {1 or 0, field, value, field, value, ...}: 1: all was as it is said to have been, and is
--- changed; 0: it was not, or no change was asked for. The fields as they are then.
--- A second run answers 0.
+-- Returns {1 or 0, field, value, field, value, ...}, all fields as they are now. 1: all expected
+-- values matched, and the changes were made; 0: a value differed, or no change was requested. A
+-- second run returns 0.
 local agree = #ARGV > 0
 for at = 1, #ARGV, 3 do
   agree = agree and (redis.call('HGET', KEYS[1], ARGV[at]) or '') == ARGV[at + 1]

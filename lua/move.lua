@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- move.lua - takes jobs of the first slot of due time (lib/far.lua) to where they wait for their
--- time, shortly before it comes.
+-- move.lua - moves jobs of the first slot of far jobs (lib/far.lua) to the normal indexes, shortly
+-- before they are due.
 --
--- Nothing is taken before its time: then moved and taken are 0. Any number of callers may do it.
--- What is read is read before the first write: an error loses nothing. Cost: O(k log n) for k entries.
+-- If the slot may not be moved yet, moved and taken are 0. Any number of instances may call it. It
+-- reads before the first write, so an error loses nothing. Cost: O(k log n) for k entries.
 --#include lib/bucket.lua
 --#include lib/now.lua
 --#include lib/head.lua

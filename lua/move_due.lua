@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- move_due.lua - gives one job that waits in a bucket another due time.
+-- move_due.lua - sets another due time for one pending job of a bucket.
 --
--- The due time within the record follows (bridge/job/job.h), since lateness and the next run count from it.
--- A far job waits near from now on, whatever its time. Of its group a job keeps the place of its
--- arrival among those due at the same time; one that was tried before stays in front.
--- Not repeatable: a second run with after_ms counts from then.
+-- The due time in the record is changed too (bridge/job/job.h), because lateness and the next run
+-- are counted from it. A far job becomes a near job, whatever its time. Within its group a job
+-- keeps its arrival order among jobs due at the same time. A job that was tried before stays in
+-- front. Not repeatable: with after_ms a second run counts from its own time.
 --#include lib/bucket.lua
 --#include lib/now.lua
 --#include lib/head.lua
@@ -14,7 +14,8 @@ local due = at_ms or now + after_ms
 local score = of_queue and due * 1000 or due
 local was = first_due()
 
--- What bridge/job/job.c begins a record with: an array of four or six, version 1, the due time.
+-- The first bytes of a record of bridge/job/job.c: an array of four or six, version 1, the due
+-- time.
 local function due_anew(record)
   local head = string.sub(record, 1, 3)
   if #record < 11 or (head ~= '\148\1\207' and head ~= '\150\1\207') then
@@ -23,7 +24,7 @@ local function due_anew(record)
   return head .. struct.pack('>I8', due) .. string.sub(record, 12)
 end
 
--- It stands in no index, and nobody of its group is in front because of it.
+-- Removes the job from every index and from the front of its group.
 local function put(group, arrival)
   if not group then
     redis.call('ZADD', delay, score, id)

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- pull.lua - leases due jobs of a queue to consumers, first come first; at most 1000 in all. With no
--- consumer it only settles.
+-- pull.lua - leases due jobs of a queue to consumers in the order of the call; at most 1000 in all.
+-- Without consumers it only settles expired leases and jobs.
 --#include lib/queue.lua
 --#include lib/claim.lua
 local total = 0
@@ -8,7 +8,7 @@ for at = FIRST_ROW, #ARGV, ROW do
   total = total + tonumber(ARGV[at + MAX])
 end
 total = math.min(total, 1000)
-local BYTES_MAX = 16 * 1024 * 1024 -- of the bodies in one reply, or one job
+local BYTES_MAX = 16 * 1024 * 1024 -- limit of bodies in one reply, except a single job
 local out, names, dues = { 0, 0, 0 }, {}, {}
 if total > 0 then
   local found = redis.call('ZRANGEBYSCORE', delay, '-inf', now_due, 'WITHSCORES', 'LIMIT', 0, total)
@@ -19,7 +19,7 @@ if total > 0 then
 end
 if #names > 0 then
   local bodies = {}
-  local function body(i) -- some at a time: they may be large, and more than the reply takes
+  local function body(i) -- read some at a time: they may exceed the reply
     if not bodies[i] and (i - 1) % 64 == 0 then
       for k, one in ipairs(redis.call('HMGET', pool, unpack(names, i, math.min(i + 63, #names)))) do
         bodies[i + k - 1] = one
@@ -37,7 +37,7 @@ if #names > 0 then
     if bytes > BYTES_MAX and i > 1 then
       break
     elseif over_ms and over_ms <= now then
-      expire(id) -- more of them than are settled in one call
+      expire(id) -- more expired jobs than one call settles
     else
       while left == 0 do
         consumer = consumer + 1

@@ -1,15 +1,15 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- reap.lua - puts jobs of one bucket back whose lease has ended without an outcome, or whose claim was
+-- reap.lua - puts jobs of one bucket back whose lease expired without an outcome, or whose claim was
 -- lost.
 --
--- If Redis made the lost claim, its lease is the one that is noted for the claimant. Nobody has
--- heard of its jobs, so they go back untried; those whose lease has ended stay for another call.
+-- If Redis executed the lost claim, :sums has its lease in the field of the claimant. The claimant
+-- never received these jobs, so they return without an attempt.
 --
--- Jobs go back due at once, and the claim that was lost counts as an attempt: the number that
--- begins the value in :tries goes up by one. A slot at the rate of a target (paced) is used up.
--- The lease is noted, since its holder may still report that it has delivered (ack.lua). A job
--- that was cancelled meanwhile goes. One that does not count any more (:away of lib/order.lua) is
--- waited for no longer. Cost: O(k log n) for k jobs.
+-- Jobs become due at once, and an expired lease counts as an attempt: the number at the start of
+-- the value in :tries is incremented. A reserved slot of a target's rate limit (paced) is used up.
+-- The lease is logged, because its holder may still report the delivery (ack.lua). A cancelled job
+-- is removed. Expired entries of :away (lib/order.lua) no longer block their group. Cost: O(k log
+-- n) for k jobs.
 --#include lib/bucket.lua
 --#include lib/now.lua
 --#include lib/sums.lua
@@ -39,7 +39,7 @@ for at = 1, #ids, 2 do
   redis.call('ZREM', unack, id)
   local was = redis.call('HGET', tries, id)
   if was and string.find(was, IS_CANCELLED) then
-    outdate(id, '', ids[at + 1]) -- who has it, or had it, may have reported an outcome, unheard
+    outdate(id, '', ids[at + 1]) -- a holder may have reported an outcome that was lost
     sums_add('cancelled', forget(id))
     leave_group(id)
     dropped = dropped + 1
@@ -51,7 +51,7 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', base .. ':away', '-inf', now
   order().came_back(member)
 end
 write_notes()
-if claimant == '' then -- claimants whose last lease has ended: they may be gone
+if claimant == '' then -- claimants whose last lease expired: they may be gone
   local all = redis.call('HGETALL', base .. ':sums')
   for at = 1, #all, 2 do
     if string.sub(all[at], 1, 6) == 'claim:' and tonumber(all[at + 1]) <= now then

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- release.lua - gives jobs that consumers of a queue hold back to it. Repeatable with a lease.
+-- release.lua - returns jobs from consumers to their queue. Repeatable with a lease.
 --#include lib/queue.lua
 local codes = {}
 for at = FIRST_ROW, #ARGV, ROW do

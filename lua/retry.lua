@@ -1,21 +1,21 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- retry.lua - puts claimed jobs of one bucket back, to be claimed again later, or gives them up.
+-- retry.lua - puts claimed jobs of one bucket back for a later claim, or buries them.
 --
--- Only for the lease that claimed the job: a late outcome of an earlier claim changes nothing, and
--- a run of a job that was cancelled or replaced is not kept.
--- A job that is tried again stays in front of its group; a next run is a new job of that group
--- (lib/order.lua). A run that is given up is kept under ID@DIGITS; where that is another job's,
--- ID@0DIGITS, and so on. Without a next run the job is gone then.
--- A second run answers STALE where the first put back or buried, else as the first. Cost: O(k log n).
+-- Only the lease that claimed the job counts: a late outcome of an earlier claim changes nothing,
+-- and a run of a cancelled or replaced job is not kept. A retried job stays in front of its group.
+-- A next run is a new job of that group (lib/order.lua). A failed run is kept under ID@DIGITS; if
+-- another job has that id, under ID@0DIGITS, and so on. Without a next run the original job is
+-- removed. A second run answers STALE if the first put the job back or buried it, else the same as
+-- the first. Cost: O(k log n).
 --#include lib/bucket.lua
 --#include lib/now.lua
 --#include lib/sums.lua
 --#include lib/head.lua
 --#include lib/late.lua
 --#include lib/order.lua
--- A run that is given up is a job under a name of its own. Another job may have that name, near or far
--- (lib/far.lua): then zeros are added before the digits at its end, and it stays in this bucket
--- (bridge/engine/route_buckets.c). Says PUT_BACK where this very run is kept already.
+-- Keeps a failed run as a job of its own. If another near or far job (lib/far.lua) has the id,
+-- zeros are added before its final digits, and the run stays in this bucket
+-- (bridge/engine/route_buckets.c). Returns PUT_BACK if this run is already kept.
 local function keep_run(id, kept, record, note, how)
   local there = redis.call('HGET', pool, kept)
   while there ~= record and (there or redis.call('HEXISTS', base .. ':where', kept) == 1) do
@@ -40,7 +40,7 @@ local function keep_run(id, kept, record, note, how)
   return KEPT
 end
 
--- It is claimed by that lease; at: of its row.
+-- Settles a job that is claimed by this lease. at: index of its row in ARGV.
 local function settle(id, lease, at, how)
   local note, record, kept = ARGV[at + TRIES], ARGV[at + RECORD], ARGV[at + KEPT_ID]
   redis.call('ZREM', unack, id)
@@ -64,14 +64,14 @@ local function settle(id, lease, at, how)
     late().outdate(id, lease) -- of this run
     redis.call('HDEL', base .. ':ended', id)
   end
-  if record ~= '' then -- the next run has nothing of this one
+  if record ~= '' then -- the next run starts without tries
     redis.call('HSET', pool, id, record)
     local group = order().group(id)
     leave_group(id)
     order().place(id, ARGV[at + DUE_MS], group)
     sums_add('repeated', 1)
     sums_add('stored', code == KEPT and 1 or 0)
-  elseif kept ~= '' then -- it goes on under that name, or has before
+  elseif kept ~= '' then -- the run is kept under the other id, now or before
     sums_add('dropped', forget(id) - (code == KEPT and 1 or 0))
     leave_group(id)
   else

@@ -2,13 +2,13 @@
 -- tally.lua - counts in a window of fixed length, up to a limit.
 --
 --   KEYS[1]  hash  {SOURCE}:tally:NAME  n -> counted so far; gone when the window is over
---   ARGV[1]  how much to count; negative: to give back
---   ARGV[2]  limit; not asked when something is given back
+--   ARGV[1]  amount to count; negative: to subtract
+--   ARGV[2]  limit; not checked if the amount is negative
 --   ARGV[3]  length of a window in ms, used by the count that opens one
 --
--- Returns 1: counted, or given back; 0: it would exceed the limit, nothing was counted.
--- Holds before and after: n is not negative, and its key has a time to live.
--- Not repeatable: a second run counts twice. Cost: O(1).
+-- Returns 1: counted or subtracted; 0: the limit would be exceeded, nothing was counted. Invariant:
+-- n is not negative, and its key has a time to live. Not repeatable: a second run counts twice.
+-- Cost: O(1).
 local key, amount = KEYS[1], tonumber(ARGV[1])
 redis.call('HDEL', key, '') -- never there; refused for lack of memory is a first write only
 local have = tonumber(redis.call('HGET', key, 'n') or nil)

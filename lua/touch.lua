@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- touch.lua - gives one job that a consumer holds a new lease.
+-- touch.lua - renews the lease of one job that a consumer holds.
 --#include lib/queue.lua
 --#include lib/claim.lua
 settle_head()

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * admin_control.c - what an operator does to a route over HTTP: pause, resume, drain, and
- * look on (tap).
+ * admin_control.c - operator actions on a route over HTTP: pause, resume, drain, tap.
  */
 #include "bridge/admin/admin.h"
 #include "bridge/engine/tap.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * admin_rewind.c - POST /v1/admin/routes/ROUTE/rewind: the sources of a route read again,
- * for that route, what was written since a point in time.
+ * for that route, all messages since a point in time.
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * admin_routes.c - the routes with their figures. What waits, is in flight or dead is of
- * all instances, as Redis says; what came and went is of this one, since it began.
+ * admin_routes.c - the routes with their counts. Pending, in-flight and dead jobs are
+ * counted in Redis for all instances. Accepted and finished jobs are counted for this
+ * instance since its start.
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"

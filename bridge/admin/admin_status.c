@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * admin_status.c - the daemon at a glance: what it is connected to, and who else is
- * there.
+ * admin_status.c - the status of the daemon: its connections and the other live
+ * instances.
  */
 #include "bridge/admin/admin.h"
 #include "bridge/engine/alive.h"

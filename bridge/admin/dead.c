@@ -2,9 +2,9 @@
 /*
  * dead.c - the dead letters of a route over HTTP: list, replay, drop.
  *
- * One request looks through bucket after bucket, until enough letters match or it has
- * looked at enough, and answers where the next request continues. What was replayed or
- * dropped has left the error bucket, so a run that was interrupted can begin again.
+ * A request examines bucket after bucket until it has enough matches or has reached its
+ * limit. The response says where the next request continues. Replayed and dropped letters
+ * have left the error bucket, so an interrupted run can be repeated.
  */
 #include "bridge/admin/dead.h"
 #include "bridge/admin/admin.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * explain.c - what tarry would make of a message: it goes the way of a submission and of
- * a delivery, but nothing is stored, counted or sent.
+ * explain.c - explains how tarry would handle a message: the message passes through
+ * admission and delivery, but nothing is stored, counted or sent.
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * admin_jobs.c - the jobs of a route over HTTP: a page at a time; another due time for
- * one of them.
+ * job_list.c - lists the jobs of a route over HTTP, page by page.
  *
- * A page asks each bucket of the route a few times, for a bounded number of jobs, and
- * merges the answers. It costs the same with ten jobs as with ten million. A job that
- * arrives, leaves or moves between two pages may be listed twice, or not at all.
+ * A page sends a few bounded queries to each bucket of the route and merges the replies.
+ * Its cost does not depend on the number of jobs. A job that is stored, removed or moved
+ * between two pages may be listed twice or not at all.
  */
 #include "bridge/admin/admin.h"
 #include "bridge/admin/cursor.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * job_move.c - another due time for a job over HTTP: it is looked for in the bucket of
- * its id, and moved there.
+ * job_move.c - changes the due time of a job over HTTP, in the bucket of its id.
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * metrics.h - all metrics as text, and how many jobs of each route stand where, as Redis
- * says: for the metrics and the admin API.
+ * metrics.h - all metrics as text, and the job counts of each route from Redis (the
+ * census), for the metrics and the admin API.
  *
- * One census asks for all buckets, many in one call; at most one is on its way, and who
- * asks meanwhile gets the next, so that it holds what was stored before it was asked for.
- * Its result stands in each route: counts, and counted_ms, the monotonic time at which
- * Redis was asked for them (0: never). Those of queues are the sum of their sink's last
- * sweep, and stand at the first route that ends there alone: nobody knows by which route
- * a job came to its queue.
+ * A census counts all buckets, several in one call. At most one census runs at a time. A
+ * request during a census gets the result of the next one, so its counts include every
+ * job stored before the request. The result is stored in each route: counts, and
+ * counted_ms, the monotonic time of the query (0: never). The counts of a queue sink are
+ * the sum of its last sweep. They are stored only in the first route that ends at the
+ * sink, because the route of a queued job is unknown.
  */
 #ifndef BRIDGE_METRICS_H
 #define BRIDGE_METRICS_H
@@ -21,27 +21,28 @@ struct buf;
 struct census;
 struct route;
 
-enum { CENSUS_WAIT_MS = 500 }; /* and the answer comes, whatever Redis does */
+enum { CENSUS_WAIT_MS = 500 }; /* timeout of a census */
 
-/* Calls back once, never from within. asked_ms: monotonic, when it was called. whole:
- * Redis has told of every bucket. */
+/* census_take() calls cb once, never from within. asked_ms: monotonic time of the
+ * request. whole: Redis has reported every bucket. */
 typedef void census_cb(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole);
 void census_take(struct bridge *bridge, census_cb *cb, void *arg);
 
-/* At which route the counts of this one's jobs stand: itself, but for queues. */
+/* The route that stores the counts of this route's jobs; differs only for queues. */
 const struct route *census_of(const struct route *route);
 
-/* Are the counts of the route those of since_ms (monotonic), or of its sink's last sweep?
- */
+/* Whether the counts of the route are from since_ms (monotonic) or later, or from the
+ * last sweep of its sink. */
 bool census_knows(const struct route *route, int64_t since_ms);
 
-/* After the store and the routes are gone. NULL is fine. */
+/* Frees the census. Free the store and the routes first. NULL is ignored. */
 void census_free(struct census *c);
 
-/* Metrics of routes, sinks, sources and queues. What Redis said of the jobs of a route is
- * printed where it said so at since_ms (monotonic) or later. */
+/* Appends the metrics of routes, sinks, sources and queues. Job counts of a route are
+ * included only if Redis reported them at since_ms (monotonic) or later. */
 void metrics_print(const struct bridge *bridge, int64_t since_ms, struct buf *out);
-/* Redis (answers: it does now), other instances, the process. */
+/* Appends the metrics of Redis, other instances and the process. answers: Redis responds
+ * now. */
 void metrics_print_daemon(const struct bridge *bridge, bool answers, struct buf *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * metrics_daemon.c - metrics of what is not a route's, a sink's or a source's.
+ * metrics_daemon.c - all metrics except those of routes, sinks and sources.
  */
 #include "bridge/admin/metrics.h"
 #include "bridge/engine/bridge.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * targets.c - the targets of a route over HTTP: what state each is in, and the end of a
- * stop.
+ * targets.c - the targets of a route over HTTP: their states, and restarting a stopped
+ * target.
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"

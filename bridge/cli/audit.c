@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * audit.c - one audit from its start to its end: the configuration, tarry's stores and
- * routes without sources, sinks or claims, and then bucket by bucket, step by step. The
- * loop runs until a step is answered; between two there is a pause, so that daemons are
- * not held up.
+ * audit.c - one audit: loads the configuration, opens tarry's stores and routes without
+ * sources, sinks or claims, and checks each bucket step by step. The loop runs until a
+ * step is answered. Pauses between steps leave Redis to the daemons.
  */
 #include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * cli.c - reads a command line by the tables of cli_rows.c, and runs the command.
+ * cli.c - parses a command line with the tables of cli_rows.c, and runs the command.
  */
 #include "bridge/cli/cli.h"
 #include "bridge/cli/ctl.h"

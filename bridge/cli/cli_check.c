@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * cli_check.c - the commands that need no daemon, and `tarry check`: is the configuration
- * good, and does all that it names answer? --connect dials Redis, brokers and the hosts
- * of callbacks; nothing is written anywhere.
+ * cli_check.c - the commands that need no daemon, and `tarry check`, which checks the
+ * configuration. --connect also connects to Redis, brokers and callback hosts, but writes
+ * nothing.
  */
 #include "bridge/base/log.h"
 #include "bridge/engine/bridge.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * cli_doc.c - `tarry doc WHAT`: the manual pages (mdoc), made from the tables, and what
- * may complete a command line. A test compares etc/man with what it prints.
+ * cli_doc.c - `tarry doc WHAT`: prints the manual pages (mdoc) and the words for shell
+ * completion, both generated from the tables. A test compares etc/man with the output.
  */
 #include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"

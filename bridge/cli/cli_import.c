@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * cli_import.c - `tarry import`: moves the jobs of another delay queue over, out of that
- * one's own Redis.
+ * cli_import.c - `tarry import`: imports the jobs of another delay queue from its Redis.
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/log.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * cli_rows.c - the commands, their flags, and the exit codes. A new one is one row.
+ * cli_rows.c - the tables of commands, flags and exit codes. A new command is one row.
  */
 #include "bridge/cli/cli.h"
 #include "bridge/cli/ctl.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ctl.c - the operator's short commands, one question and one answer each; `tarry send`
- * and `tarry explain`, whose question is a message.
+ * ctl.c - operator commands with one request and one response; `tarry send` and `tarry
+ * explain`, whose request is a message.
  */
 #include "bridge/base/text.h"
 #include "bridge/cli/ctl.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ctl_http.c - one question at a time to the daemon, over TCP or a Unix socket.
+ * ctl_http.c - an HTTP client for the daemon, over TCP or a Unix socket, one request at a
+ * time.
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"

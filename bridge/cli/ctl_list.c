@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ctl_list.c - lists, what is done to many, and `tarry tap`: page after page of the
- * daemon's answers.
- * What was done is done in Redis with each answer, so that this may be killed at any
- * time.
+ * ctl_list.c - listings, changes of many jobs, and `tarry tap`: they request page after
+ * page from the daemon.
+ *
+ * Redis has stored the changes of each page before its response, so the command may be
+ * killed at any time.
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"

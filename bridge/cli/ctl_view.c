@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ctl_view.c - answers of the daemon as a person reads them: tables whose columns are
- * rows here, and objects member by member.
+ * ctl_view.c - prints responses of the daemon for people: tables, whose columns are rows
+ * here, and objects member by member.
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"

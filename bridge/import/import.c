@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * import.c - hands jobs and kv fields over to tarry's store, and deletes what was
- * stored from the original (--delete).
+ * import.c - passes jobs and kv fields to tarry's store, and with --delete deletes stored
+ * ones from the original.
  *
- * Runs on the loop thread but outside of loop_run(): each wait runs the loop until the
- * answer that it waits for has stopped it.
+ * Runs on the loop thread but outside of loop_run(): each wait runs the loop until its
+ * answer stops it.
  */
 #include "bridge/engine/bridge.h"
 #include "bridge/base/hash.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * import_parts.h - the state of one import, and the original's Redis. For bridge/import/
- * and the command line.
+ * import_parts.h - the state of one import, and the connection to the original's Redis.
+ * Internal to bridge/import/ and the command line.
  */
 #ifndef BRIDGE_IMPORT_PARTS_H
 #define BRIDGE_IMPORT_PARTS_H
@@ -15,8 +15,8 @@ struct source;
 
 enum { IMPORT_WITH_MAX = 16, IMPORT_PAGE = 100 };
 
-struct import_order { /* what the command line asks for */
-    const char *type; /* of the source that can read the original */
+struct import_order { /* options of the command line */
+    const char *type; /* type of the source that can read the original */
     const char *url;  /* of the original's Redis */
     const char *conf_file;
     const char *source;                /* NULL: the only one of that type */
@@ -27,94 +27,96 @@ struct import_order { /* what the command line asks for */
 
 struct import_counts {
     uint64_t moved[IMPORT_STATES];
-    uint64_t before;  /* were there already */
-    uint64_t shelved; /* fields put on shelves */
+    uint64_t before;  /* already stored by an earlier import */
+    uint64_t shelved; /* fields copied into kv stores */
     uint64_t shelved_before;
     uint64_t skipped[IMPORT_SKIPS];
-    struct buf named[IMPORT_SKIPS]; /* the first of their keys, a line each */
+    struct buf named[IMPORT_SKIPS]; /* the first skipped keys, one per line */
 };
 
-struct import_seen; /* keys met so far */
+struct import_seen; /* set of the keys read so far */
 
 struct import {
     const struct import_order *order;
     struct bridge *bridge;
     struct source *src;
     struct ask *ask; /* the original's Redis */
-    char *place;     /* its URL, to be shown */
+    char *place;     /* its URL without password */
     struct import_seen *seen;
     struct import_counts counts;
-    struct slice *sets; /* keys that a job of a shared layout is deleted from; owned */
+    struct slice *sets; /* sets to delete a job of a shared layout from; owned */
     unsigned set_count;
-    int64_t started_ms; /* tarry's Redis' clock */
+    int64_t started_ms; /* time of tarry's Redis */
     unsigned open;      /* jobs and kv fields without an answer */
     int64_t open_bytes;
-    int64_t heard_ms;    /* monotonic: when the last answer came */
-    int64_t patience_ms; /* how long tarry's Redis may owe one */
+    int64_t heard_ms;    /* monotonic time of the last answer */
+    int64_t patience_ms; /* timeout for the next answer of tarry's Redis */
     struct tool tool;
     bool not_stored;
-    bool misused; /* the command line asks for what is not possible */
+    bool misused; /* the command line is invalid */
     bool marked;  /* import_mark() found its key */
 };
 
-/* Runs the order; gives the exit code (sysexits). */
+/* Runs the import. Returns the exit code (sysexits). */
 int import_run(const struct import_order *order);
 
-/* --- import.c: handing over --- */
+/* --- import.c: storing jobs --- */
 
-int64_t import_now_ms(const struct import *im); /* Redis' clock of tarry */
-/* Everything is stored, and cleaned up where that was asked for. */
+int64_t import_now_ms(const struct import *im); /* time of tarry's Redis, ms */
+/* Waits until every job is stored and, with --delete, deleted from the original. */
 int import_flush(struct import *im, struct err *err);
 
-struct import_source { /* where a job stood */
+struct import_source { /* where a job was found */
     const struct import_entry *entry;
-    struct slice body_key; /* names the job among all of that original */
+    struct slice body_key; /* identifies the job within the original */
     bool shared;           /* see struct import_layout */
 };
-/* Takes the job. Waits while too many are on their way. A job that cannot be stored is
- * skipped and counted. -1: a Redis is away. */
+/* Stores the job; takes ownership, also on failure. Blocks while too many jobs are open.
+ * A job that cannot be stored is skipped and counted. -1: a Redis is not reachable. */
 int import_job(struct import *im, struct job *job, const struct import_how *how,
                const struct import_source *from, struct err *err);
-/* key: names the job, as above, or what else was met. */
+/* Counts a skipped entry. key: the body key or another key. */
 void import_skip(struct import *im, enum import_skip why, struct slice key);
-/* Appends a key as a person can type it: what is not printable as \xNN. */
+/* Appends a key in printable form: other bytes become \xNN. */
 void import_add_shown(struct buf *out, struct slice key);
 
 struct import_seen *import_seen_new(void);
 void import_seen_free(struct import_seen *seen); /* NULL is fine */
-/* False: it was there. */
+/* Adds a key. False: it was already in the set. */
 bool import_seen_add(struct import_seen *seen, struct slice key);
-/* Nearly always right: for what need not be read again, not for what must not be lost. */
+/* Whether the key was read before. The answer may be wrong: use it only to avoid reading
+ * twice, not to decide whether to drop a job. */
 bool import_seen_has(const struct import_seen *seen, struct slice key);
 
-/* --- redis_ask.c: a Redis that is asked and waited for. One server, the master that
- * Sentinel names, or a Cluster. Runs the loop until the answer is there, so not from
- * within a callback of the loop. A connection that is lost is not made again: the import
- * is run again instead. --- */
+/* --- redis_ask.c: blocking calls to a Redis: one server, the master that Sentinel names,
+ * or a Cluster. The calls run the loop until the reply arrives, so do not call them from
+ * a callback of the loop. A lost connection is not reopened: the operator runs the import
+ * again. --- */
 
-/* Connects; conf->url is of any kind. user, password: at the sentinels; NULL: none.
- * NULL: it could not, and err says why. */
+/* Connects; conf->url may be of any kind. user, password: at the sentinels; NULL: none.
+ * Returns NULL on failure; err contains the reason. */
 struct ask *ask_open(const struct redis_conf *conf, const char *sentinel_user,
                      const char *sentinel_password, struct err *err);
 void ask_close(struct ask *a); /* NULL is fine */
 
-/* Sends count commands of `each` arguments, all in one go; out gets one value for each,
- * to be freed. An error reply is a value. -1: that Redis went away, and out is all nil.
- * node: the number of the server; -1: the master that has the key args[1] of each. */
+/* Sends count commands of `each` arguments in one write. Fills out with one value per
+ * command; the caller frees them. An error reply is a value. node: index of the server;
+ * -1: the master of the key args[1] of each command. Returns -1 if a connection was lost;
+ * out is then all nil. */
 int ask_each(struct ask *a, int node, const struct slice *args, unsigned each,
              unsigned count, struct import_value *out, struct err *err);
-/* One command. -1: as above, or it answered with an error. */
+/* Sends one command. -1: as above, or an error reply. */
 int ask_one(struct ask *a, int node, const struct slice *args, unsigned n,
             struct import_value *out, struct err *err);
-/* Says what the error reply to that command was, and frees it. Gives -1. */
+/* Writes the error reply of the command to err and frees it. Returns -1. */
 int ask_failed(struct import_value *error, struct slice command, struct err *err);
-/* The servers: 1, or the masters of the cluster. */
+/* Number of servers: 1, or the masters of the cluster. */
 unsigned ask_node_count(const struct ask *a);
-/* Sends a command whose answer matters only when it is an error: ask_complaint(). */
+/* Sends a command without waiting. ask_complaint() reports its error reply. */
 void ask_behind(struct ask *a, const struct slice *args, unsigned n);
-/* Commands of ask_behind() without an answer yet. */
+/* Number of ask_behind() commands without a reply. */
 unsigned ask_behind_count(const struct ask *a);
-/* The first error to those, or why the connection was lost; NULL: none. */
+/* The first error reply to them, or why the connection was lost; NULL: none. */
 const char *ask_complaint(const struct ask *a);
 
 #endif

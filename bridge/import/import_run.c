@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * import_run.c - one import from its start to its table: the configuration, tarry's store
- * and routes without sources, sinks or claims, the original's Redis, the importer. Where
- * nothing of the original is found, it says what that Redis holds instead.
+ * import_run.c - one import from configuration to summary: tarry's store, routes without
+ * sources, sinks or claims, the original's Redis, and the importer. If no data of the
+ * original is found, it reports what that Redis contains instead.
  */
 #include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"

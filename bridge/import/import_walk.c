@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * import_walk.c - walks the places where an original keeps its jobs, as its table says,
- * and hands each job over.
+ * import_walk.c - scans the keys in which an original stores jobs, as its table defines,
+ * and stores each job.
  *
- * What is large is read in bounded steps: SCAN and ZSCAN by their cursors, lists by
- * ranges. What is deleted behind a walk (--delete) does not disturb it: cursors allow
- * that, and a range is counted anew from what is left.
+ * Large keys are read in bounded steps: SCAN and ZSCAN by cursor, lists by range.
+ * Deletions during a scan (--delete) do no harm: cursors permit them, and a range is
+ * computed again from the remaining items.
  */
 #include "bridge/base/mem.h"
 #include "bridge/import/import_parts.h"
@@ -33,7 +33,7 @@ static bool is_key(const struct walk *w, struct slice key)
 
 /* ------------------------------------------------------------------ one entry */
 
-/* A body that was not asked for, or is no job. */
+/* Counts a body that is skipped. */
 static void skip(const struct walk *w, enum import_skip why, struct slice key)
 {
     if (why != IMPORT_SKIPS && !w->part->strangers)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * embedded.c - the life of the private redis-server. Loop thread.
+ * embedded.c - starts, restarts and stops the private redis-server. Loop thread.
  *
- * Two servers on one append-only file would ruin it. So the child holds a lock on a file
- * in the directory, by a descriptor it inherits: it is free exactly when the last server
- * of that directory, and what it forked, has gone. All settings go by argv: no file is
- * left.
+ * Two servers would corrupt one append-only file. So the child inherits a descriptor with
+ * a lock on a file in the directory. The lock is free only when the last server of the
+ * directory and all its children have exited. All settings are passed in argv, so no
+ * configuration file remains.
  */
 #include "bridge/redis/embedded.h"
 #include "bridge/base/buf.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * embedded.h - url = "embedded": a private redis-server, run as a child of the daemon.
+ * embedded.h - url = "embedded": a private redis-server that runs as a child of the
+ * daemon.
  *
- * It listens on a Unix socket only, keeps an append-only file in its directory, ends with
- * the daemon however that ends, and is started again when it dies.
+ * The child listens only on a Unix socket and keeps an append-only file in its directory.
+ * It stops when the daemon stops or crashes. The daemon restarts it if it dies.
  */
 #ifndef BRIDGE_EMBEDDED_H
 #define BRIDGE_EMBEDDED_H
@@ -13,15 +14,18 @@
 
 struct embedded;
 
-/* Makes dir (0700) if it is not there. NULL: err says why: no such program, dir of no
- * use, or another server still runs in it (for that it waits a few seconds, blocking:
- * before loop_run()). It may not answer yet when this returns. */
+/* Starts the server. Creates dir (mode 0700) if it does not exist. NULL: err contains the
+ * reason: the program is missing, dir is not usable, or another server still runs in it.
+ * To wait for that server the call blocks for a few seconds, so call it before
+ * loop_run(). The new server may not answer yet. */
 struct embedded *embedded_start(const char *program, const char *dir, struct err *err);
-/* The address of a server that another process runs in dir, to be freed; NULL: none. */
+/* Returns the URL of a server that another process runs in dir; free it. NULL: none. */
 char *embedded_running(const char *dir);
-/* "unix:///var/lib/tarry/redis.sock", for redis_url_parse(). Borrowed until the stop. */
+/* "unix:///var/lib/tarry/redis.sock", for redis_url_parse(). Borrowed until
+ * embedded_stop(). */
 const char *embedded_url(const struct embedded *e);
-/* SIGTERM, and SIGKILL if that takes too long; then cb(arg), later, and e is gone. */
+/* Stops the server: SIGTERM, then SIGKILL after a timeout. Calls cb(arg) later and frees
+ * e. */
 void embedded_stop(struct embedded *e, loop_cb *cb, void *arg);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis.c - the states of a connection that is kept up. Loop thread.
+ * redis.c - the states of a connection that reconnects by itself. Loop thread.
  *
- *   RESTING -> FINDING -> OPENING -> GREETING -> READY, and from each back to RESTING
- * with a reason. FINDING only where a finder says where the server is.
+ * RESTING -> FINDING -> OPENING -> GREETING -> READY, and from each state back to RESTING
+ * with a reason. FINDING is skipped without a finder.
  *
- * Bytes are net.c's; resp.c formats commands, hiredis parses replies. Every command that
- * was queued gets its callback exactly once, in order.
+ * net.c transfers bytes, resp.c formats commands, hiredis parses replies. Every queued
+ * command gets its callback exactly once, in order.
  */
 #include "bridge/redis/redis.h"
 #include "bridge/base/histogram.h"

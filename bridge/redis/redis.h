@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis.h - one connection to one Redis server, kept up.
+ * redis.h - one connection to one Redis server, which reconnects by itself.
  *
- * Ours on the loop (TCP, Unix socket, TLS, AUTH, SELECT, deadlines, reconnection with
- * backoff and jitter); resp.c formats commands, hiredis parses replies. They are
- * pipelined and answered in order. Everything queued in one turn of the loop leaves in
- * one write.
+ * This module does TCP, Unix sockets, TLS, AUTH, SELECT, deadlines, and reconnection with
+ * backoff and jitter. resp.c formats commands, and hiredis parses replies. Commands are
+ * pipelined and answered in order. All commands queued in one turn of the loop are sent
+ * in one write.
  */
 #ifndef BRIDGE_REDIS_H
 #define BRIDGE_REDIS_H
@@ -18,14 +18,14 @@
 
 struct buf;
 struct histogram;
-struct redisReply; /* hiredis' own; only files of the store look inside */
+struct redisReply; /* type of hiredis; only files of the store use its fields */
 struct redis;
 
 /* redis://[USER:PASSWORD@]HOST[:PORT][/DB]  rediss://... (TLS)
  * unix://[USER:PASSWORD@]/PATH[?db=N]
  * redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/MASTER[/DB]
  * redis+cluster://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]
- * and rediss+sentinel://, rediss+cluster:// (TLS to every one of them). */
+ * and rediss+sentinel://, rediss+cluster:// (TLS for every connection). */
 enum redis_kind { REDIS_ONE, REDIS_SENTINEL, REDIS_CLUSTER };
 struct redis_place {
     char *host, *port;
@@ -34,30 +34,30 @@ struct redis_url {
     enum redis_kind kind;
     bool tls;
     char *unix_path;            /* NULL: TCP */
-    char *host;                 /* of REDIS_ONE; else NULL */
+    char *host;                 /* for REDIS_ONE; else NULL */
     char *port;                 /* "6379" */
-    struct redis_place *places; /* the sentinels, or nodes of the cluster to ask first */
+    struct redis_place *places; /* sentinels, or seed nodes of the cluster */
     size_t place_count;
-    char *master; /* name of the master that the sentinels watch; NULL: no Sentinel */
-    char *user;   /* NULL: none; of the Redis servers, not of the sentinels */
+    char *master; /* name of the master at the sentinels; NULL: no Sentinel */
+    char *user;   /* at the Redis servers, not at the sentinels; NULL: none */
     char *password;
     unsigned db;
 };
 int redis_url_parse(const char *text, struct redis_url *url, struct err *err);
-/* Gives what it fills in; redis_url_free(). */
+/* The caller frees `to` with redis_url_free(). */
 void redis_url_copy(const struct redis_url *from, struct redis_url *to);
 void redis_url_free(struct redis_url *url);
-/* "redis://127.0.0.1:6379/0", with neither user nor password; for logs. Gives; free(). */
+/* Returns "redis://127.0.0.1:6379/0" without user and password, for logs. The caller
+ * frees it. */
 char *redis_url_shown(const struct redis_url *url);
-/* "10.0.0.1:6379", "[::1]:6379", for people. */
+/* Appends "10.0.0.1:6379" or "[::1]:6379". */
 void redis_place_add(struct buf *out, const char *host, const char *port);
 
-/* Tells where the server is at present: asked before each connection. find is answered
- * by redis_found() or redis_not_found(), at once or later; an answer that comes when r
- * waits for none is ignored. forget: r is being freed. Whoever knows that the server has
- * moved uses redis_reconnect() and redis_reconnect_now() too. doubts: another server is
- * taking its place, so that it may lose what it accepts from now on; NULL: never.
- */
+/* Finds the address of the server before each connection. find must call redis_found() or
+ * redis_not_found(), at once or later; an answer that r does not wait for is ignored.
+ * forget: r is being freed. A finder that learns of a new address also calls
+ * redis_reconnect() and redis_reconnect_now(). doubts: a failover is in progress, so the
+ * server may lose new writes; NULL: never. */
 struct redis_finder {
     void (*find)(void *self, struct redis *r);
     void (*forget)(void *self, struct redis *r);
@@ -67,92 +67,91 @@ struct redis_finder {
 
 struct redis_conf {
     struct redis_url url;              /* copied */
-    const struct redis_finder *finder; /* NULL: url says where; must stay */
-    bool master_only;    /* what is no master (ROLE) is no good: lost, and tried again */
-    const char *ca_file; /* TLS: NULL: the system's */
-    const char *cert_file; /* TLS: ours; NULL: none */
+    const struct redis_finder *finder; /* NULL: use url; must outlive the redis */
+    bool master_only;      /* disconnect and retry if the server is not a master (ROLE) */
+    const char *ca_file;   /* TLS; NULL: CA certificates of the system */
+    const char *cert_file; /* TLS client certificate; NULL: none */
     const char *key_file;
-    int64_t connect_timeout_ms; /* for finder, address, connect, TLS, AUTH together */
-    int64_t
-        command_timeout_ms; /* without a reply so long: outcome unknown, new connection */
-    int64_t
-        backoff_first_ms; /* before each reconnection, at least; doubling with jitter */
+    int64_t connect_timeout_ms; /* for finder, DNS, connect, TLS and AUTH together */
+    int64_t command_timeout_ms; /* without a reply for so long: reconnect */
+    int64_t backoff_first_ms;   /* minimum before a reconnection; doubles, with jitter */
     int64_t backoff_max_ms;
     const char *client_name; /* CLIENT SETNAME; NULL: none */
 };
 
-/* Everything that conf points at is copied, but the finder. */
+/* Copies conf and all that it points to, except the finder. */
 void redis_conf_copy(const struct redis_conf *from, struct redis_conf *to);
 void redis_conf_free(struct redis_conf *conf);
 
 enum redis_state { REDIS_CONNECTING, REDIS_UP, REDIS_DOWN };
 
-/* Called at every change. why: "" when up, else the reason in words. Connecting again is
- * this module's business; a new connection's commands may be queued from within it.
- * REDIS_DOWN comes before the NULL replies of the commands that were open. */
+/* Called at every change of state. why: "" if up, else the reason. The module reconnects
+ * by itself. On REDIS_UP the callback may queue commands. REDIS_DOWN is reported before
+ * the open commands get their NULL replies. */
 typedef void redis_state_cb(void *arg, enum redis_state state, const char *why);
 /* Messages of subscribed channels. */
 typedef void redis_message_cb(void *arg, struct slice channel, struct slice message);
 
-/* reply: borrowed until the callback returns; may be an error reply (see redis_error).
- * NULL: the connection went before the answer came, and the outcome is unknown. */
+/* reply: borrowed until the callback returns; may be an error reply (see redis_error()).
+ * NULL: the connection was lost before the reply, so the outcome is unknown. */
 typedef void redis_reply_cb(void *arg, const struct redisReply *reply);
 
-/* Begins to connect. on_state is called later, never from within. Copies conf. */
+/* Creates a connection and starts to connect. on_state is never called from within.
+ * Copies conf. */
 struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,
                         void *arg);
-/* Open commands get NULL replies from within, then nothing more. NULL is fine. */
+/* Frees the connection. Open commands get NULL replies from within; no callback is called
+ * afterwards. NULL is ignored. */
 void redis_free(struct redis *r);
 bool redis_is_up(const struct redis *r);
-/* Its finder doubts the server. */
+/* Whether the finder reports a failover in progress (doubts). */
 bool redis_is_doubted(const struct redis *r);
-/* The finder's answers. Both are copied. */
+/* The answers of the finder. Texts are copied. */
 void redis_found(struct redis *r, const char *host, const char *port);
 void redis_not_found(struct redis *r, const char *why);
-/* A connection that waits before its next try makes it now: what stood in the way may be
- * gone. Else nothing. */
+/* If r waits for its backoff, reconnects at once; else does nothing. Call it when the
+ * cause of the failure may be gone. */
 void redis_reconnect_now(struct redis *r);
-/* Drops the connection, if there is one, and connects again after the backoff. Open
- * commands get NULL replies. */
+/* Closes the connection, if any, and reconnects after the backoff. Open commands get NULL
+ * replies. */
 void redis_reconnect(struct redis *r, const char *why);
 
-/* Queues a command; must be up. Arguments are copied. deadline by conf. */
+/* Queues a command; r must be up. Arguments are copied. conf sets the deadline. */
 void redis_command(struct redis *r, const struct slice *args, unsigned count,
                    redis_reply_cb *cb, void *arg);
-/* The same with a call as resp_end() gives it, for which the connection is there: once
- * one has been answered without an error, the backoff starts anew. took: counts the time
- * to the reply, and stays as long as r. */
+/* Queues a command formatted by resp_end(). The first reply without an error resets the
+ * backoff. took: histogram that counts the response time; must outlive r. */
 void redis_whole_command(struct redis *r, struct slice bytes, struct histogram *took,
                          redis_reply_cb *cb, void *arg);
-/* What was queued leaves now, in the midst of the turn; else it does at its end. */
+/* Sends queued commands now instead of at the end of the turn. */
 void redis_push(struct redis *r);
-/* Commands sent and not answered yet. */
+/* Number of commands without a reply. */
 unsigned redis_open_count(const struct redis *r);
-/* Turns the connection into a subscriber; again after each reconnection by itself. */
+/* Subscribes to channel, also after each reconnection. The connection then accepts no
+ * other commands. */
 void redis_subscribe(struct redis *r, const char *channel, redis_message_cb *cb,
                      void *arg);
 
-/* What a reply holds, for those who do not know hiredis: a text (p NULL: it is none), the
- * number of its items (0: no list), one of them. r may be NULL. */
+/* Accessors of a reply for code that does not use hiredis: its text (p NULL: not a text),
+ * the number of its items (0: not a list), one item. r may be NULL. */
 struct slice redis_text(const struct redisReply *r);
-struct slice redis_error_text(const struct redisReply *r); /* p NULL: it is no error */
-char redis_letter(const struct redisReply *r);     /* of a text the first; 0: none */
-int64_t redis_integer(const struct redisReply *r); /* 0: it is none */
-int64_t redis_score(const struct redisReply *r); /* of a sorted set, as a text; 0: none */
+struct slice redis_error_text(const struct redisReply *r); /* p NULL: not an error */
+char redis_letter(const struct redisReply *r);     /* first letter of a text; 0: none */
+int64_t redis_integer(const struct redisReply *r); /* 0: not an integer */
+int64_t redis_score(const struct redisReply *r);   /* score in a sorted set; 0: none */
 size_t redis_items(const struct redisReply *r);
 const struct redisReply *redis_item(const struct redisReply *r, size_t i); /* or NULL */
 
-/* What an error reply means, by its first word (table in redis_reply.c). */
+/* Class of an error reply, by its first word (table in redis_reply.c). */
 enum redis_error {
     REDIS_NO_ERROR,
-    REDIS_NO_SCRIPT, /* load the script again and send the same */
-    REDIS_WAIT, /* LOADING BUSY NOREPLICAS MISCONF CLUSTERDOWN...: back off, send again */
+    REDIS_NO_SCRIPT, /* load the scripts and send again */
+    REDIS_WAIT, /* LOADING BUSY NOREPLICAS MISCONF CLUSTERDOWN...: wait, send again */
     REDIS_ELSEWHERE,  /* MOVED: another node of the cluster has the slot */
-    REDIS_MOVING,     /* ASK TRYAGAIN: its slot is being moved; the others go on */
-    REDIS_FULL,       /* OOM: pause sources, keep draining */
-    REDIS_MOVED_AWAY, /* READONLY MASTERDOWN UNBLOCKED: this is no master; connect again
-                       */
-    REDIS_DENIED,     /* NOAUTH WRONGPASS NOPERM: the operator must act; back off long */
+    REDIS_MOVING,     /* ASK TRYAGAIN: its slot is being moved; other slots work */
+    REDIS_FULL,       /* OOM: pause sources, continue to deliver */
+    REDIS_MOVED_AWAY, /* READONLY MASTERDOWN UNBLOCKED: not a master; reconnect */
+    REDIS_DENIED,     /* NOAUTH WRONGPASS NOPERM: the operator must act; long pause */
     REDIS_WRONG       /* anything else: a bug or a wrong key type; not repeatable */
 };
 enum redis_error redis_error(const struct redisReply *reply);

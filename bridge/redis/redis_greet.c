@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_greet.c - the first words on a new connection: login, database, name, role. All
- * are sent at once; the answer to the last one means that the server serves us.
+ * redis_greet.c - the first commands on a new connection: login, database, client name,
+ * role. All are sent at once. The reply to the last shows that the connection is usable.
  */
 #include "bridge/redis/redis_parts.h"
 

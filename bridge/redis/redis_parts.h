@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_parts.h - what redis.c and redis_greet.c share.
+ * redis_parts.h - the parts that redis.c and redis_greet.c share.
  */
 #ifndef BRIDGE_REDIS_PARTS_H
 #define BRIDGE_REDIS_PARTS_H
@@ -28,30 +28,30 @@ struct redis {
     enum redis_phase phase;
     struct net *net;
     struct redisReader *reader;
-    struct redis_pool replies; /* the one at a time that reader makes */
-    uint64_t connection; /* counts them: tells in a callback that this one has gone */
+    struct redis_pool replies; /* memory of the reply that reader builds */
+    uint64_t connection; /* counter: a callback detects that its connection was closed */
 
     struct redis_queue open;
-    int64_t heard_ms;             /* when the last reply came */
-    size_t unparsed_bytes;        /* fed since then */
-    struct timer *deadline_timer; /* one for all commands: the oldest counts */
-    struct resp command;          /* the last one */
+    int64_t heard_ms;             /* monotonic time of the last reply */
+    size_t unparsed_bytes;        /* bytes read since then */
+    struct timer *deadline_timer; /* deadline of the oldest command */
+    struct resp command;          /* the last command */
 
-    struct timer *connect_timer; /* RESTING: begins again; else: gives up */
-    unsigned failures; /* in a row: since a call was answered or a message came */
-    int64_t up_ms;     /* since when it is up */
-    bool denied;       /* the last failure was: only the operator can help */
+    struct timer *connect_timer; /* RESTING: reconnects; else: connection timeout */
+    unsigned failures; /* consecutive, since the last reply to a call or message */
+    int64_t up_ms;     /* time when the connection became ready */
+    bool denied;       /* the last failure was REDIS_DENIED */
     struct subscription *subscriptions;
 };
 
-/* As redis_command, before it is up. */
+/* Like redis_command(), but r need not be up. */
 void redis_send(struct redis *r, const struct slice *args, unsigned count,
                 redis_reply_cb *cb, void *arg);
 
-/* Logs in and looks who answers; ends in redis_ready() or redis_reconnect(). */
+/* Logs in and checks the server; then calls redis_ready() or redis_reconnect(). */
 void redis_greet(struct redis *r);
 void redis_ready(struct redis *r);
-/* Loses the connection over an error reply to what. */
+/* Closes the connection after an error reply to the command what. */
 void redis_greet_failed(struct redis *r, const char *what,
                         const struct redisReply *reply);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_probe.c - asks a server about itself, all questions at once, answered in order;
- * what its answers mean, and what follows for the options durability and memory_mark.
+ * redis_probe.c - queries a server in one pipelined batch, interprets the replies, and
+ * checks them against the options durability and memory_mark.
  */
 #include "bridge/redis/redis_probe.h"
 #include "bridge/base/log.h"

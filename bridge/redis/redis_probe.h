@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_probe.h - what is known of a Redis server: its clock, how it keeps what it was
- * told, and how much room it has. Asked once per connection; memory again and again. Loop
- * thread.
+ * redis_probe.h - facts about a Redis server: its clock, its persistence, and its memory.
+ * Read once per connection; memory is read repeatedly. Loop thread.
  *
- * CONFIG GET where it is allowed, else INFO alone.
+ * It uses CONFIG GET if allowed, else only INFO.
  */
 #ifndef BRIDGE_REDIS_PROBE_H
 #define BRIDGE_REDIS_PROBE_H
@@ -15,91 +14,93 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Redis' clock, as seen from here. Due is judged by Redis' TIME alone. To turn "in 3 s"
- * into a due time, and to sleep until one, the daemon needs to know that clock between
- * two replies: each TIME reply gives a lower and an upper bound of the offset to our
- * monotonic clock (it was read after the command left and before the reply came). Pure:
- * times are handed in. */
+/* An estimate of Redis' clock. Only TIME of Redis decides whether a job is due. The
+ * daemon needs an estimate to turn "in 3 s" into a due time and to sleep until a due
+ * time. Each TIME reply gives a lower and an upper bound of the offset to our monotonic
+ * clock, because Redis read its clock after the command was sent and before the reply
+ * arrived. Pure: the caller passes all times. */
 enum { CLOCK_SAMPLES = 8 };
 
-/* Zeroed is ready, and knows nothing yet. */
+/* A zeroed clock is valid and not set. */
 struct clock {
     int64_t low_us[CLOCK_SAMPLES], high_us[CLOCK_SAMPLES]; /* Redis' time minus ours */
     unsigned count, next;
     int64_t best_low_us, best_high_us;
 };
 
-/* One TIME reply: when the command left and the reply came (our monotonic clock), and
- * what it said. All in microseconds. */
+/* Adds one TIME reply. sent_us, received_us: our monotonic clock. redis_us: the time in
+ * the reply. All in microseconds. */
 void clock_sample(struct clock *c, int64_t sent_us, int64_t received_us,
                   int64_t redis_us);
 bool clock_is_set(const struct clock *c);
-/* Redis' time in ms, rounded up, and never less than it truly is: a delay counted from
- * here is never too short. */
+/* Redis' time in ms, never too early: a delay counted from it is never too short. */
 int64_t clock_now_ms(const struct clock *c, int64_t mono_us);
-/* How long to sleep, in us, until Redis' clock surely shows due_ms; 0 when it does. */
+/* How long to sleep, in us, until Redis' clock has certainly reached due_ms; 0: it has.
+ * */
 int64_t clock_until_us(const struct clock *c, int64_t mono_us, int64_t due_ms);
 
 enum redis_durability {
-    KEEPS_UNKNOWN, /* the server does not say, or only that it has an append-only file */
-    KEEPS_NOTHING, /* in memory only */
-    KEEPS_SNAPSHOTS, /* no append-only file; at most snapshots */
-    KEEPS_SECOND, /* an append-only file, synced each second, or by the kernel's will */
-    KEEPS_ALL     /* appendfsync always */
+    KEEPS_UNKNOWN,   /* not reported, or only that an append-only file exists */
+    KEEPS_NOTHING,   /* in memory only */
+    KEEPS_SNAPSHOTS, /* no append-only file, only snapshots */
+    KEEPS_SECOND,    /* append-only file, synced each second or by the kernel */
+    KEEPS_ALL        /* appendfsync always */
 };
 
 struct redis_facts {
     enum redis_durability keeps;
-    bool evicts;          /* maxmemory-policy is not noeviction: it may drop jobs */
-    unsigned replicas;    /* connected */
-    int64_t min_replicas; /* min-replicas-to-write; -1: it does not say */
-    int64_t used_bytes, max_bytes; /* -1: not known; max 0: no limit */
+    bool evicts;          /* maxmemory-policy is not noeviction: Redis may drop jobs */
+    unsigned replicas;    /* connected replicas */
+    int64_t min_replicas; /* min-replicas-to-write; -1: unknown */
+    int64_t used_bytes, max_bytes; /* -1: unknown; max_bytes 0: no limit */
     char run_id[41], version[24];
-    /* What tells of keeps: */
-    bool appends_told, fsync_told; /* CONFIG GET has said so */
+    /* Inputs of keeps: */
+    bool appends_told, fsync_told; /* CONFIG GET reported the value */
     bool appends, fsync_always, saves;
     bool rests_on_rewrite; /* no-appendfsync-on-rewrite */
-    int aof_enabled;       /* of INFO; -1: it does not say */
+    int aof_enabled;       /* from INFO; -1: unknown */
 };
 
 typedef void redis_probe_cb(void *arg, bool answered);
-/* Fills facts in; it must stay until cb, which is called once, at once or later. r must
- * be up. answered false: the connection went. */
+/* Fills in facts, which must stay valid until cb. cb is called once, at once or later. r
+ * must be up. answered false: the connection was lost. */
 void redis_probe(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
                  void *arg);
-/* Only used_bytes, max_bytes and replicas, by INFO. */
+/* Updates only used_bytes, max_bytes and replicas, with INFO. */
 void redis_probe_memory(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
                         void *arg);
 
-/* durability: of the configuration. */
+/* The option durability. */
 struct durability {
     bool fsync;
-    unsigned replicas; /* of WAIT; 0: none */
+    unsigned replicas; /* for WAIT; 0: none */
 };
 int durability_parse(const char *text, struct durability *out, struct err *err);
 /* memory_mark: "90%" or a size. */
 struct memory_mark {
-    unsigned percent; /* 0: bytes counts */
-    int64_t bytes;    /* 0 and percent 0: no mark */
+    unsigned percent; /* 0: use bytes */
+    int64_t bytes;    /* both 0: no mark */
 };
 int memory_mark_parse(const char *text, struct memory_mark *out, struct err *err);
-/* Is it above its mark? was: it was so before; then it stays so until 5 % below. */
+/* Whether used memory is above the mark. was: the previous result; true stays true until
+ * usage falls 5 % below the mark. */
 bool memory_mark_passed(const struct memory_mark *mark, const struct redis_facts *facts,
                         bool was);
-/* -1: the server is too old for our scripts, or cannot do what was asked for, and err
- * says what to change. Too few replicas are no reason: they may come. An unknown version
- * ("") passes. */
+/* Checks the requirements. -1: the server is too old for our scripts or cannot provide
+ * `want`; err says what to change. Too few replicas are no error, because they may
+ * connect later. An unknown version ("") is accepted. */
 int redis_facts_fit(const struct redis_facts *facts, const struct durability *want,
                     struct err *err);
-/* What an operator should know, a sentence each. warn: serious: jobs may be lost. */
+/* Reports each fact that an operator should know as one sentence. serious: jobs may be
+ * lost. */
 typedef void redis_warn_cb(void *arg, bool serious, const char *text);
 void redis_facts_judge(const struct redis_facts *facts, const struct durability *want,
                        redis_warn_cb *warn, void *arg);
-/* Logs them: the serious ones as errors, the others as warnings. */
+/* Logs these sentences: serious ones as errors, others as warnings. */
 void redis_facts_warn(const struct redis_facts *facts, const struct durability *want);
 
-/* The pure parts of a probe, in the order of their use: nothing known, the text of each
- * section of INFO, each parameter of CONFIG GET (value p NULL: forbidden), the end. */
+/* The pure parts of a probe, in call order: reset, the text of each section of INFO, each
+ * parameter of CONFIG GET (value p NULL: not permitted), the result. */
 void redis_facts_begin(struct redis_facts *facts);
 void redis_facts_info(struct redis_facts *facts, struct slice text);
 void redis_facts_config(struct redis_facts *facts, const char *name, struct slice value);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_reply.c - what a reply holds, and what an error reply asks of us. Pure.
+ * redis_reply.c - accessors of a reply, and the class of an error reply. Pure.
  *
- * Of an error only the beginning counts: Redis 7 appends " script: ..." to errors from
- * within Lua. Redis 6.2 puts where they were raised before them, which is skipped.
+ * Only the first word of an error counts. Redis 7 appends " script: ..." to errors from
+ * Lua. Redis 6.2 puts the position of the error before it, which is skipped.
  */
 #include "bridge/redis/redis.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_slot.h - which slot of a Redis Cluster a key belongs to: redis.io/topics/
- * cluster-spec, "Keys distribution model". What stands between the first { and the next }
- * counts alone, where that is not empty. Pure.
+ * redis_slot.h - the Redis Cluster slot of a key: redis.io/topics/cluster-spec, "Keys
+ * distribution model". If the text between the first { and the next } is not empty, only
+ * that text is hashed. Pure.
  */
 #ifndef BRIDGE_REDIS_SLOT_H
 #define BRIDGE_REDIS_SLOT_H
@@ -12,16 +12,16 @@
 enum { REDIS_SLOTS = 16384 };
 unsigned redis_slot(struct slice key);
 
-/* The answer of CLUSTER SLOTS, row by row. */
+/* One row of a CLUSTER SLOTS reply. */
 enum { REDIS_PORT_BYTES = 8 };
 
 struct redis_slots {
-    unsigned first, last;        /* slots of one master, both included */
-    const char *host;            /* borrowed; "": the node that was asked */
+    unsigned first, last;        /* slot range of one master, inclusive */
+    const char *host;            /* borrowed; "": the node that answered */
     char port[REDIS_PORT_BYTES]; /* 1 to 65535 */
-    bool nameless;               /* the master announces no name: "?" */
+    bool nameless;               /* the master does not announce a host name: "?" */
 };
-/* -1: the row names no master that can be reached. */
+/* Reads one row. -1: the row has no usable address of a master. */
 int redis_slots_read(const struct redisReply *row, struct redis_slots *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_url.c - where Redis is, from a URL and back. Pure. No error text repeats what
- * could be a password: only the parts behind the last @ are shown.
+ * redis_url.c - parses and formats the URL of a Redis. Pure. No error text contains a
+ * possible password: only the part after the last @ is shown.
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"

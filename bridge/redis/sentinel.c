@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * sentinel.c - a lookout for each sentinel: its connections and its last answer. From all
- * answers follows what is believed, and from that what the seekers (connections to Redis)
- * are told. An answer is forgotten with the connection that it came by.
+ * sentinel.c - a lookout for each sentinel: its connections and its last answer. The
+ * belief is computed from all answers, and the seekers (connections to Redis) get its
+ * address. When a connection to a sentinel is lost, its answer is discarded.
  */
 #include "bridge/redis/sentinel.h"
 #include "bridge/base/buf.h"

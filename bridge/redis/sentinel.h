@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * sentinel.h - asks Redis Sentinel where a master is, and moves the connections to it
- * when that changes. Loop thread.
+ * sentinel.h - asks Redis Sentinel for the address of a master and reconnects when it
+ * changes. Loop thread.
  *
- * All sentinels of the URL are asked, every second, before each connection, and when one
- * of them tells of a failover; of what they say the newest configuration (config-epoch)
- * is believed, so that one that was cut off from the others leads nobody astray. While no
- * sentinel answers, connections that are up stay so.
+ * All sentinels of the URL are asked every second, before each connection, and when a
+ * sentinel announces a failover. The answer with the newest configuration (config-epoch)
+ * wins, so a sentinel that was partitioned from the others does no harm. While no
+ * sentinel answers, existing connections stay open.
  */
 #ifndef BRIDGE_SENTINEL_H
 #define BRIDGE_SENTINEL_H
@@ -19,39 +19,37 @@
 
 struct sentinel;
 
-/* Begins to connect to the sentinels. conf: of the connections to Redis; its url is of
- * kind REDIS_SENTINEL. Copies all of it that it needs. user, password: at the sentinels;
- * NULL: none. */
+/* Starts to connect to the sentinels. conf: for the connections to Redis; its url is of
+ * kind REDIS_SENTINEL; copied. user, password: at the sentinels; NULL: none. */
 struct sentinel *sentinel_new(const struct redis_conf *conf, const char *user,
                               const char *password);
-/* For redis_conf.finder. Stays as long as the sentinel. */
+/* Returns the finder for redis_conf.finder. It is valid until sentinel_free(). */
 const struct redis_finder *sentinel_finder(const struct sentinel *s);
-/* After the connections that use the finder. NULL is fine. */
+/* Frees s. Free the connections that use the finder first. NULL is ignored. */
 void sentinel_free(struct sentinel *s);
 
-/* --- sentinel_belief.c: which of several sentinels' answers is to be believed; pure ---
- */
+/* --- sentinel_belief.c: chooses between the answers of several sentinels; pure --- */
 
 struct sentinel_answer {
-    int64_t epoch;           /* config-epoch, which grows with each failover; -1: none */
+    int64_t epoch;           /* config-epoch, grows with each failover; -1: no answer */
     const char *host, *port; /* borrowed */
 };
 
-/* Most sentinels must name the same older configuration for so long before it is the new
- * one: they were set up anew, and count from the beginning. */
+/* If most sentinels report the same older epoch for this long, it is accepted: the
+ * sentinels were set up anew and count from the start. */
 enum { SENTINEL_RENEWED_MS = 10000 };
 
-/* A zeroed one with epoch -1 is ready. */
+/* A zeroed struct with epoch -1 is valid. */
 struct sentinel_belief {
     int64_t epoch;
     char *host, *port;
-    int64_t renewed_ms; /* monotonic: since when most name an older one; 0: they do not */
+    int64_t renewed_ms; /* monotonic: since when most report an older one; 0: not */
 };
 
-/* answers: one of each sentinel of the URL. The newest counts; of several with the same
- * epoch what most say, and what is believed already when that decides nothing. An older
- * one than is believed is only heard as above. Gives the index of the answer that is to
- * be believed now, where that is another address or epoch than before; else -1. */
+/* Chooses an answer. answers: one per sentinel of the URL. The newest epoch wins; on a
+ * tie the majority, then the current belief. An older epoch is accepted only after
+ * SENTINEL_RENEWED_MS. Returns the index of an answer that changes the address or epoch;
+ * -1: no change. */
 int sentinel_believe(struct sentinel_belief *belief,
                      const struct sentinel_answer *answers, size_t count, int64_t now_ms);
 /* Copies the answer into the belief. */
@@ -59,8 +57,9 @@ void sentinel_belief_take(struct sentinel_belief *belief,
                           const struct sentinel_answer *answer);
 void sentinel_belief_free(struct sentinel_belief *belief);
 
-/* Does failover-state of SENTINEL MASTER (p NULL: none) say that the sentinel is about to
- * make a replica the master, or did so and still gives the old master's address? */
+/* Whether failover-state of SENTINEL MASTER (p NULL: none) shows that the sentinel is
+ * promoting a replica, or has promoted it but still reports the address of the old
+ * master. */
 bool sentinel_promotes(struct slice state);
 
 #endif

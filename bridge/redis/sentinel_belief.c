@@ -11,7 +11,8 @@ static bool same_place(const struct sentinel_answer *a, const char *host,
     return host != NULL && strcmp(a->host, host) == 0 && strcmp(a->port, port) == 0;
 }
 
-/* How many name the same place as the answer, with an epoch of at least so much. */
+/* Returns the number of answers with the same address and an epoch of at least this
+ * value. */
 static size_t votes(const struct sentinel_answer *answers, size_t count, size_t which,
                     int64_t epoch_min)
 {

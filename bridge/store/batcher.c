@@ -9,8 +9,8 @@
 #include <hiredis/hiredis.h>
 
 enum {
-    GAP_US = 10 * 1000, /* for the batch before it to come again */
-    REFUSED_MAX = 50    /* then the batch before it will not come any more */
+    GAP_US = 10 * 1000, /* wait for the missing previous batch */
+    REFUSED_MAX = 50    /* after that, the previous batch is lost */
 };
 
 /* The fault point of a batcher, where it has one. */
@@ -40,7 +40,7 @@ static void take_out(struct batcher *batcher, struct change *c)
     batcher->awaited -= c->awaited;
 }
 
-/* The change is answered and gone. */
+/* Answers the change and frees it. */
 static void answer(struct batcher *batcher, struct change *c, char code)
 {
     batcher->bucket->store->open_count--;
@@ -49,8 +49,8 @@ static void answer(struct batcher *batcher, struct change *c, char code)
     free(c);
 }
 
-/* Back to where it stood, before every change that came after it. behind: one of these,
- * where to begin to look; NULL: at the head. */
+/* Returns the change to its old place in the queue, by seq. behind: where to start the
+ * search; NULL: at the head. */
 static void put_back(struct batcher *batcher, struct change *c, struct change *behind)
 {
     struct change *at = behind, *before;
@@ -70,7 +70,7 @@ static void put_back(struct batcher *batcher, struct change *c, struct change *b
     count_in(batcher, c);
 }
 
-/* It is on its way no more, and empty. */
+/* Frees a batch whose changes have all left it. */
 static void land(struct batch *batch)
 {
     struct batcher *batcher = batch->batcher;
@@ -102,7 +102,7 @@ void batch_send_again(struct batch *batch, bool lost)
     land(batch);
 }
 
-/* Of what was sent again: the letter that the first run gave, and was lost. */
+/* For a repeated change: the answer of the first run, which was lost. */
 static char first_answer(const struct batcher_row *row, char code)
 {
     for (const char *p = row->again ? row->again : script_again[row->script]; p && *p;
@@ -113,8 +113,8 @@ static char first_answer(const struct batcher_row *row, char code)
     return code;
 }
 
-/* A refused record waits for the batch before it, which is on its way again; where none
- * comes, the source has to read it anew. */
+/* A record answered GAP waits, because the previous batch is sent again. After
+ * REFUSED_MAX tries it is answered 0, so that its source reads it again. */
 void batch_answer(struct batch *batch, struct slice codes)
 {
     struct batcher *batcher = batch->batcher;
@@ -124,7 +124,7 @@ void batch_answer(struct batch *batch, struct slice codes)
         char code = i < codes.n ? codes.p[i] : 0;
         if (c->again)
             code = first_answer(&batcher_rows[batcher->kind], code);
-        if (code == ACK_STALE_BEFORE) /* a STALE that is not our own work */
+        if (code == ACK_STALE_BEFORE) /* STALE, but not because of a repeated change */
             code = ACK_STALE;
         if (code == ENQUEUE_GAP && c->refused++ < REFUSED_MAX) {
             put_back(batcher, c, NULL);
@@ -166,7 +166,7 @@ void batch_expire(struct batch *batch, int64_t now_us)
     batch->code_count = to;
 }
 
-/* The letters of a reply; what else it holds is told. */
+/* Returns the letters of a reply, and reports its other fields to the bucket. */
 static struct slice read_reply(struct batcher *batcher, const struct redisReply *reply)
 {
     struct bucket *b = batcher->bucket;
@@ -176,7 +176,7 @@ static struct slice read_reply(struct batcher *batcher, const struct redisReply 
     bool of_queue_lib =
         batcher->kind == BATCHER_FINISH || batcher->kind == BATCHER_RELEASE;
     if (b->rules && !of_queue_lib && head >= 0)
-        head = (head + 999) / 1000; /* in us */
+        head = (head + 999) / 1000; /* for a queue in us */
     b->events->head(b->owner, head);
     if (batcher->kind == BATCHER_ENQUEUE)
         far_note(b, reply->elements > 2 ? redis_integer(reply->element[2]) : -1);
@@ -205,7 +205,7 @@ static void on_reply(void *arg, const struct redisReply *reply)
         batch_answer(batch, codes);
 }
 
-/* The first change of a batcher that Redis has not answered for. */
+/* Returns the seq of the first change of a batcher without an answer. */
 static uint64_t oldest_open(const struct batcher *batcher)
 {
     const struct batch *batch;
@@ -218,8 +218,8 @@ static uint64_t oldest_open(const struct batcher *batcher)
     return seq;
 }
 
-/* A cancel must not overtake the job that it means, nor a job the cancel before it: only
- * what is older than this may leave. */
+/* A cancel must not overtake the enqueue of its job, nor an enqueue an earlier cancel.
+ * Only changes with a lower seq than the result may be sent. */
 static uint64_t older_than(const struct batcher *batcher)
 {
     if (batcher->kind == BATCHER_CANCEL)
@@ -253,7 +253,7 @@ static unsigned jobs_max(const struct batcher *batcher)
     return own > 0 && own < all ? own : all;
 }
 
-/* Takes from the queue what one call carries. */
+/* Moves the changes of the next call from the queue to a new batch. */
 static struct batch *take(struct batcher *batcher)
 {
     uint64_t limit = older_than(batcher);
@@ -304,7 +304,8 @@ int64_t batcher_wait_us(const struct batcher *batcher, unsigned full, int64_t no
     return batcher->awaited > 0 ? 0 : pacer_wait_us(&batcher->pacer, now_us);
 }
 
-/* The bucket has moved. What was sent to where it was may come back, and goes first. */
+/* The bucket has moved to another node. Changes sent to the old node may have to be
+ * repeated first. */
 static bool waits_for_another(const struct batcher *batcher, const struct node *node)
 {
     const struct batch *batch = TAILQ_FIRST(&batcher->flights);
@@ -315,9 +316,9 @@ int64_t batcher_flush(struct batcher *batcher, int64_t now_us)
 {
     struct node *node = bucket_node(batcher->bucket);
     if (node == NULL || node->state != NODE_UP)
-        return -1; /* its coming makes the next turn */
+        return -1; /* when the node is up, a new turn starts */
     if (waits_for_another(batcher, node))
-        return -1; /* the answer makes the next turn */
+        return -1; /* the answer starts a new turn */
     int64_t hold_us = batcher->hold_until_us > node->pause_until_us
                           ? batcher->hold_until_us
                           : node->pause_until_us;
@@ -325,7 +326,7 @@ int64_t batcher_flush(struct batcher *batcher, int64_t now_us)
         return hold_us - now_us;
     while (batcher->queued > 0 && batcher->flying < BATCHES_OUT_FULL) {
         if (TAILQ_FIRST(&batcher->queue)->seq > older_than(batcher))
-            return -1; /* the other batcher's answer makes the next turn */
+            return -1; /* the answer of the other batcher starts a new turn */
         int64_t wait_us = batcher_wait_us(batcher, jobs_max(batcher), now_us);
         if (wait_us != 0)
             return wait_us;
@@ -334,7 +335,7 @@ int64_t batcher_flush(struct batcher *batcher, int64_t now_us)
     return -1;
 }
 
-/* Redis may begin while the turn goes on. */
+/* Sends now, so that Redis works in parallel with this turn. */
 static void flush_early(struct batcher *batcher)
 {
     unsigned flying = batcher->flying;

@@ -1,46 +1,44 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pacer.h - how large the batches of one kind are, and how far apart, where nobody is
- * kept waiting.
+ * pacer.h - how long to collect jobs before the next batch if no caller waits for the
+ * answer.
  *
- * A call for each job costs a Redis core ten times what a batch costs per job. So the
- * more the last batch brought, the longer the next one gathers: a single job leaves at
- * once, a steady load soon comes in batches; and where so many come that BATCH_WORTH are
- * together sooner, no longer than that takes. Pure: times are handed in, monotonic
- * microseconds.
+ * A call for a single job costs a Redis core ten times as much per job as a batch. So the
+ * larger the last batch was, the longer the next one collects: a single job leaves at
+ * once, a steady load is batched. A batch never collects longer than BATCH_WORTH jobs
+ * take to arrive. Pure: the caller passes all times, in monotonic microseconds.
  */
 #ifndef BRIDGE_PACER_H
 #define BRIDGE_PACER_H
 
 #include <stdint.h>
 
-/* Every size of a batch but the option batch_max: the jobs of one call at most. */
+/* All limits of a batch except the option batch_max, which limits the jobs per call. */
 enum {
-    BATCH_WORTH = 60, /* jobs worth waiting for: more hardly make a job cheaper */
+    BATCH_WORTH = 60, /* jobs worth waiting for: more hardly reduce the cost per job */
     BATCH_EARLY =
-        16, /* changes that leave in the midst of a turn, where no batch is out */
+        16, /* changes that are sent before the end of a turn if no batch is open */
     BATCH_BYTES_MAX = 1024 * 1024,
-    BATCH_PARTITIONS_MAX = 64, /* of Kafka, in one batch */
-    BATCHES_OUT_FULL = 8,      /* on their way at once, of full ones */
-    BATCHES_OUT = 2            /* of others: one is with Redis, one behind it */
+    BATCH_PARTITIONS_MAX = 64, /* Kafka partitions in one batch */
+    BATCHES_OUT_FULL = 8,      /* full batches without a reply, at most */
+    BATCHES_OUT = 2 /* other batches: Redis executes one, one is queued behind it */
 };
 
 struct pacer_rule {
-    int64_t step_us; /* to gather, for each job of the last batch */
+    int64_t step_us; /* time to collect, per job of the last batch */
     int64_t max_us;  /* at most */
 };
 
-/* Of changes, and of claims. */
 extern const struct pacer_rule pacer_of_changes, pacer_of_claims;
 
 struct pacer { /* zeroed is ready */
     int64_t last_us, gap_us;
 };
 
-/* A batch of count jobs left at now_us. */
+/* Records that a batch of count jobs was sent at now_us. */
 void pacer_sent(struct pacer *p, const struct pacer_rule *rule, unsigned count,
                 int64_t now_us);
-/* How long the next batch still has to wait; 0: it may leave. */
+/* Returns how long the next batch must still wait; 0: send now. */
 int64_t pacer_wait_us(const struct pacer *p, int64_t now_us);
 
 #endif

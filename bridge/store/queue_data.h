@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * queue_data.h - the rules of a queue, and what the store counts for it; the rest of
- * queues is in bridge/queue/queue.h, which includes this.
+ * queue_data.h - the rules of a queue, and the counts of its jobs. Everything else about
+ * queues is in bridge/queue/queue.h, which includes this file.
  */
 #ifndef BRIDGE_STORE_QUEUE_DATA_H
 #define BRIDGE_STORE_QUEUE_DATA_H
@@ -9,41 +9,39 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How a queue sink treats its jobs; its option rows fill it in. */
+/* Settings of a queue sink, filled in by its option rows. */
 struct queue_rules {
-    int64_t lease_ms;  /* where neither the consumer nor the job says */
-    int64_t tries;     /* deliveries at most, where the job does not say; 0: no limit */
-    int64_t ttl_ms;    /* a job lives so long after it is due, where it does not say; 0:
-                          for ever */
-    int64_t keep_ms;   /* what has ended can be looked up for so long; 0: it is gone */
-    int64_t forget_ms; /* an empty queue is listed for so long; 0: until destroyed */
-    int64_t
-        names_max;   /* queues of the sink; a job for one more is refused; 0: no limit */
-    bool bury;       /* out of tries: to the dead letters; else it ends */
-    bool global_ids; /* an id names one job in all queues of the sink: the topic may be
-                        none in the calls by id, and a new job of that id replaces it
-                        wherever it stands */
-    char *pool;      /* which of pools: { } keeps them; NULL: redis: { } */
+    int64_t lease_ms;  /* default if neither the consumer nor the job sets it */
+    int64_t tries;     /* default limit of deliveries; 0: no limit */
+    int64_t ttl_ms;    /* default time to live after the due time; 0: no expiry */
+    int64_t keep_ms;   /* how long an ended job can be looked up; 0: not at all */
+    int64_t forget_ms; /* how long an empty queue is listed; 0: until deleted */
+    int64_t names_max; /* limit of queues in the sink; 0: no limit */
+    bool bury;         /* a job out of tries becomes a dead letter; else it ends */
+    /* An id names one job in all queues of the sink. Calls by id may omit the topic, and
+     * a new job of that id replaces the old one in any queue. */
+    bool global_ids;
+    char *pool; /* the pool (pools: { }) that stores the queue; NULL: redis: { } */
 };
 
 enum { QUEUE_SPANS = 10 };
 struct queue_counts {
     int64_t ready, waiting, in_flight, dead, ended;
-    int64_t far; /* of those waiting: in the second tier */
-    /* waiting and ready jobs by the time until they are due: span[i] those of at most
-     * limits[i] of queue_count() and more than the one before; the last: all above. */
+    int64_t far; /* part of waiting: jobs in the second tier */
+    /* Waiting and ready jobs by the time until they are due. span[i]: at most limits[i]
+     * of queue_count() and more than limits[i - 1]; the last span: above all limits. */
     int64_t span[QUEUE_SPANS + 1];
-    int64_t oldest_ready_ms; /* due time; 0: none is ready */
-    int64_t ready_age_ms;    /* mean time since the ready ones were due, of many a sample;
-                                only with three limits or more */
+    int64_t oldest_ready_ms; /* due time of the oldest ready job; 0: none is ready */
+    int64_t ready_age_ms;    /* mean time since the ready jobs were due, estimated from a
+                                sample if there are many; needs three limits */
     int64_t now_ms;
 };
 
-/* What a Redis has in use; in a cluster all masters together. */
+/* Memory and clients of Redis; in a cluster the sum over all masters. */
 struct queue_usage {
     int64_t used_bytes, max_bytes; /* max 0: no limit */
     int64_t clients, blocked_clients;
-    int64_t keys, expiring_keys; /* of the database in use */
+    int64_t keys, expiring_keys; /* in the selected database */
 };
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store.c - a store: its servers taken together, the wakes of other instances, and when
- * the batchers are flushed (once per turn of the loop). One server: store_node.c. Claims
- * and questions: store_call.c; the queues of changes: batcher.c.
+ * store.c - a store: its servers as a whole, the wakes from other instances, and the
+ * flush of the batchers (once per turn of the loop). store_node.c: one server.
+ * store_call.c: claims and queries. batcher.c: the queues of changes.
  */
 #include "bridge/store/store.h"
 #include "bridge/base/log.h"
@@ -16,7 +16,7 @@
 
 enum { TICK_MS = 1000 };
 
-/* --- the servers together --- */
+/* --- all servers --- */
 
 bool store_is_up(const struct store *st)
 {
@@ -131,7 +131,7 @@ static void on_wake(void *arg, struct slice channel, struct slice text)
     struct slice name = {text.p, (size_t)(space - text.p)};
     struct slice from = {space + 1, text.n - name.n - 1};
     if (slice_is(from, st->conf.instance))
-        return; /* our own: the reply has told us already */
+        return; /* our own wake: the reply already contained the head */
     struct bucket *b;
     if (name.n > 0 && name.p[0] == '=') {
         st->events.told(st->arg, (struct slice){name.p + 1, name.n - 1});
@@ -152,7 +152,7 @@ static void on_wakes_state(void *arg, enum redis_state state, const char *why)
                     st->wake_channel, why);
     if (state != REDIS_UP || !st->up)
         return;
-    /* Wakes that were sent while nobody listened are made up for. */
+    /* Compensates for wakes that were missed while unsubscribed. */
     HASH_ITER (hh, st->buckets, b, next)
         b->events->woken(b->owner);
     st->events.told(st->arg, (struct slice){NULL, 0});
@@ -174,7 +174,7 @@ static void sooner(int64_t *soonest_us, int64_t wait_us)
         *soonest_us = wait_us;
 }
 
-/* Once per turn: everything that was queued in it leaves, or waits for company. */
+/* Once per turn: sends the batches that are due. */
 static void flush(void *arg)
 {
     struct store *st = arg;
@@ -199,7 +199,7 @@ static void flush(void *arg)
 
 static void on_flush_timer(void *arg)
 {
-    (void)arg; /* the turn that it made ends in flush() */
+    (void)arg; /* the timer only starts a turn, which ends in flush() */
 }
 
 static void on_tick(void *arg)
@@ -232,7 +232,7 @@ static void connect_all(struct store *st)
 {
     struct redis_conf wakes = st->conf.redis;
     if (wakes.url.kind == REDIS_CLUSTER) {
-        st->map = map_new(st); /* news go round to all nodes: any will do to listen */
+        st->map = map_new(st); /* messages reach all nodes, so any node will do */
         wakes.finder = map_finder(st->map);
         wakes.master_only = false;
     } else {
@@ -273,7 +273,7 @@ void store_free(struct store *st)
     st->up = false;
     redis_free(st->wakes);
     for (unsigned i = 0; i < st->node_count; i++)
-        node_free(st->nodes[i]); /* what is on its way goes back to its batcher */
+        node_free(st->nodes[i]); /* open changes return to their batchers */
     st->node_count = 0;
     while ((b = st->buckets))
         bucket_free(b);

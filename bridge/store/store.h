@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store.h - jobs in Redis: the buckets, and the calls that move jobs between their parts.
+ * store.h - jobs in Redis: the buckets, and the calls that change their jobs.
  *
- * Changes (enqueue, ack, retry, bury, cancel) are queued per bucket and leave in batches,
- * one script call each, several on their way at once. A reply that never came leaves the
- * outcome unknown: the batch is sent again, in its old place, until Redis has answered;
- * every script is repeatable by job id. So the store never drops a change by itself.
+ * The store queues changes (enqueue, ack, retry, bury, cancel) per bucket and sends them
+ * in batches. A batch is one script call; several may be open at once. If a reply is
+ * lost, the outcome is unknown: the store sends the batch again, in its old place, until
+ * Redis answers. Every script is repeatable by job id. So the store never drops a change
+ * by itself.
  *
- * Layout of the keys: bucket ROUTE/N has PREFIX:{ROUTE/N}:pool, :delay, :unack, :error,
- * :tries and :ingest, and where the route asks for it :seen, :held, :place, :lead, :away,
- * :pace and so on; the queue of a sink PREFIX:{SINK:QUEUE}:pool and so on, and :ttl and
- * :done; where ids are global, PREFIX:{SINK}:QUEUE:pool and so on, and PREFIX:{SINK}:ids.
- * What each holds stands at the head of the files in lua/.
+ * Keys: bucket ROUTE/N has PREFIX:{ROUTE/N}:pool, :delay, :unack, :error, :tries and
+ * :ingest, and as the route requires :seen, :held, :place, :lead, :away, :pace and
+ * others. The queue of a sink has PREFIX:{SINK:QUEUE}:pool and so on, :ttl and :done;
+ * with global ids PREFIX:{SINK}:QUEUE:pool and so on, and PREFIX:{SINK}:ids. The comments
+ * at the top of the files in lua/ explain each key.
  */
 #ifndef BRIDGE_STORE_H
 #define BRIDGE_STORE_H
@@ -31,184 +32,191 @@ struct bucket;
 
 struct store_conf {
     struct redis_conf redis; /* copied */
-    const char *prefix;      /* of every key */
-    const char *instance;    /* this daemon's name among those on the same Redis */
-    unsigned batch_max;      /* jobs of one script call */
-    int64_t horizon_ms;      /* see store_far.h; 0: no new far jobs */
+    const char *prefix;      /* common prefix of all keys */
+    const char *instance;    /* unique among the instances that share Redis */
+    unsigned batch_max;      /* limit of jobs per script call */
+    int64_t horizon_ms;      /* see store_far.c; 0: no new far jobs */
     struct durability durability;
     struct memory_mark memory_mark;
 };
 
 struct store_events {
-    /* Redis can be worked with: connected, scripts loaded, clock known. In a cluster,
-     * first when that is so of every master, then again whenever one of them has come
-     * back. */
+    /* Redis is ready: connected, scripts loaded, clock known. In a cluster: first when
+     * every master is ready, then whenever a master becomes ready again. */
     void (*up)(void *arg);
     void (*down)(void *arg, const char *why);
-    /* Another instance says "=name", or (name none) may have while nobody listened. */
+    /* Another instance published "=name" with store_tell(). name none: the subscription
+     * was interrupted, so a message may have been missed. */
     void (*told)(void *arg, struct slice name);
-    /* Before it was ever up: Redis can't give the durability that is asked for. May be
-     * NULL. */
+    /* Before the first up(): Redis cannot provide the configured durability. May be NULL.
+     * */
     void (*unfit)(void *arg, const char *why);
 };
 
-/* Begins to connect; events come later. Copies conf. */
+/* Creates a store and starts to connect. Events are never called from within. Copies
+ * conf. */
 struct store *store_new(const struct store_conf *conf, const struct store_events *events,
                         void *arg);
-/* Changes still queued are answered with code 0. NULL is fine. */
+/* Frees the store. Queued changes are answered with code 0. NULL is ignored. */
 void store_free(struct store *st);
-/* In a cluster: every master is, and every slot has one. */
+/* In a cluster: every slot has a master, and every master is up. */
 bool store_is_up(const struct store *st);
-/* Up, and not refusing writes for lack of memory: sources may go on. */
+/* Whether sources may accept jobs: Redis is up and does not reject writes for lack of
+ * memory or replicas. */
 bool store_takes_jobs(const struct store *st);
-/* Up, and not answering everything with an error, such as BUSY or MISCONF. Full is ready
- * all the same: what waits can leave. */
+/* Whether Redis executes calls: it is up and does not answer every call with an error
+ * such as BUSY or MISCONF. A Redis out of memory is still ready, because acks and other
+ * removals succeed. */
 bool store_is_ready(const struct store *st);
-/* In words, for /readyz; "" when all is well. */
+/* Text for /readyz; "" if there is no problem. */
 const char *store_trouble(const struct store *st);
-/* Changes queued or on their way. */
+/* Number of changes without an answer. */
 unsigned store_open_count(const struct store *st);
-/* Answers 0 to every queued change that a Kafka record asked for: its source reads it
- * again. The next of each partition has nothing before it. For when Redis may have lost
- * what was sent before them. */
+/* Answers 0 to every queued change that came from a Kafka record, so its source reads the
+ * record again. The next record of each partition has no predecessor. Call it if Redis
+ * may have lost earlier changes. */
 void store_give_back(struct store *st);
-/* The clock of every server is known. */
+/* Whether the clock of every server is known. */
 bool store_knows_time(const struct store *st);
-/* Redis' time in ms, see clock_now_ms(); in a cluster that of the clock most ahead. */
+/* Redis' time in ms, see clock_now_ms(); in a cluster the latest of all clocks. */
 int64_t store_now_ms(const struct store *st);
 uint64_t store_script_calls(const struct store *st, enum script s);
 const struct histogram *store_script_took(const struct store *st, enum script s);
-/* Answers of WAIT that named fewer replicas than durability asks for. */
+/* Number of WAIT replies with fewer replicas than durability requires. */
 uint64_t store_wait_shortfalls(const struct store *st);
 uint64_t store_connections(const struct store *st);
-/* How often one of its servers became ready on a new connection, perhaps without what it
- * took last. */
+/* How often a server became ready on a new connection. It may have lost its last writes.
+ * */
 uint64_t store_arrivals(const struct store *st);
-/* Error replies so far, by what they mean. */
+/* Number of error replies of class e. */
 uint64_t store_errors(const struct store *st, enum redis_error e);
 
-/* How Redis keeps what it was told (of the servers, the one that keeps least); the memory
- * that they use, and may use (0: no limit). */
+/* store_keeps: how Redis persists data; of several servers the weakest. store_memory:
+ * memory in use and its limit (0: no limit), summed over the servers. */
 enum redis_durability store_keeps(const struct store *st);
 void store_memory(const struct store *st, int64_t *used_bytes, int64_t *max_bytes);
 
-/* A command of its own, about the key args[1], never repeated but where another node has
- * it. cb once, later. reply NULL: Redis is away. */
+/* Sends a command on the key args[1]. It is never repeated, except when another node of
+ * the cluster serves the key. cb is called once, later; reply NULL: Redis is not
+ * reachable. */
 void store_command(struct store *st, const struct slice *args, unsigned n,
                    redis_reply_cb *cb, void *arg);
-/* moves: this process sees to it that jobs leave the second tier (store_far.h). */
+/* moves: this process moves jobs out of the second tier (store_far.c). */
 void store_move_far(struct store *st, bool moves);
-/* PREFIX of every key. */
+/* The common prefix of all keys. */
 const char *store_prefix(const struct store *st);
-/* Says name to every other instance: told(). */
+/* Publishes name to all other instances, which call told(). */
 void store_tell(struct store *st, const char *name);
 
 struct bucket_events {
-    /* The first due time of the bucket is now head_ms; -1: it has no waiting job. */
+    /* The first due time of the bucket is now head_ms; -1: it has no pending job. */
     void (*head)(void *owner, int64_t head_ms);
     /* Another instance made the head of this bucket earlier. */
     void (*woken)(void *owner);
-    /* A call has settled so many jobs of a queue by the way. NULL where it is none. */
+    /* A call has also settled these numbers of jobs of a queue. NULL for a route. */
     void (*settled)(void *owner, unsigned expired, unsigned timed_out,
                     unsigned exhausted);
-    /* bucket_is_idle() became true. Do not free the bucket from within. May be NULL. */
+    /* bucket_is_idle() became true. Must not free the bucket. May be NULL. */
     void (*idle)(void *owner);
 };
-/* What a route asks of its buckets. */
+/* Settings of the buckets of a route. */
 struct bucket_rules {
-    int64_t remember_ms;   /* ids of delivered jobs are remembered so long; 0: not */
-    bool by_key;           /* jobs of one group leave one at a time, in their order */
+    int64_t remember_ms;   /* how long delivered ids are remembered; 0: not */
+    bool by_key;           /* jobs of a group are delivered in order, one at a time */
     double rate;           /* jobs claimed per second; 0: no limit */
-    int64_t burst;         /* of them, at once */
-    int64_t in_flight_max; /* claimed and not yet ended, all instances; 0: no limit */
-    const struct job_names *names; /* what records leave out; NULL: nothing */
-    bool shared; /* rate is of all instances together; else of each. in_flight_max holds
-                  * only where it is */
-    bool kept;   /* nobody delivers its jobs: they stay in the second tier */
+    int64_t burst;         /* jobs that may be claimed at once */
+    int64_t in_flight_max; /* limit of jobs in flight of all instances; 0: no limit */
+    const struct job_names *names; /* names that the records omit; NULL: none */
+    /* rate applies to all instances together; else to each instance. in_flight_max
+     * applies only if shared is set. */
+    bool shared;
+    bool kept; /* no instance delivers the jobs; they stay in the second tier */
 };
-/* name: "ROUTE/N"; copied. rules must stay. Lives as long as the store, unless it is
- * freed before. */
+/* Creates the bucket of a route. name: "ROUTE/N", copied. rules must outlive the bucket.
+ * store_free() frees buckets that still exist. */
 struct bucket *bucket_new(struct store *st, const char *name,
                           const struct bucket_rules *rules,
                           const struct bucket_events *events, void *owner);
-/* The bucket of a queue. rules must stay. */
+/* Creates the bucket of a queue. rules must outlive the bucket. */
 struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *queue,
                                 const struct queue_rules *rules,
                                 const struct bucket_events *events, void *owner);
-/* Only when it is idle. */
+/* Frees a bucket, which must be idle. */
 void bucket_free(struct bucket *b);
-/* What was asked of it leaves now, in the midst of the turn; else it does at its end. */
+/* Sends queued calls now instead of at the end of the turn. */
 void bucket_push(struct bucket *b);
-/* Nothing queued, nothing on its way. */
+/* No change is queued and no call is open. */
 bool bucket_is_idle(const struct bucket *b);
 const char *bucket_name(const struct bucket *b);
-/* When its first far job is due at the earliest, as was told last; -1: none is known of.
- */
+/* Lower bound in ms of the due time of the first far job, as last reported; -1: no far
+ * jobs known. */
 int64_t bucket_far_ms(const struct bucket *b);
-/* left: another instance owns it (alive.h), and is the first to move its far jobs. */
+/* left: another instance owns the bucket (alive.h) and moves its far jobs first. */
 void bucket_leave_to_owner(struct bucket *b, bool left);
-/* The server that has it can be worked with; its clock. */
+/* bucket_is_up: whether the server of the bucket is ready. bucket_clock: its clock. */
 bool bucket_is_up(const struct bucket *b);
 const struct clock *bucket_clock(const struct bucket *b);
-/* Changes of this bucket are held back after an error reply, for so long: nothing should
- * be claimed whose ack could not leave. 0: they are not. */
+/* How long (us) changes of this bucket pause after an error reply; 0: no pause. Do not
+ * claim jobs meanwhile, because their acks could not be sent. */
 int64_t bucket_hold_us(const struct bucket *b);
 
-/* code: the answer of the script (enum NAME_answer of calls.h), or 0: the store was
- * closed, or the deadline passed, before Redis had answered. change_unsafe(code) of a job
- * that was stored or cancelled: the deadline passed before there were enough replicas of
- * it. */
+/* code: the answer of the script (enum NAME_answer of calls.h). 0: the store was closed,
+ * or the deadline passed without an answer. change_unsafe(code): the job was stored or
+ * cancelled, but the deadline passed before enough replicas had the change. */
 #define change_unsafe(code) ((char)((code) & ~0x20))
-#define change_was(code) ((char)((code) | 0x20)) /* what change_unsafe() was made of */
+#define change_was(code) ((char)((code) | 0x20)) /* inverse of change_unsafe() */
 typedef void change_cb(void *arg, char code);
 
-/* What belongs to Kafka in a change: lua/lib/ingest.lua carries each record out once. */
+/* The Kafka record that a change came from: lua/lib/ingest.lua executes each record once.
+ * */
 struct origin {
-    /* See name.h; the same pointer for the same name in a bucket; NULL: none. */
+    /* See name.h. Equal names in a bucket have the same pointer. NULL: not a Kafka
+     * record. */
     const char *partition;
     int64_t offset;
-    int64_t before;   /* offset sent before it to the same bucket; -1: none known */
+    int64_t before;   /* offset of the previous record sent to this bucket; -1: unknown */
     int64_t stamp_ms; /* the record's timestamp; 0: none */
 };
 
-/* A change of a bucket, from its request to Redis' answer. It may be the beginning of a
- * struct of the caller's. Fields that are not set mean none, never or no. */
+/* A change of a bucket, from the request until Redis answers. The caller may embed it as
+ * the first member of its own struct. Zero fields mean none, never or false. */
 struct change {
-    struct slice id, record; /* behind the struct, in one allocation; and so are */
+    struct slice id, record; /* stored behind the struct in the same allocation, like: */
     union {
-        struct slice tries, reason; /* reason: of a finish */
+        struct slice tries, reason; /* reason: for finish */
     };
-    struct slice group; /* of an enqueue: jobs of one group leave one at a time */
-    struct slice kept_id, kept_record, kept_tries; /* of a retry: a run given up */
+    struct slice group; /* for enqueue: jobs of a group are delivered one at a time */
+    struct slice kept_id, kept_record, kept_tries; /* for retry: a failed run */
     struct origin origin;
     union {
-        int64_t due_ms, new_lease; /* new_lease: of a renew */
+        int64_t due_ms, new_lease; /* new_lease: for renew */
     };
     int64_t lease;
-    int64_t due_us;      /* of a release */
-    int64_t deadline_us; /* monotonic: 0 is answered if it has not left by then */
-    int64_t expires_ms;  /* of a queue's job */
-    char how;            /* the script's letter for it: enum NAME_value of calls.h */
-    bool now;            /* due when it is stored, whatever due_ms says */
-    bool awaited;        /* somebody sends no more until this one is answered */
-    bool once;           /* not sent again when its answer was lost: it would do harm */
-    change_cb *cb;       /* once, later; then the change is freed. May be NULL */
+    int64_t due_us;      /* for release */
+    int64_t deadline_us; /* monotonic; answered with 0 if not sent by then; 0: none */
+    int64_t expires_ms;  /* for a job of a queue */
+    char how;            /* letter of the script: enum NAME_value of calls.h */
+    bool now;            /* due when stored; due_ms is ignored */
+    bool awaited;        /* the client sends nothing more until this is answered */
+    bool once;           /* do not repeat after a lost answer: a repeat would do harm */
+    change_cb *cb;       /* called once, later; then the change is freed. May be NULL */
     void *arg;
-    /* Of its batcher: */
+    /* Set by the batcher: */
     TAILQ_ENTRY(change) link;
-    uint64_t seq;       /* place among the bucket's changes */
-    bool again;         /* it was sent before, and may have been carried out then */
-    unsigned partition; /* its number in the batch, from 1; 0: none */
-    unsigned refused;   /* times that the script asked for the batch before it */
+    uint64_t seq;       /* sequence number in the bucket */
+    bool again;         /* it was sent before, and Redis may have executed it */
+    unsigned partition; /* its index in the batch, from 1; 0: none */
+    unsigned refused;   /* how often the script answered GAP */
 };
-/* Makes a change with copies of its texts. size: of the struct that begins with it. */
+/* Allocates a zeroed change with copies of the texts. size: of the caller's struct that
+ * begins with it. bucket_add() takes ownership. */
 void *change_new(size_t size, struct slice id, struct slice record, struct slice tries,
                  struct slice group);
-/* The same of a job that b stores, due at job->due_ms. */
+/* Like change_new(), for storing job in b; due at job->due_ms. */
 void *change_of_job(size_t size, const struct bucket *b, const struct job *job,
                     struct slice tries, struct slice group);
-/* Fills in partition (copied, once per bucket), offset and before of a change that is
- * about to be handed over. */
+/* Sets partition (interned per bucket), offset and before of a change just before
+ * bucket_add(). */
 void bucket_chain(struct bucket *b, struct slice partition, int64_t offset,
                   struct origin *origin);
 enum batcher_kind {
@@ -223,14 +231,15 @@ enum batcher_kind {
     BATCHERS
 };
 
-/* Takes c, and answers it once. Changes of one kind leave in their order, and a cancel
- * and an enqueue in theirs. */
+/* Takes ownership of c and answers it once. Redis executes changes of one kind in order,
+ * and also cancels relative to enqueues. */
 void bucket_add(struct bucket *b, enum batcher_kind kind, struct change *c);
-/* lease: the token of the claim. Everything is copied. cb may be NULL. */
-/* lapse: as ack, for a job that expired: its id is not remembered, and only this lease
- * may. retry: tries empty: the entry in :tries goes. repeat: puts the job back with the
- * record of its next run, due at job->due_ms unless at_ms is given, and forgets its
- * tries. */
+/* In the following calls lease is the token of the claim. All arguments are copied. cb
+ * may be NULL. */
+/* store_lapse: like ack, for an expired job: its id is not remembered, and only the
+ * present lease counts. store_retry: empty tries remove the entry in :tries.
+ * store_repeat: puts the job back with the record of its next run and deletes its tries.
+ * at_ms 0: due at job->due_ms. */
 void store_ack(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
                void *arg);
 void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,
@@ -239,46 +248,46 @@ void store_lapse(struct bucket *b, struct slice id, int64_t lease, change_cb *cb
                  void *arg);
 void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_t at_ms,
                   change_cb *cb, void *arg);
-/* A run that is given up, and stays as a job of its own. */
+/* A run that failed for good. It is kept as a separate job. */
 struct lost_run {
-    const struct job *job; /* with the id under which it is kept */
+    const struct job *job; /* its id is the one under which the run is kept */
     struct slice tries;
-    bool dead; /* it goes to the error bucket; else it is due now */
+    bool dead; /* becomes a dead letter; else it is due now */
 };
-/* lose: in one step the run is kept and the job put back for its next one, at at_ms; next
- * NULL: there is none. */
+/* Keeps the failed run and puts the job back for its next run at at_ms, in one step. next
+ * NULL: there is no next run. */
 void store_lose(struct bucket *b, struct slice id, int64_t lease,
                 const struct lost_run *lost, const struct job *next, int64_t at_ms,
                 change_cb *cb, void *arg);
 void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice tries,
                 change_cb *cb, void *arg);
-/* new_lease: the end of the new lease, which is also its token. r: the job has it; x: the
- * lease is another's. Until it is answered, nothing else may be said about the job. */
+/* Renews a lease. new_lease: end of the new lease, which is also its token. Answer r:
+ * renewed; x: the caller does not hold the lease. Report no other outcome of the job
+ * before the answer. */
 void store_renew(struct bucket *b, struct slice id, int64_t lease, int64_t new_lease,
                  change_cb *cb, void *arg);
-/* --- questions and claims: one call each, never repeated by the store; see calls.h.
- * Without an answer it is not known what was done. --- */
-/* As store_claim() of calls.h: at the limits of the route. */
+/* --- queries and claims: one call each, which the store never repeats; see calls.h.
+ * Without an answer the outcome is unknown. --- */
+/* Like store_claim() of calls.h, with the limits of the route. */
 void bucket_claim(struct bucket *b, unsigned max, int64_t lease_ms, store_claim_cb *cb,
                   void *arg);
-/* As store_reap(): jobs whose lease has ended. */
+/* Like store_reap(), for jobs whose lease has expired. */
 void bucket_reap(struct bucket *b, unsigned max, store_reap_cb *cb, void *arg);
-/* The answer to the last claim of this bucket was lost: if Redis made it, its jobs go
- * back. known_lease: of the last claim of this struct that was answered with jobs; 0:
- * none. Ask before the next claim leaves. */
+/* Puts the jobs of the last claim back if its answer was lost. known_lease: lease of the
+ * last claim that was answered with jobs; 0: none. Call it before the next claim. */
 void bucket_recover(struct bucket *b, unsigned max, int64_t known_lease,
                     store_reap_cb *cb, void *arg);
 
 struct counts {
     int64_t waiting, in_flight, dead, overdue, head_ms, lease_ms, now_ms;
-    int64_t far; /* of those waiting: in the second tier */
+    int64_t far; /* part of waiting: jobs in the second tier */
 };
 typedef void count_cb(void *arg, const struct counts *counts); /* NULL: no answer */
 void store_count(struct bucket *b, count_cb *cb, void *arg);
-/* The same of several buckets of one store, in one call: at most store_count_most(). */
+/* Counts several buckets of one store in one call; n is at most store_count_most(). */
 struct count_ask {
     struct bucket *bucket;
-    count_cb *cb; /* of each, in their order */
+    count_cb *cb; /* called for each bucket, in order */
     void *arg;
 };
 unsigned store_count_most(const struct store *st);
@@ -287,75 +296,77 @@ void store_count_many(const struct count_ask *asks, unsigned n);
 /* --- for operators --- */
 
 enum {
-    STORE_DEAD_MAX = 500,           /* letters to look at in one call of store_dead() */
-    STORE_DEAD_BYTES = 1024 * 1024, /* of records in one reply; one letter comes even if
-                                     * it is larger */
-    STORE_LIST_LOOK = 500,          /* jobs to look at in one call of bucket_list() */
+    STORE_DEAD_MAX = 500, /* letters that one store_dead() examines */
+    /* bytes of records in one reply; a single larger letter is still returned */
+    STORE_DEAD_BYTES = 1024 * 1024,
+    STORE_LIST_LOOK = 500, /* jobs that one bucket_list() examines */
     STORE_LIST_MEMBER_MAX =
-        JOB_ID_MAX + 64 /* bytes: of :held it holds more than the id */
+        JOB_ID_MAX + 64 /* bytes; members of :held are longer than the id */
 };
-/* Where a job stands among all of a route: by score; far ones before others of it; by
- * bucket; by ordinal, or member. */
+/* Sort key of a job in a route: score, then far jobs before others of the same score,
+ * then bucket, then ordinal or member. */
 struct list_place {
-    int64_t score, ordinal; /* ordinal -1: it is not far */
-    int64_t bucket;         /* the caller's number for it */
+    int64_t score, ordinal; /* ordinal -1: not a far job */
+    int64_t bucket;         /* the caller's number of the bucket */
     struct slice member;
 };
 
-/* As store_list(): a page of the bucket of that number, behind a place (NULL: from the
- * beginning), which is filled in. */
+/* Like store_list(): reads a page behind `behind` (NULL: from the start). Fills in the
+ * position of ask. number: the caller's number of the bucket. */
 void bucket_list(struct bucket *b, struct store_list_ask *ask,
                  const struct list_place *behind, int64_t number, store_list_cb *cb,
                  void *arg);
 
-/* --- the buckets of queues: each call also settles leases that have ended, and jobs that
- * have expired --- */
+/* --- the buckets of queues: each call also settles expired leases and expired jobs ---
+ * */
 
-/* lease 0: whoever has it. how: enum finish_value, 0: none. deadline_ms: 0 is
- * answered if it has not left by then. */
+/* lease 0: any holder. how: enum finish_value; 0: none. deadline_ms: answered with 0 if
+ * not sent by then. */
 void store_finish(struct bucket *b, struct slice id, int64_t lease, const char *reason,
                   char how, int64_t deadline_ms, change_cb *cb, void *arg);
-/* due_us 0: now. counts: as a delivery. Without a lease it is not sent again when its
- * answer was lost: it could take the job from the next consumer. */
+/* due_us 0: now. counts: counts as a delivery. Without a lease a lost answer is not
+ * repeated, because the repeat could take the job from the next consumer. */
 void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due_us,
                    bool counts, int64_t deadline_ms, change_cb *cb, void *arg);
 
-/* store_measure() of at most QUEUE_SPANS limits. */
+/* Like store_measure(); limits is at most QUEUE_SPANS. */
 void bucket_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
                     store_measure_cb *cb, void *arg);
-struct queue_counts measure_counts(const struct store_measure_reply *r); /* NULL: zeros */
+/* r NULL: returns zeros. */
+struct queue_counts measure_counts(const struct store_measure_reply *r);
 
-/* Takes a name off the list of queues at key, if its score is still used_ms. */
+/* Removes a name from the list of queues at key if its score is still used_ms. */
 void store_unlist(struct store *st, struct slice key, struct slice name, int64_t used_ms);
 
-enum { STORE_STEP_MAX = 1000 }; /* of the max of store_respawn() and store_drop() */
+enum { STORE_STEP_MAX = 1000 }; /* limit of max in store_respawn() and store_drop() */
 
-/* How much the servers of a store have in use, by INFO: asked of each, once per call. */
-/* usage: borrowed; NULL: a server is away, or does not say. Never called from within. */
+/* Sends INFO to each server and reports the total usage once. */
+/* usage: borrowed; NULL: a server is not reachable or did not report. Never called from
+ * within. */
 typedef void usage_cb(void *arg, const struct queue_usage *usage);
 void store_usage(struct store *st, usage_cb *cb, void *arg);
 
-/* --- the targets of a route, in its bucket 0: their places at their rate (lua/pace.lua),
- * and which an operator must start again. Each call is answered once, never before it has
- * returned; none is repeated --- */
+/* --- the targets of a route, in its bucket 0: their rate limits (lua/pace.lua), and the
+ * targets that an operator must restart. Each call is answered once, never from within.
+ * The store repeats none --- */
 
-enum { STORE_PACE_MAX = 100 }; /* jobs of one call */
+enum { STORE_PACE_MAX = 100 };
 
 struct pace_rate {
     double per_s;
     int64_t burst;
-    int64_t hold_us; /* how long a job may wait here instead of coming back */
-    bool shared;     /* it is of all instances together */
+    int64_t hold_us; /* how long a job may wait in memory instead of being put back */
+    bool shared;     /* the rate applies to all instances together */
 };
-/* As store_pace(), for the instance. */
+/* Like store_pace(), for this instance. */
 void bucket_pace(struct bucket *b, const struct pace_rate *rate,
                  const struct store_pace_want *jobs, unsigned n, store_pace_cb *cb,
                  void *arg);
 
-/* --- keys of their own: one call each, never repeated --- */
+/* --- scripts on other keys --- */
 
-/* One call, never repeated; cb once, later. reply NULL: Redis is away, or answered with
- * an error, which is logged. What is handed in is copied. */
+/* Calls a script; never repeated. cb is called once, later; reply NULL: Redis is not
+ * reachable, or answered with an error, which is logged. All arguments are copied. */
 void store_script(struct store *st, enum script script, struct slice key,
                   const struct slice *argv, unsigned n, redis_reply_cb *cb, void *arg);
 

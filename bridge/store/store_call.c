@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_call.c - what others ask of a bucket: changes go into its batchers, claims and
- * questions leave at once as calls of their own, which are not repeated.
+ * store_call.c - calls on a bucket. Changes go to its batchers. Claims and queries are
+ * sent at once as separate calls, which are never repeated.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
@@ -12,7 +12,7 @@
 
 #include <hiredis/hiredis.h>
 
-enum { RECORD_KEEP_BYTES = 1024 * 1024 }; /* of its buffer; above, it is given back */
+enum { RECORD_KEEP_BYTES = 1024 * 1024 }; /* larger buffers are freed after use */
 
 static struct slice copy(char **to, struct slice text)
 {
@@ -34,7 +34,7 @@ void *change_new(size_t size, struct slice id, struct slice record, struct slice
     return c;
 }
 
-/* Of a queue nobody knows from which route its jobs come. */
+/* A job in a queue does not record its route. */
 static const struct job_names *names_of(const struct bucket *b)
 {
     return b->ways ? b->ways->names : NULL;
@@ -66,7 +66,7 @@ static void add(struct bucket *b, enum batcher_kind kind, struct change *c, int6
     c->lease = lease;
     c->cb = cb;
     c->arg = arg;
-    c->awaited |= b->ways && b->ways->by_key; /* by the next job of its key */
+    c->awaited |= b->ways && b->ways->by_key; /* the next job of its key waits for it */
     bucket_add(b, kind, c);
 }
 
@@ -100,7 +100,7 @@ void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_
     add(b, BATCHER_RETRY, c, lease, cb, arg);
 }
 
-/* Both records are copied as one text, and parted then. */
+/* Copies both records as one text, then splits it. */
 void store_lose(struct bucket *b, struct slice id, int64_t lease,
                 const struct lost_run *lost, const struct job *next, int64_t at_ms,
                 change_cb *cb, void *arg)
@@ -165,7 +165,7 @@ void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due
     add_of_queue(b, BATCHER_RELEASE, c, lease, deadline_ms, cb, arg);
 }
 
-/* --- claims and questions --- */
+/* --- claims and queries --- */
 
 static void on_reply(void *arg, const struct redisReply *reply)
 {
@@ -180,7 +180,7 @@ static void on_reply(void *arg, const struct redisReply *reply)
     free(call);
 }
 
-/* Answered with nothing, in the next turn: Redis is away. */
+/* Answers with NULL in the next turn: Redis is not reachable. */
 static void on_away(void *arg)
 {
     on_reply(arg, NULL);
@@ -232,7 +232,7 @@ int64_t reply_number(const struct redisReply *r)
     return r->integer;
 }
 
-/* Of a queue: in us. */
+/* For a queue: in us. */
 void call_told_head(struct call *call, int64_t head)
 {
     struct bucket *b = call->bucket;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_far.c - the second tier: jobs due later than redis.horizon wait in a list for
- * each slot of due time (lua/lib/far.lua), and move to the others shortly before.
+ * store_far.c - the second tier. Jobs due later than redis.horizon are stored in one list
+ * per slot of due time (lua/lib/far.lua) and moved to the normal indexes shortly before
+ * they are due.
  *
- * Here: when a slot is moved. Half a horizon before it begins its entries are fetched,
- * some hundred in a call, one call at a time on each server, with rests in between as
- * long as there is time; so claims and enqueues get their turns also where a million jobs
- * are due in one second. Every instance that hears of a slot may move it, the owner of
- * the bucket first: the script gives each entry once. Nothing is asked while no slot's
- * time has come. Loop thread.
+ * This file decides when to move a slot: half a horizon before it starts. Each call moves
+ * some entries; each server has at most one call open, with pauses between calls if time
+ * permits. So claims and enqueues still run if a million jobs are due in one second.
+ * Every instance that knows a slot may move it, the owner of the bucket first; the script
+ * returns each entry once. No calls are made before a slot may be moved. Loop thread.
  */
 #include "bridge/base/fault.h"
 #include "bridge/base/loop.h"
@@ -17,12 +17,12 @@
 #include <hiredis/hiredis.h>
 
 enum {
-    ENTRIES = 70,             /* of one call: half a ms to two of Redis' time */
-    REST = 3,                 /* so many times as long as the call took */
+    ENTRIES = 70,             /* per call: 0.5 to 2 ms of Redis' time */
+    REST = 3,                 /* pause = REST * duration of the call */
     EARLY_MIN_MS = 500,       /* with a very short horizon */
-    EARLY_OFF_MS = 60 * 1000, /* without one: what waits from before */
-    AGAIN_MS = 200,           /* after a call that was not answered well */
-    SET_US = 500 * 1000       /* a clock that differs by so much was set */
+    EARLY_OFF_MS = 60 * 1000, /* without a horizon: for far jobs stored earlier */
+    AGAIN_MS = 200,           /* after a failed call */
+    SET_US = 500 * 1000       /* a larger difference means that the clock was set */
 };
 
 int64_t far_horizon_ms(const struct store *st)
@@ -32,7 +32,7 @@ int64_t far_horizon_ms(const struct store *st)
 
 static void pump(struct store *st);
 
-/* Its time has come. */
+/* Adds the bucket to the line: its first slot may be moved. */
 static void get_in_line(struct bucket *b)
 {
     struct store *st = b->store;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_map.c - a Redis Cluster: which master has which slot.
+ * store_map.c - the slot map of a Redis Cluster.
  *
- * A connection of its own asks CLUSTER INFO and CLUSTER SLOTS of one node after another,
- * each second while something is in doubt, else every ten; a node that says that the
- * cluster is down is not believed. MOVED is believed at once, but of one slot some times
- * only between two maps: two nodes may name each other. ASK is not followed: a
- * script names a key that never exists (KEY_WHOLE), so that a node that is handing a slot
- * over refuses it as a whole (TRYAGAIN) instead of stopping it half way, and it waits.
+ * A separate connection sends CLUSTER INFO and CLUSTER SLOTS: every second while the map
+ * is in doubt, else every ten. It tries one node after another. A node that reports a
+ * failed cluster is ignored. MOVED changes the map at once, but at most MOVES_MAX times
+ * per slot between two maps, because two nodes may redirect to each other. ASK is not
+ * followed: in a cluster each script names a key that never exists (KEY_WHOLE), so a node
+ * that migrates the slot rejects the whole script (TRYAGAIN), and the call waits.
  */
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
@@ -21,24 +21,24 @@
 #include <hiredis/hiredis.h>
 
 enum {
-    REST_MS = 10 * 1000, /* between two questions when nothing is in doubt */
-    MOVES_MAX = 4,       /* of a slot that are believed between two maps */
+    REST_MS = 10 * 1000, /* between two queries if the map is not in doubt */
+    MOVES_MAX = 4,       /* MOVED replies per slot applied between two maps */
     HOST_BYTES = 256
 };
 
 struct map {
     struct store *store;
-    struct redis *redis; /* the one that asks */
+    struct redis *redis; /* the connection for the queries */
     struct redis_finder finder;
-    char host[HOST_BYTES]; /* of the node that is asked, as we know it */
+    char host[HOST_BYTES]; /* address of the queried node */
     struct node *slot[REDIS_SLOTS];
     unsigned char moves[REDIS_SLOTS]; /* by MOVED, since the last map */
     unsigned covered;                 /* slots with a master */
-    unsigned turn;      /* of the finder, through the nodes and then the seeds */
-    bool asking, doubt; /* an answer is awaited; ask at the next tick */
-    bool down;          /* the node that was asked says that the cluster is */
-    bool nameless;      /* the last map has a master whose name is not announced */
-    int64_t asked_ms;   /* monotonic */
+    unsigned turn;                    /* next index of the finder: nodes, then seeds */
+    bool asking, doubt;               /* a query is open; query at the next tick */
+    bool down;                        /* the queried node reports cluster_state:fail */
+    bool nameless;    /* the last map has a master whose name is not announced */
+    int64_t asked_ms; /* monotonic */
     char trouble[120];
 };
 
@@ -135,7 +135,7 @@ void map_doubt(struct map *map)
 
 /* --- the answer --- */
 
-/* NULL: nobody that could be asked. */
+/* Returns NULL if the address is not usable. */
 static struct node *row_node(struct map *map, const struct redisReply *reply,
                              struct redis_slots *row)
 {
@@ -145,7 +145,7 @@ static struct node *row_node(struct map *map, const struct redisReply *reply,
                        : NULL;
 }
 
-/* Nodes that have no slot any more go; one that is only mentioned by MOVED has one. */
+/* Frees nodes without slots. A node known only from MOVED has a slot. */
 static void drop_nodes(struct store *st)
 {
     for (unsigned i = 0; i < st->node_count;) {
@@ -197,7 +197,7 @@ static void on_slots(void *arg, const struct redisReply *reply)
         store_node_up(map->store);
 }
 
-/* The first answer of two: who sees no whole cluster is not asked for its map. */
+/* The first of two replies. If the node reports a failed cluster, its map is ignored. */
 static void on_info(void *arg, const struct redisReply *reply)
 {
     struct map *map = arg;

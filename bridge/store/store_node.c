@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_node.c - a server from its connection to its use, and what its errors hold back.
+ * store_node.c - the connection to one server, and the pauses after its error replies.
  *
- *   DOWN -> LOADING: scripts, then TIME, then what it promises -> UP
+ * DOWN -> LOADING: scripts, then TIME, then the probe of its persistence -> UP
  */
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
@@ -17,8 +17,8 @@
 enum {
     PAUSE_US = 100 * 1000,         /* after LOADING, BUSY and the like */
     DENIED_PAUSE_US = 5000 * 1000, /* the operator must act */
-    SECONDS_DIGITS = 11,           /* of TIME's first word, and */
-    MICROS_DIGITS = 6              /* of its second, at most */
+    SECONDS_DIGITS = 11,           /* limit for the first word of TIME */
+    MICROS_DIGITS = 6              /* limit for its second word */
 };
 
 void node_set_trouble(struct node *node, const char *text)
@@ -67,7 +67,7 @@ static void on_probe(void *arg, bool answered)
         return;
     node->full = memory_mark_passed(&st->conf.memory_mark, &node->facts, node->full);
     if (redis_facts_fit(&node->facts, &st->conf.durability, &err) < 0) {
-        /* the tick looks again */
+        /* node_tick() retries */
         node_set_trouble(node, err.text);
         log_limited(&st->complain, LOG_ERROR, "redis", "%s", node->trouble);
         if (st->events.unfit && !st->was_up)
@@ -102,7 +102,7 @@ static void on_time(void *arg, const struct redisReply *reply)
     struct slice s = redis_text(redis_item(reply, 0)),
                  us = redis_text(redis_item(reply, 1));
     if (s.n == 0 || s.n > SECONDS_DIGITS || us.n == 0 || us.n > MICROS_DIGITS)
-        return; /* that is no time; the tick asks again */
+        return; /* not a time; node_tick() retries */
     int64_t redis_us = strtoll(s.p, NULL, 10) * 1000000 + strtoll(us.p, NULL, 10);
     if (node->clock_stale) /* perhaps another server, with another clock */
         node->clock = (struct clock){0};
@@ -127,7 +127,7 @@ static void on_scripts(void *arg, bool ok)
         return;
     if (ok)
         ask_time(node);
-    else /* the tick tries again */
+    else /* node_tick() retries */
         log_limited(&node->store->complain, LOG_WARN, "redis",
                     "it does not take our scripts yet");
 }
@@ -156,11 +156,11 @@ static void on_state(void *arg, enum redis_state state, const char *why)
 
 /* --- errors --- */
 
-/* What each kind of error reply asks for. */
+/* What to pause after each class of error reply. */
 static const struct {
     int64_t rest_us;
-    bool for_all;  /* it concerns the server, not one bucket or script */
-    bool refusing; /* if an enqueue or a cancel gets it: pauses the sources */
+    bool for_all;  /* affects the server, not one bucket or script */
+    bool refusing; /* pauses the sources, if a reply to enqueue or cancel */
 } asks[] = {
     [REDIS_WAIT] = {PAUSE_US, true, true},
     [REDIS_FULL] = {PAUSE_US, false, true},
@@ -213,12 +213,13 @@ enum redis_error node_judge(struct node *node, const struct redisReply *reply,
         if (script < SCRIPTS)
             node->halted = false;
         if (script == SCRIPT_ENQUEUE && st->conf.durability.replicas == 0)
-            node->refusing = false; /* else it is WAIT's answer that counts */
+            node->refusing = false; /* else the reply of WAIT decides */
         if (node->state == NODE_UP && !node->refusing && !node->full)
             node->trouble[0] = '\0';
     } else if (e == REDIS_ELSEWHERE && st->map && map_moved(st->map, reply->str)) {
-        /* sent again at once, to whom it said */
-    } else if (e == REDIS_ELSEWHERE) { /* only after a rest: two may name each other */
+        /* sent again at once, to the node in the reply */
+    } else if (e == REDIS_ELSEWHERE) { /* after a pause: two nodes may redirect to each
+                                          other */
         snprintf(text, sizeof(text), "%.120s: not followed at once", reply->str);
         e = REDIS_MOVING;
         judge_error(node, e, text, script);
@@ -280,7 +281,7 @@ void node_tick(struct node *node)
         return;
     if (node->state == NODE_LOADING) {
         if (node->load.open == 0 && !node->probing)
-            load(node); /* the last try was answered by an error */
+            load(node); /* the last attempt got an error reply */
         return;
     }
     ask_time(node);
@@ -291,7 +292,7 @@ void node_tick(struct node *node)
     if (node->pause_until_us > now_us)
         return;
     if (node->refusing && TAILQ_EMPTY(&node->unsure) && no_producer_waits(node->store))
-        node->refusing = false; /* the next job will tell */
+        node->refusing = false; /* the next job shows whether the error persists */
     if (TAILQ_EMPTY(&node->store->batchers))
         node->halted = false;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_wait.c - durability = "replicas:N": what a server has done counts only when so
- * many replicas have it too.
+ * store_wait.c - durability = "replicas:N": a change is answered only when N replicas
+ * have it.
  *
- * One WAIT at a time for each server, on the connection that carried the changes; what
- * is done meanwhile goes with the next. WAIT gives a number and no error: with too small
- * a number nothing is answered, and it is asked again. A connection that is lost leaves
- * the outcome unknown, as ever: the changes are sent again.
+ * Each server has at most one WAIT open, on the connection that carried the changes.
+ * Changes executed meanwhile are covered by the next WAIT. WAIT returns a number of
+ * replicas, not an error. If the number is too small, the changes stay unanswered and
+ * WAIT is repeated. After a lost connection the outcome is unknown, so the changes are
+ * sent again.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
@@ -18,7 +19,7 @@
 #include <hiredis/hiredis.h>
 
 enum {
-    BLOCK_MS = 100,        /* claims and acks stand behind a WAIT so long at most */
+    BLOCK_MS = 100,        /* longest time that a WAIT delays claims and acks */
     AGAIN_US = 400 * 1000, /* after too small a number */
 };
 

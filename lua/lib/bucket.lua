@@ -1,38 +1,38 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/bucket.lua - the prelude of every script about a bucket: its keys and the clock.
+-- lib/bucket.lua - the first part of every script on a bucket: its keys and the clock.
 --
--- A call pays for each function that its script makes. So etc/build/embed-lua.sh leaves out the functions that
--- a script does not use, and rare work is in a library: late(), order(), far() or far_moves() makes the
--- functions of that library when it is first called.
+-- Every function definition costs time in each call. So etc/build/embed-lua.sh omits functions that
+-- a script does not use. Functions for rare work are in libraries: late(), order(), far() or
+-- far_moves() creates them at its first call.
 --
--- Of the writes of a script ZREM comes first (also of '', which is never there), or HDEL: when Redis is
--- out of memory it refuses only a first write that may need some, so jobs can still leave.
+-- The first write of a script is ZREM (possibly of '', which is never a member) or HDEL. Redis out
+-- of memory rejects only a first write that may need memory, so jobs can still leave.
 local pool = KEYS[1] -- hash: job id -> encoded job
-local base = string.sub(pool, 1, -6) -- what all keys of the bucket begin with
-local delay = base .. ':delay' -- zset: job id, scored by due time in ms, of a queue in us
-local unack = base .. ':unack' -- zset: job id, scored by the end of its lease in ms, its token
+local base = string.sub(pool, 1, -6) -- common prefix of the bucket's keys
+local delay = base .. ':delay' -- zset: job id, scored by due time in ms, in us for a queue
+local unack = base .. ':unack' -- zset: job id, scored by the lease: its end in ms, also its token
 local dead = base .. ':error' -- zset: job id, scored by time of burial in ms
 local tries = base .. ':tries' -- hash: job id -> attempts and last error (bridge/job/tries.h)
--- hash: job id -> the base of its queue, where an id names one job in all queues of a sink; or nil
+-- hash: job id -> the base of its queue, if ids are global in a sink; else nil
 local owners = KEYS[2] ~= base .. ':whole' and KEYS[2] or nil
 local now_us, now -- set by lib/now.lua
 local IS_CANCELLED = '^%d+|cancelled|' -- matches :tries of a job that was cancelled in flight (lua/cancel.lua)
-local late_made, order_made, far_made, far_moves_made -- libraries that this call has made
+local late_made, order_made, far_made, far_moves_made -- libraries created in this call
 
--- The time of the call in us: of the server, or as a test says.
+-- Returns the time of the call in us: that of the server, or of ARGV[1] in tests.
 local function clock_us()
   local t = tonumber(ARGV[1]) and { 0, ARGV[1] * 1000 } or redis.call('TIME')
   return t[1] * 1000000 + t[2]
 end
 
--- Reads a how of a row (lua/scripts.def): its value, whether the change was sent before and its answer was
--- lost, and the number of the change or nil.
+-- Parses the field how of a row (lua/scripts.def). Returns its value, whether the change was sent
+-- before without an answer, and the number of the change or nil.
 local function read_how(text)
   local how, again, number = string.match(text, '^(%a?)(%+?)(%d*)$')
   return how, again == '+', number ~= '' and number or nil
 end
 
--- In slices: unpack() of more than some thousands fails, and nothing is rolled back then.
+-- Splits long lists: unpack() of several thousand values fails, and Redis does not roll back.
 local function call_in_slices(command, key, list)
   for from = 1, #list, 1000 do
     redis.call(command, key, unpack(list, from, math.min(from + 999, #list)))

@@ -1,12 +1,10 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/claim.lua - when a claim is taken to be made: no two of a bucket at the same ms. So the lease
--- that it gives, a token, is none that an id had before which came, was claimed and left within
--- that ms. The field claim of :sums holds the last one. Where an id names one job in all queues of a
--- sink, all of them share one such hash, PREFIX:{SINK}:sums, since a job of that id may have been
--- claimed in another queue.
--- Of each claimant (claim.lua) :sums has a field claim:NAME, with the lease of its last claim; reap.lua
--- forgets those that have ended.
-local CLAIM_AHEAD_MS = 1000 -- of the clock, at most: beyond that it was set back
+-- lib/claim.lua - the time of a claim. Two claims of a bucket never have the same ms, so the lease
+-- token differs from every token of an earlier job with the same id. The field claim of :sums
+-- stores the last time. If ids are global, all queues of a sink share one hash, PREFIX:{SINK}:sums,
+-- because an earlier job of the id may have been in another queue. The field claim:NAME of :sums
+-- stores the last lease of each claimant (claim.lua). reap.lua deletes expired ones.
+local CLAIM_AHEAD_MS = 1000 -- if the last claim is further ahead, the clock was set back
 local claims = (owners and string.sub(owners, 1, -5) or base) .. ':sums'
 
 local function claim_time(at)

@@ -1,54 +1,55 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/far.lua - jobs that are due later than the horizon: they wait in lists, as small as they can
--- be, until lua/move.lua takes them to where they wait for their time.
+-- lib/far.lua - far jobs: jobs due later than the horizon. Compact lists store them until
+-- lua/move.lua moves them to the normal indexes.
 --
---   zset  :far    start of a slot of due time in ms, scored by it: the slots that have entries
---   hash  :slots  START   -> entries that were ever put into that slot, its next ordinal
---                 START<  -> of these taken from its front so far
---                 START.PAGE- -> entries of that list whose job has gone
+--   zset  :far    start of a slot in ms, scored by it: the slots that have entries
+--   hash  :slots  START   -> number of entries ever added to that slot: the next ordinal
+--                 START<  -> number of entries removed from its front
+--                 START.PAGE- -> number of entries in that list whose job is gone
 --                 '#'     -> jobs of all slots
---   list  :far:START.PAGE  the entries of ordinals FAR_PAGE * PAGE and on; '' one whose job has gone
---   hash  :where  job id -> start (6 bytes) and ordinal (4 bytes) of its entry: of each job whose
---                 id anybody may name
---   hash  :names  TOPIC/PARTITION -> a number, that number -> TOPIC/PARTITION: ids begin so
+--   list  :far:START.PAGE  the entries from ordinal FAR_PAGE * PAGE on; '' if the job is gone
+--   hash  :where  job id -> start (6 bytes) and ordinal (4 bytes) of its entry, for each job whose
+--                 id a client may name
+--   hash  :names  TOPIC/PARTITION -> a number, that number -> TOPIC/PARTITION: prefixes of ids
 --
--- An entry: flags (FAR_...), due time behind START (2 bytes of ms, or 4 of us), length of the id (a
--- byte), the id (or the number of its beginning and what follows the slash behind that), group (16
--- bytes) and arrival (6 bytes; lib/order.lua), expiry (6 bytes of ms), the record. That of bridge/job/job.c is without its first 11 bytes,
--- where the due time in these is the entry's.
+-- An entry: flags (FAR_...), due time relative to START (2 bytes of ms, or 4 of us), length of the
+-- id (a byte), the id (or the number of its prefix and the part after the slash), group (16 bytes)
+-- and arrival (6 bytes; lib/order.lua), expiry (6 bytes of ms), the record. A record of
+-- bridge/job/job.c whose due time equals that of the entry is stored without its first 11 bytes.
 --
--- Holds before and after: the entry of an id of :where is there, and that id is not in :pool, unless a
--- record of Kafka came since that has its name; a job that stands here stands nowhere else. The
--- jobs of all lists are '#'.
-local FAR_PAGE = 4096 -- entries of one list, which Redis walks node by node
--- keys: the base of another queue of the sink, nil: this one.
+-- Invariant: every id of :where has its entry and is not in :pool, except if a Kafka record of the
+-- same name was stored later. A far job is in no other index. '#' is the number of jobs in all
+-- lists.
+local FAR_PAGE = 4096 -- entries per list; small, because Redis scans lists node by node
+-- keys: the base of another queue of the sink; nil: this queue.
 local function far(keys)
   keys = keys or base
   far_made = far_made or {}
   if far_made[keys] then
     return far_made[keys]
   end
-  local FAR_NAMES = 255 -- at most
-  local FAR_FORGET = 250 -- slots in one call
+  local FAR_NAMES = 255 -- limit of prefixes in :names
+  local FAR_FORGET = 250 -- slots deleted in one call
   local FAR_WHERE = 1
   local FAR_GROUP = 2
   local FAR_EXPIRES = 4
   local FAR_US = 8
   local FAR_OFFSET = 16
   local FAR_BARE_FIRST = 32
-  -- What bridge/job/job.c begins a record with, before the due time: an array of four or six, version 1.
+  -- The first bytes of a record of bridge/job/job.c, before the due time: an array of four or six,
+  -- version 1.
   local FAR_BARE = { [0x9401cf] = 32, [0x9601cf] = 64 }
   local FAR_HEAD = { [32] = '\148\1\207', [64] = '\150\1\207' }
   local self = {}
-  local new_slots, new_order = {}, {} -- what is to be put into slots: by their starts, and as they came
-  local taken = {} -- list -> entries taken off its slot; no script looks for jobs before it takes some
-  local texts = {} -- of :names, as far as this call knows it, both ways
+  local new_slots, new_order = {}, {} -- new entries: by slot start, and in order of creation
+  local taken = {} -- list -> entries removed from its slot; no script looks up jobs before it removes some
+  local texts = {} -- cache of :names in both directions
 
   function self.list(start, ordinal)
     return keys .. ':far:' .. start .. '.' .. math.floor(ordinal / FAR_PAGE)
   end
 
-  -- The first slot, or -1.
+  -- Returns the start of the first slot, or -1.
   function self.first()
     return tonumber(redis.call('ZRANGE', keys .. ':far', 0, 0)[1] or -1)
   end
@@ -57,7 +58,7 @@ local function far(keys)
     return tonumber(redis.call('HGET', keys .. ':slots', '#') or 0)
   end
 
-  -- The number of a text of :names, as a byte, or false: there are too many already.
+  -- Returns the number of a text of :names as a byte, or false: there are too many.
   local function far_number(text)
     if texts[text] == nil then
       local number = tonumber(redis.call('HGET', keys .. ':names', text) or nil)
@@ -76,13 +77,13 @@ local function far(keys)
     return texts[number]
   end
 
-  -- A job is to be put into a slot; due in ms or, where us is set, in us; named: others may name it,
-  -- else its id is beginning, slash, offset, or beginning is not given; group: or false, and when it
-  -- arrived; expires: or ''.
+  -- Adds a job to a slot; self.flush() writes it. due: in ms, or in us if us is set. named: a
+  -- client may name the job. Otherwise its id is beginning, slash and offset, unless beginning is
+  -- nil. group: its group or false; arrival: order in the group; expires: ms or ''.
   function self.put(start, id, due, us, record, named, beginning, offset, group, arrival, expires)
     local rows = new_slots[start]
     if not rows then
-      -- Entries; ids: of those that go to :where; the start as a text, since Redis is told it often.
+      -- Entries. ids: job ids for :where. start: the slot start as text for Redis.
       rows = { n = 0, ids = {}, start = string.format('%.0f', start), ms = start }
       new_slots[start] = rows
       new_order[#new_order + 1] = rows
@@ -116,8 +117,8 @@ local function far(keys)
     rows.n, rows.ids[n] = n, named and id
   end
 
-  -- Appends what was put into one slot, which has so many entries already, a list at a time; notes
-  -- where the jobs are that others may name.
+  -- Appends the new entries of a slot that already has `from` entries, list by list. Adds the named
+  -- jobs to `where`.
   local function far_append(rows, from, where)
     local at = 1
     while at <= rows.n do
@@ -136,8 +137,8 @@ local function far(keys)
     end
   end
 
-  -- Writes what was put, one command per key: when Redis is out of memory it refuses the first write
-  -- of a script, and then nothing is stored.
+  -- Writes the new entries, one command per key. Redis out of memory rejects the first write of the
+  -- script, so nothing is stored then.
   function self.flush()
     if #new_order == 0 then
       return
@@ -165,7 +166,8 @@ local function far(keys)
     new_slots, new_order = {}, {}
   end
 
-  -- Of an entry: id, due time, record, group, when it expires, whether its id is in :where, arrival.
+  -- Decodes an entry. Returns id, due time, record, group, expiry, whether its id is in :where,
+  -- arrival.
   function self.read(entry, start)
     local flags, due, length, number, at = string.byte(entry), nil, nil, nil, nil
     local us = bit.band(flags, FAR_US) ~= 0
@@ -198,8 +200,8 @@ local function far(keys)
     return id, due, record, group, expires, bit.band(flags, FAR_WHERE) ~= 0, arrival
   end
 
-  -- Where the entry of a job is: its list, its index there, its start and its ordinal; nil: it is
-  -- no far job, or nobody may name it.
+  -- Returns the list of a job's entry, its index there, its slot start and its ordinal. nil: no far
+  -- job of that name.
   function self.place(id)
     local place = redis.call('HGET', keys .. ':where', id)
     if not place then
@@ -212,7 +214,7 @@ local function far(keys)
     return list, ordinal - first, start, ordinal
   end
 
-  -- Its due time, its record, when it expires, its group and when it arrived, or nil.
+  -- Returns due time, record, expiry, group and arrival of a far job, or nil.
   function self.find(id)
     local list, index, start = self.place(id)
     local entry = list and redis.call('LINDEX', list, index)
@@ -223,7 +225,7 @@ local function far(keys)
     return due, record, expires, group, arrival
   end
 
-  -- Deletes what slots without jobs have left, FAR_FORGET of them at most.
+  -- Deletes the remains of slots without jobs, at most FAR_FORGET slots.
   function self.forget()
     local starts = redis.call('ZRANGE', keys .. ':far', 0, FAR_FORGET - 1)
     for _, start in ipairs(starts) do
@@ -243,7 +245,8 @@ local function far(keys)
     end
   end
 
-  -- It goes, and with the last one what all have left, unless that is much. Gives how many did.
+  -- Removes a far job. The last job also removes the remains of empty slots. Returns the number of
+  -- removed jobs.
   function self.take(id)
     local list, index, start, ordinal = self.place(id)
     if not list then

@@ -1,11 +1,11 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/far_audit.lua - the far jobs of a bucket (lib/far.lua), as lua/audit.lua looks at them: first
--- :slots, then the entries, slot by slot, then :where. And what both parts of that script share.
+-- lib/far_audit.lua - the far jobs of a bucket (lib/far.lua) for lua/audit.lua, which checks first
+-- :slots, then the entries slot by slot, then :where. Also contains what both parts share.
 --
--- A cursor of :slots is s, that of HSCAN, and what was seen so far; one of entries START.ORDINAL;
--- one of :where w and that of HSCAN.
-local INDEXES = { 'delay', 'held', 'unack', 'error', 'done' } -- of two the first is kept
-local SLICE = 1000 -- more can't be arguments of one call
+-- Cursor for :slots: s, the cursor of HSCAN, and the counts so far. For entries: START.ORDINAL. For
+-- :where: w and the cursor of HSCAN.
+local INDEXES = { 'delay', 'held', 'unack', 'error', 'done' } -- of two indexes the first keeps the job
+local SLICE = 1000 -- limit of arguments of one call
 local out = { '0', 0, 0, 0, 0, 0, 0, 0, 0 }
 
 local function key(name)
@@ -30,7 +30,7 @@ local function slot_counts(start)
   return tonumber(counts[1] or 0), tonumber(counts[2] or 0)
 end
 
--- What an entry is, or nil: not one of ours.
+-- Returns id, due time and named flag of an entry, or nil: the entry is invalid.
 local function read_entry(entry, start)
   local ok, id, due, _, _, _, named = pcall(far().read, entry, start)
   if ok then
@@ -56,14 +56,15 @@ local function look_at_entry(start, ordinal, list, index, entry)
       redis.call('HSET', key('where'), id, here)
     end
   elseif place and has_body(id) then
-    found('twice', id) -- nobody may name this one: move.lua finds another name for it
+    found('twice', id) -- a client can no longer name it; move.lua renames it
     if repair then
       redis.call('HDEL', key('where'), id)
     end
   end
 end
 
--- Entries of one list from an ordinal on; the cursor goes to the next list, the next slot, :where.
+-- Checks entries of one list from an ordinal on. Returns the cursor: in this slot, at the next
+-- slot, or at :where.
 local function look_at_slot(start, ordinal)
   local size, taken = slot_counts(start)
   ordinal = math.max(ordinal, taken)
@@ -106,16 +107,16 @@ local function look_at_where(from)
   return scan[1] == '0' and '0' or 'w' .. scan[1]
 end
 
-local SLOTS_STEP = 1000 -- fields of :slots; of a hash with fewer HSCAN gives all at once
+local SLOTS_STEP = 1000 -- fields of :slots; HSCAN returns a smaller hash at once
 
--- This stays as it is only while no far job comes, goes or moves.
+-- Returns a text that changes whenever a far job is stored, removed or moved.
 local function far_state()
   return string.format('%s %.0f %d', redis.call('HGET', key('sums'), 'stored') or 0, far().count(),
                        redis.call('ZCARD', key('far')))
 end
 
--- The counts of all slots make '#', and each of these is one of :far. Where they take several
--- steps, the first is judged only if nothing came between these.
+-- Checks that the counts of all slots add up to '#' and that :far contains each slot. If this needs
+-- several steps, '#' is checked only if no far job changed meanwhile.
 local function look_at_slots(from, all, was)
   local told, is = far().count(), far_state()
   local scan = redis.call('HSCAN', key('slots'), from, 'COUNT', SLOTS_STEP)

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/far_move.lua - takes far jobs off the front of a slot, and puts them where they wait for their
--- time. Behind lib/far.lua.
+-- lib/far_move.lua - moves far jobs from the front of a slot to the normal indexes.
+-- Include it after lib/far.lua.
 local FAR_OFF_MS, FAR_EARLY_MIN_MS = 60000, 500 -- as in bridge/store/store_far.c
 local function far_moves()
   if far_moves_made then
@@ -8,12 +8,13 @@ local function far_moves()
   end
   local self, tier = {}, far()
 
-  -- How early a slot is moved, in ms; horizon: 0: none is set.
+  -- Returns how long before its start a slot is moved, in ms. horizon 0: not set.
   function self.early(horizon)
     return math.max(horizon > 0 and horizon / 2 or FAR_OFF_MS, FAR_EARLY_MIN_MS)
   end
 
-  -- What is noted of a slot, of whose front entries are taken: so many of jobs, so many of none.
+  -- Updates the counts of a slot after entries were removed from its front. jobs: removed entries
+  -- with a job; gone: removed entries without a job.
   local function shrink(start, from, upto, size, jobs, gone)
     local slots = base .. ':slots'
     local list = start .. '.' .. math.floor(from / FAR_PAGE) .. '-'
@@ -36,8 +37,8 @@ local function far_moves()
     end
   end
 
-  -- The entries at the front of a slot, so many of them, fewer at the end of a list. Only read: an
-  -- error loses nothing.
+  -- Reads up to most entries from the front of a slot, but only from one list. Does not write, so
+  -- an error loses nothing.
   function self.front(start, most)
     local counts = redis.call('HMGET', base .. ':slots', start, start .. '<')
     local size, from = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
@@ -57,8 +58,8 @@ local function far_moves()
              upto = #entries > 0 and from + #entries or list_end, size = size }
   end
 
-  -- Takes them off. LTRIM is the first write: it is not refused when Redis is out of memory, nor is
-  -- what follows then.
+  -- Removes these entries. LTRIM is the first write; Redis out of memory rejects neither LTRIM nor
+  -- the writes after it.
   function self.pop(front)
     redis.call('LTRIM', front.list, front.taken, -1)
     if #front.known > 0 then
@@ -67,8 +68,8 @@ local function far_moves()
     shrink(front.start, front.from, front.upto, front.size, #front.jobs, front.taken - #front.jobs)
   end
 
-  -- A record of Kafka and a job of a producer may have one name, and a topic that was made anew has
-  -- the names of the old one: a job whose id is used goes on under a longer one.
+  -- Renames jobs whose id is already used. A Kafka record and a producer's job may have the same
+  -- id, and so may records of a topic that was created again.
   local function rename(jobs, start)
     local ids, used = {}, {}
     for i, job in ipairs(jobs) do
@@ -85,8 +86,8 @@ local function far_moves()
     end
   end
 
-  -- Moves entries of a slot, most <= 1000; gives how many jobs came to wait, entries taken,
-  -- entries left in it.
+  -- Moves at most `most` (<= 1000) entries of a slot. Returns the number of moved jobs, of removed
+  -- entries, and of entries left in the slot.
   function self.move(start, most)
     local front = self.front(start, most)
     local jobs, left = front.jobs, front.size - front.upto
@@ -124,7 +125,7 @@ local function far_moves()
     return #jobs, front.taken, left
   end
 
-  -- The slots that begin by then: {{start, jobs}, ...}.
+  -- Returns the slots that start at upto or before: {{start, jobs}, ...}.
   function self.span(upto)
     local spans, slots = {}, base .. ':slots'
     for i, start in ipairs(redis.call('ZRANGEBYSCORE', base .. ':far', '-inf', upto)) do

@@ -1,39 +1,37 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/ingest.lua - carries each Kafka record out once, although it may be read twice.
+-- lib/ingest.lua - executes each Kafka record once, although a source may read it twice.
 --
---   hash  :ingest  SOURCE/topic/partition  -> last offset carried out in this bucket
---                  SOURCE/topic/partition@ -> that offset, a blank, and the highest timestamp in ms
---                                      of the records that were carried out until then
+--   hash  :ingest  SOURCE/topic/partition  -> last offset executed in this bucket
+--                  SOURCE/topic/partition@ -> that offset, a blank, and the highest timestamp in
+--                                      ms of all records executed until then
 --
--- The name of a partition is that of a reading: SOURCE/topic/partition~N of a topic that was made anew,
--- with *N behind it of a route with N buckets, and +N of a route that reads the partition again (bridge/engine/name.h). So another reading
--- knows nothing of this one, and no bucket has to be visited. Of a rewound one the field without +N
--- stays the highest offset ever carried out: see ingest_had().
+-- A partition name identifies one reading of a partition. It is SOURCE/topic/partition~N for a
+-- topic that was created again, with *N at the end for a route with N buckets, and +N for a route
+-- that reads the partition again (bridge/engine/name.h). A new reading thus starts without offsets,
+-- and no bucket needs a reset. After a rewind the field without +N keeps the highest offset that
+-- was ever executed: see ingest_had().
 --
--- The arguments name the partitions of a batch: their number P, then two each: name, and the
--- offset sent before this batch ('' none known). Where P > 0 the last argument of each record is
--- its timestamp in ms, '' none.
+-- Arguments: the number P of partitions, then two each: the name, and the offset sent before this
+-- batch ('' unknown). If P > 0, the last argument of each record is its timestamp in ms, '' none.
 --
--- A topic that was deleted and made anew under its name begins at offset 0 again, and one that
--- lost its end goes on at an offset that was there before. A record at or below the kept offset
--- whose timestamp is above every one carried out until then can't have been read before: with
--- it the partition begins anew, from its offset.
--- What holds, then: a record that was carried out is never carried out again, whatever the
--- clocks of the producers say, since its own timestamp is among the kept ones. A record of a new
--- topic is taken for an old one ('k') as long as no timestamp of the new topic is above those of
--- the old one: producers that set old timestamps, or none. For these the source begins another
--- reading (bridge/plugin.h), where it can tell.
--- The second field counts only while it speaks of the kept offset: an older version of tarry
--- moves the first one alone. Then the time of this call is taken for the highest timestamp.
+-- A topic that was deleted and created again starts at offset 0. A topic that lost its end repeats
+-- offsets. A record at or below the kept offset cannot have been read before if its timestamp is
+-- above all timestamps executed until then. Such a record restarts the partition at its offset. So
+-- an executed record is never executed again, whatever the producers' clocks show, because its own
+-- timestamp is included. A record of a new topic is mistaken for an old one ('k') while no
+-- timestamp of the new topic is above those of the old one, that is if producers set old timestamps
+-- or none. A source that can detect this starts another reading (bridge/plugin.h). The second field
+-- counts only while it contains the kept offset, because older versions of tarry update only the
+-- first field. Otherwise the time of this call is used as the highest timestamp.
 --
--- The hash of a queue expires INGEST_KEEP_MS after the last record, since there may be any number of
--- queues. A record that is read again later is stored again if its id is not there any more. So an
--- instance that was down for longer may repeat what it had not committed.
+-- The hash of a queue expires INGEST_KEEP_MS after the last record, because the number of queues is
+-- unlimited. A record that is read again later is stored again if its id is gone. So an instance
+-- that was down for longer may repeat records whose offsets it had not committed.
 local INGEST_KEEP_MS = 24 * 3600 * 1000
 local ingest_parts, ingest_rewound = {}, false
 
--- Reads them from ARGV[at] on. Gives where the arguments go on, and how many more each record
--- has for it.
+-- Reads the partitions from ARGV[at] on. Returns the index of the next argument, and the number of
+-- extra arguments of each record.
 local function ingest_read(key, at)
   local n = tonumber(ARGV[at])
   for i = 1, n do
@@ -57,8 +55,8 @@ local function ingest_read(key, at)
   return at + 2 * n + 1, n > 0 and 1 or 0
 end
 
--- Why a record is not to be carried out, part (a text) counting from 1: k an earlier batch has done so
--- g the batch before this one is missing   nil: it is to be.
+-- Returns why a record must be skipped: k (READ_BEFORE) an earlier batch executed it; g (GAP) the
+-- previous batch is missing; nil: execute it. part: index from 1, as text.
 local function ingest_refuses(part, offset, ms)
   local p = ingest_parts[part]
   if not p then
@@ -71,7 +69,7 @@ local function ingest_refuses(part, offset, ms)
     if not (ms and p.newest and ms > p.newest) then
       return READ_BEFORE
     elseif p.before then
-      p.gap = true -- what was sent before it is of the new topic too, and is not here
+      p.gap = true -- the batch before belongs to the new topic too, and is missing
       return GAP
     end
     p.have, p.last, p.anew = offset - 1, offset, true
@@ -81,13 +79,13 @@ local function ingest_refuses(part, offset, ms)
   return nil
 end
 
--- A record that is carried out now was carried out in an earlier reading.
+-- Returns true if an earlier reading has executed this record.
 local function ingest_had(part, offset)
   local p = ingest_parts[part]
   return p and p.first and tonumber(offset) <= p.had
 end
 
--- of_queue: the hash expires.
+-- Stores the offsets. of_queue: the hash expires.
 local function ingest_note(key, of_queue)
   local noted = false
   for _, p in ipairs(ingest_parts) do

@@ -1,15 +1,16 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- lib/late.lua - the log of late outcomes: what a repeated or late outcome must know.
 --
---   zset  :told   name of a change .. letter of its answer, scored by when in ms: of a change that may
---                 be sent once more, since its answer was lost, and would then find its own work done. And
---                 VOID: an outcome of a delivery that did not count, or can't any more
---   hash  :ended  job id -> its leases that have ended, and after which it went on; so an outcome that
---                 comes late is told from that of an earlier job of its id. An id of :ended is one of :tries
+--   zset  :told   name of a change .. letter of its answer, scored by the time in ms. It records
+--                 changes whose answer may be lost: a repeat would find its own work done. VOID
+--                 records the outcome of a delivery that was ignored, or must be ignored
+--   hash  :ended  job id -> its expired leases after which the job stayed. They distinguish a late
+--                 outcome of this job from that of an earlier job of the same id. Every id of
+--                 :ended is in :tries
 --
--- Kept are the last TOLD_MAX of a bucket: more than all instances have on their way.
-local VOID = 'x' -- the letter of an outcome that did not count, or can't any more
-local LEASES_BYTES = 240 -- kept of one job: the last 16 or so
+-- A bucket keeps the last TOLD_MAX entries: more than all instances can have in flight.
+local VOID = 'x' -- letter of an outcome that is ignored
+local LEASES_BYTES = 240 -- limit per job: about the last 16 leases
 
 local function note_lease(id, lease)
   local leases = redis.call('HGET', base .. ':ended', id)
@@ -28,9 +29,9 @@ local function late()
   local TOLD_MAX = 10000
   local TOLD_MS = 10 * 60 * 1000
   local told_key = base .. ':told'
-  local self, rows, added = {}, {}, {} -- what this call adds
+  local self, rows, added = {}, {}, {} -- rows, added: entries of this call
 
-  -- The letter, one of letters, or nil: it was not carried out before.
+  -- Returns the letter (one of letters) recorded for the change, or nil: it was not executed.
   function self.find(name, letters)
     local names = {}
     for i = 1, #letters do
@@ -49,12 +50,12 @@ local function late()
     added[name .. letter] = true
   end
 
-  -- The name of what the holder of a lease reports: once.
+  -- The name of the outcome of a lease. A lease has only one outcome.
   function self.name(id, lease)
     return lease .. ' ' .. id .. ' '
   end
 
-  -- As outdate() below.
+  -- See outdate() below.
   function self.outdate(id, mine, held, ended)
     if ended == nil then
       ended = redis.call('HGET', base .. ':ended', id)
@@ -66,10 +67,10 @@ local function late()
     end
   end
 
-  -- The answer to an outcome that changes nothing: the letter, one of letters, of what it did before;
-  -- STALE_BEFORE: it did not count then either, or another's has ended the job; else STALE. again: it was
-  -- sent before, so that STALE may be because of itself; but not where its lease has ended, which it would
-  -- not have left to end.
+  -- Returns the answer to an outcome that changes nothing. Its recorded letter (one of letters):
+  -- the first run did this. STALE_BEFORE: the outcome was ignored before, or another outcome ended
+  -- the job. Else STALE. again: the change was sent before, so it may find its own work; but not if
+  -- the lease expired, because its own work would have ended the lease.
   function self.stale(id, lease, letters, again)
     local name = self.name(id, lease)
     local letter = self.find(name, letters .. VOID)
@@ -88,7 +89,7 @@ local function late()
 
   function self.write()
     if #rows > 0 then
-      redis.call('ZREM', told_key, '') -- it comes first
+      redis.call('ZREM', told_key, '') -- first write: see lib/bucket.lua
       call_in_slices('ZADD', told_key, rows)
       redis.call('ZREMRANGEBYRANK', told_key, 0, -1 - TOLD_MAX)
       redis.call('PEXPIRE', told_key, TOLD_MS)
@@ -99,8 +100,8 @@ local function late()
   return self
 end
 
--- No other outcome of this job counts any more. mine: the lease of who ends it, '' nobody; held: the
--- lease of who has it, or false; ended: those of who had it, nil: not read yet.
+-- Invalidates every other lease of this job. mine: the lease that ends the job, '' none; held: the
+-- present lease, or false; ended: the expired leases, nil: not read yet.
 local function outdate(id, mine, held, ended)
   if ended == nil then
     ended = redis.call('HGET', base .. ':ended', id)

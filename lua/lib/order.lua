@@ -1,37 +1,36 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/order.lua - the order of jobs by key in the bucket of a route, and how a job goes for
--- good.
+-- lib/order.lua - the order of jobs by key in the bucket of a route, and the final removal of a
+-- job.
 --
 --   hash  :place  job id -> its group, due time and arrival, PLACE_BYTES in all
---   hash  :lead   group -> id of its job in front, or AWAY; '#' -> arrivals so far
---   zset  :away   group .. id of a job that was in front and in flight when it was replaced, or
---                 acked by an earlier lease, scored by the end of its lease in ms: somebody still
---                 has it, so its group waits for his word, or for that end (reap.lua)
---   zset  :held   place .. id of the jobs behind those, all of score 0: so that the order of
---                 the texts is the order of the jobs
+--   hash  :lead   group -> id of its front job, or AWAY; '#' -> arrivals so far
+--   zset  :away   group .. id of a front job that was replaced in flight or acked by an earlier
+--                 lease, scored by the end of its lease in ms. A worker still holds that lease, so
+--                 the group waits for its outcome or for its end (reap.lua)
+--   zset  :held   place .. id of the jobs behind the front job. All scores are 0, so Redis sorts
+--                 them by text, which is the order of the jobs
 --
--- A group is a text of 16 bytes, which the daemon makes of a job's key. Holds before and
--- after: of each group at most one job stands in :delay, :unack or :away, and none in :held if
--- none does. A job without a place waits for no other. A dead letter keeps its place, for its
--- group.
+-- A group is a text of 16 bytes that the daemon derives from a job's key. Invariant: at most one
+-- job of each group is in :delay, :unack or :away. If there is none, :held has no job of the group.
+-- A job without a place is not ordered. A dead letter keeps its place, which contains its group.
 --
--- The job in front stays there until it has left, also while it waits for its next attempt.
--- But one that has not been claimed since it was placed gives way to one due earlier.
+-- The front job stays in front until it leaves the bucket, also while it waits for a retry.
+-- Exception: if no instance has claimed it since it was placed, a job due earlier replaces it.
 local PLACE_BYTES = 48
-local AWAY = '' -- no id
+local AWAY = '' -- in :lead and :away: no job id
 local function order()
   if order_made then
     return order_made
   end
-  local self = { promoted = false } -- promoted: a job has come to :delay from :held
+  local self = { promoted = false } -- promoted: a job moved from :held to :delay
 
   function self.group(id)
     local place = redis.call('HGET', base .. ':place', id)
     return place and string.sub(place, 1, 16)
   end
 
-  -- A number of a place: of fixed width, so that texts compare as they do. %d has 32 bits on
-  -- some machines.
+  -- Formats a number of a place with fixed width, so that texts sort like numbers. %d has only 32
+  -- bits on some machines.
   local function wide(n)
     return string.format('%016.0f', math.min(math.max(tonumber(n), 0), 1e15))
   end
@@ -44,7 +43,8 @@ local function order()
     return redis.call('HINCRBY', base .. ':lead', '#', 1)
   end
 
-  -- Gives a job its place; a dead letter needs no more. Returns it. arrival: nil: it comes now.
+  -- Stores the place of a job, which is all that a dead letter needs, and returns it. arrival nil:
+  -- next arrival number.
   function self.note(id, due, group, arrival)
     arrival = arrival or self.arrival()
     local place = group .. wide(due) .. wide(arrival)
@@ -52,8 +52,8 @@ local function order()
     return place
   end
 
-  -- Puts a job that stands in no index where it is to wait, due in ms. group nil: that which is
-  -- remembered of it, or none. arrival: of self.note(). Says whether it stands in :delay.
+  -- Adds a job that is in no index to :delay or :held, due in ms. group nil: the remembered group,
+  -- if any. arrival: see self.note(). Returns true if the job is in :delay.
   function self.place(id, due, group, arrival)
     group = group or self.group(id)
     if not group then
@@ -80,7 +80,7 @@ local function order()
     return true
   end
 
-  -- Nobody of the group is in front: the next goes to :delay.
+  -- Moves the next job of a group without a front job to :delay.
   function self.follow(group)
     local following = redis.call('ZRANGEBYLEX', base .. ':held', '[' .. group, '(' .. group .. '\255',
                                  'LIMIT', 0, 1)[1]
@@ -95,7 +95,7 @@ local function order()
     self.promoted = true
   end
 
-  -- As leave_group() below.
+  -- See leave_group() below.
   function self.left(id, dead, lease)
     local place = redis.call('HGET', base .. ':place', id)
     if not place then
@@ -122,7 +122,7 @@ local function order()
     self.follow(string.sub(member, 1, 16))
   end
 
-  -- The member of :away of a job, where somebody has it with that lease, or nil.
+  -- Returns the member of :away for this job and lease, or nil.
   function self.find_away(id, lease)
     for _, member in ipairs(redis.call('ZRANGEBYSCORE', base .. ':away', lease, lease)) do
       if string.sub(member, 17) == id then
@@ -131,7 +131,7 @@ local function order()
     end
   end
 
-  -- An outcome of a job that does not count any more, of the one who has it with that lease.
+  -- Ends the wait of a group for this lease: its holder reported an outcome.
   function self.returned(id, lease)
     local member = self.find_away(id, lease)
     if member then
@@ -139,7 +139,7 @@ local function order()
     end
   end
 
-  -- The codes of a script, with the first due time where a job has come to :delay from :held.
+  -- Returns the codes of a script; if a job moved from :held to :delay, also the first due time.
   function self.reply(codes)
     local text = table.concat(codes)
     if not self.promoted then
@@ -151,14 +151,15 @@ local function order()
   return self
 end
 
--- A job has left all indexes but :held for good, or (dead) to be a dead letter: where it was in front the next of
--- its group goes to :delay. One that is held is taken out; says whether it was. lease: somebody still
--- has it with that one; nil: nobody.
+-- Updates the group of a job that left all indexes except :held, for good or (dead) as a dead
+-- letter. If it was the front job, the next job of the group goes to :delay. If it was held,
+-- removes it from :held and returns true. lease: a worker still holds this lease; nil: no worker
+-- does.
 local function leave_group(id, dead, lease)
   return redis.call('HEXISTS', base .. ':place', id) == 1 and order().left(id, dead, lease)
 end
 
--- Forgets jobs, but for their group. Gives how many bodies went.
+-- Deletes all data of jobs except their group. Returns the number of deleted bodies.
 local function forget(...)
   local bodies = redis.call('HDEL', pool, ...)
   if redis.call('HDEL', tries, ...) > 0 then

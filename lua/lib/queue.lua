@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/queue.lua - what the scripts of queues share. The bucket of a
--- route may be asked, too: then ARGV[2] is ''.
+-- lib/queue.lua - the common part of all queue scripts. A caller may also pass the bucket of a
+-- route; ARGV[2] is then ''.
 --
 --   zset  :ttl     job id, scored by the time at which it expires in ms
 --   zset  :done    job id of an ended job, scored by when it is forgotten in ms
@@ -12,12 +12,11 @@
 --   ARGV[6]  name of the bucket, the text of the wake
 --   ARGV[7]  horizon in ms, of lib/far.lua; '' none
 --
--- Holds before and after: an id of :pool stands in exactly one of :delay, :unack, :error and
--- :done; one of :ttl in :delay or :unack. What ended by itself (leases, expiry) is settled at
--- the beginning of every script, so nothing has to watch a queue that nobody asks for.
--- What is read is read before the first write, so that an error loses nothing. Every script
--- ends its reply with {expired, timed out, exhausted, slot}: how many jobs it has settled in each
--- way, and the start of the first slot that is still to be moved in ms, or -1.
+-- Invariant: an id of :pool is in exactly one of :delay, :unack, :error and :done. An id of :ttl is
+-- in :delay or :unack. Every script first settles expired leases and expired jobs, so a queue
+-- without calls needs no timer. A script reads before its first write, so an error loses nothing.
+-- Every reply ends with {expired, timed out, exhausted, slot}: the number of jobs settled in each
+-- way, and the start in ms of the first slot of far jobs, or -1.
 --#include lib/bucket.lua
 --#include lib/now.lua
 --#include lib/sums.lua
@@ -27,26 +26,27 @@
 --#include lib/far_move.lua
 local ttl, done = base .. ':ttl', base .. ':done'
 local of_route = ARGV[2] == ''
-local soon = math.ceil(now_us / 1000) -- from when a lease counts, in ms: a whole number, as all scores
+local soon = math.ceil(now_us / 1000) -- start of new leases in ms; whole, because scores are
 local keep_ms, bury = tonumber(ARGV[3]), ARGV[4] == '1'
-local SETTLE_MAX = 200 -- of each kind in one call; the next call goes on
+local SETTLE_MAX = 200 -- of each kind in one call; the next call continues
 local expired, timed_out, exhausted = 0, 0, 0
 
 local function first(key)
   return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
 end
 
--- Scores of :delay are us, but ms in the bucket of a route.
-local UNIT = of_route and 1 or 1000 -- of them to a ms
+-- Scores of :delay are in us, in the bucket of a route in ms.
+local UNIT = of_route and 1 or 1000 -- score units per ms
 local now_due = of_route and now or now_us
 
--- Of a score of :delay; up, so that nobody comes too early.
+-- Converts a score of :delay to ms. Rounds up, so that no consumer asks too early.
 local function in_ms(score)
   return score and math.ceil(score / UNIT) or -1
 end
 
--- What an encoded job says itself: deliveries at most, and the lease in ms; 0: nothing. They
--- stand in its last 18 bytes, if it is an array of six (bridge/job/job.h). cmsgpack can't read it.
+-- Returns the job's own limit of deliveries and its lease in ms; 0: not set. They are in the last
+-- 18 bytes of a record that is an array of six (bridge/job/job.h). cmsgpack cannot read that
+-- format.
 local function says(record)
   if not record or #record < 20 or string.byte(record, 1) ~= 0x96 then
     return 0, 0
@@ -62,7 +62,7 @@ local function limit_of(id)
   return limit > 0 and limit or math.huge
 end
 
--- Attempts so far, and the time of the first in ms, or nil.
+-- Returns the number of attempts so far, and the time of the first in ms, or nil.
 local function tried(id)
   local n, since = string.match(redis.call('HGET', tries, id) or '', '^(%d+)|[^|]*|[%d/]*|(%d+)|')
   return tonumber(n or 0), tonumber(since)
@@ -74,7 +74,7 @@ end
 
 local SUM = { acked = 'delivered', deleted = 'cancelled', expired = 'expired', retries = 'exhausted' }
 
--- The job is over, and stands nowhere any more.
+-- Ends a job that the caller has removed from all indexes.
 local function finish(id, attempts, since, reason)
   if keep_ms > 0 then
     redis.call('ZADD', done, now + keep_ms, id)
@@ -85,8 +85,8 @@ local function finish(id, attempts, since, reason)
   end
 end
 
--- A delivery has failed, and the job leaves :unack. Says whether it is due again. The lease is
--- noted: its holder may still say that it is done.
+-- Records a failed delivery and removes the job from :unack. Returns true if the job is due again.
+-- Logs the lease, because its holder may still acknowledge the job.
 local function put_back(id, lease, due, why)
   local attempts, since = tried(id)
   local limit = limit_of(id)
@@ -111,10 +111,10 @@ local function put_back(id, lease, due, why)
   return false
 end
 
--- {id, score, ...}
+-- Returns {id, score, ...} of the entries whose time has passed.
 local function over(key)
   if of_route then
-    return {} -- the bucket of a route: lua/reap.lua looks after its leases
+    return {} -- lua/reap.lua settles the leases of routes
   end
   return redis.call('ZRANGEBYSCORE', key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, SETTLE_MAX)
 end
@@ -158,20 +158,20 @@ local function is_there(id)
   return redis.call('HEXISTS', pool, id) == 1 or (slot >= 0 and redis.call('HEXISTS', base .. ':where', id) == 1)
 end
 
--- The lease of who holds the job of a queue, if it is that one; '' and nil: whosever.
+-- Returns the present lease of a job of a queue if it equals lease. lease '' or nil: any lease.
 local function held_by(id, lease)
   local held, wanted = tonumber(redis.call('ZSCORE', unack, id) or nil), tonumber(lease)
   return not of_route and held and (not wanted or held == wanted) and held or nil
 end
 
--- A far job is here, with its due time and all that is known of it, or nil.
+-- Returns due time and other fields of a far job (see far().find()), or nil.
 local function find_far(id)
   if slot >= 0 then
     return far().find(id)
   end
 end
 
--- It comes to :pool, and stands nowhere else; says whether it did.
+-- Moves a far job to :pool, but to no index. Returns true if the job was found.
 local function bring_far(id)
   local _, record = find_far(id)
   if not record or far().take(id) == 0 then
@@ -181,20 +181,20 @@ local function bring_far(id)
   return true
 end
 
--- The first due time in ms, or when a slot is to be moved; other instances are told where it is earlier.
--- At the end of a script, since it writes the notes.
+-- Returns the first due time in ms, or the time to move a slot if earlier. Wakes other instances if
+-- a job became due earlier. Call it at the end of a script, because it writes the log and the sums.
 local function settle_head()
   write_notes(not of_route)
   local is = first(delay)
   if is and (not was or is < was) then
-    redis.pcall('PUBLISH', ARGV[5], ARGV[6]) -- may be denied: others then look a little later
+    redis.pcall('PUBLISH', ARGV[5], ARGV[6]) -- may be denied: other instances then notice later
   end
   slot = slot >= 0 and far().first() or -1
   local later = slot >= 0 and not of_route and slot - far_early()
   return later and math.min(is and in_ms(is) or later, later) or in_ms(is)
 end
 
--- The reply of a script, with what was settled.
+-- Appends the counts of settled jobs to the reply.
 local function reply(out)
   local n = #out
   out[n + 1], out[n + 2], out[n + 3], out[n + 4] = expired, timed_out, exhausted, slot

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/rank.lua - where a sorted set goes on behind a place that was told before, although what stood
--- there may have gone.
+-- lib/rank.lua - the position at which a listing of a sorted set continues, even if the last member
+-- listed is gone.
 
--- By bytes, as Redis orders members; the operator may follow a locale.
+-- Compares bytes, like Redis. The operator < may depend on the locale.
 local function rank_before(a, b)
   for i = 1, math.min(#a, #b) do
     local x, y = string.byte(a, i), string.byte(b, i)
@@ -13,7 +13,7 @@ local function rank_before(a, b)
   return #a < #b
 end
 
--- The rank of the first member behind that of this score and id. O(log n) for each of log n.
+-- Returns the rank of the first member behind this score and id. O(log n) steps of O(log n).
 local function rank_behind(key, score, id)
   local low = redis.call('ZCOUNT', key, '-inf', '(' .. score)
   local high = redis.call('ZCOUNT', key, '-inf', score)

@@ -1,17 +1,18 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/sums.lua - what came into a bucket and what left it, in all; and the end of a script that changes it.
+-- lib/sums.lua - totals of the jobs that entered and left a bucket, and the common end of all
+-- scripts that change it.
 --
---   hash  :sums   stored     jobs that came into :pool, each run that is kept for itself too
---                 delivered, cancelled, expired, exhausted (a queue's, out of tries), replaced,
---                 dropped (deleted by hand, or a second copy of a lost run)
---                            jobs that left :pool, or in a queue ended, whether kept or not
---                 base       jobs that lua/audit.lua has found without sums
---                 repeated   next runs: no entry, the job stays
---                 claim, claim:NAME   the last claim, of all and of NAME, see lib/claim.lua
+--   hash  :sums   stored     jobs added to :pool, and each run that is kept as a job of its own
+--                 delivered, cancelled, expired, exhausted (of a queue, out of tries), replaced,
+--                 dropped (deleted by an operator, or a second copy of a failed run)
+--                            jobs that left :pool, or ended in a queue, also if still kept there
+--                 base       jobs that lua/audit.lua found and that no total contains
+--                 repeated   next runs: the job stays in :pool
+--                 claim, claim:NAME   the last claim of all and of NAME, see lib/claim.lua
 --
--- Holds before and after every script: base + stored = jobs of :pool that have not ended (are not in
--- :done) + those of lib/far.lua + all that left. A script counts only what it changed, so a second run
--- of it counts nothing; and in one call of HINCRBY per kind, behind its other writes.
+-- Invariant: base + stored = jobs of :pool that have not ended (are not in :done) + far jobs
+-- (lib/far.lua) + all jobs that left. A script counts only its own changes, so a repeated run
+-- counts nothing. It uses one HINCRBY per kind, after its other writes.
 local SUMS_KEEP_MS = 24 * 3600 * 1000
 local sums = {}
 
@@ -19,8 +20,8 @@ local function sums_add(kind, n)
   sums[kind] = (sums[kind] or 0) + n
 end
 
--- The end of a script that changes jobs. The sums of a queue end a day after its last job, since there
--- may be any number of queues. keys, counts: of another queue.
+-- Ends a script that changes jobs. The sums of a queue expire a day after its last job, because the
+-- number of queues is unlimited. keys, counts: for another queue.
 local function write_notes(of_queue, keys, counts)
   if late_made then
     late_made.write()
