@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fake_redis.h - a Redis, a sentinel or a node of a cluster on the loop of the test,
- * which answers whatever the test says, and else as a good one would. While it runs,
- * nobody else is ever connected to, and no name is looked up.
+ * fake_redis.h - a Redis, a sentinel or a node of a cluster on the loop of the test. It
+ * sends the replies that the test defines, else those of a healthy server. While it runs,
+ * tarry connects to no other server and looks up no name.
  *
- * The answers are lines; a line is one value:
+ * The replies are lines; a line is one value:
  *   :5 integer   $text   ! nil   *3 list of the next three   +OK   -ERR why
- *   @ the answer that a good server gives; any other is sent as it stands
+ *   @ the reply of a healthy server; any other line is sent unchanged
  */
 #ifndef TESTS_FAKE_REDIS_H
 #define TESTS_FAKE_REDIS_H
@@ -21,45 +21,45 @@ struct redisReader;
 struct fake_command {
     const struct slice *word; /* borrowed */
     size_t n;
-    unsigned script; /* enum script; SCRIPTS: it runs none of ours */
+    unsigned script; /* enum script; SCRIPTS: it runs no script of tarry */
 };
 
 enum {
     FAKE_CONNECTIONS = 32,
-    FAKE_COMMANDS =
-        3000,       /* in one run: then it asks again and again, and is hung up on */
-    FAKE_DEPTH = 12 /* of lists */
+    FAKE_COMMANDS = 3000, /* commands in one run; above that the caller repeats itself,
+                           * and is disconnected */
+    FAKE_DEPTH = 12       /* of nested lists */
 };
 
 struct fake {
     int fd;
     unsigned port;
     struct watch *watch;
-    struct slice answers; /* what is left of them; borrowed */
-    bool good;            /* they are not for now: it answers as a good one */
-    const char *word;     /* what has it as first or second word is answered by */
+    struct slice answers; /* the remaining replies; borrowed */
+    bool good;            /* ignore answers for now: reply like a healthy server */
+    const char *word;     /* commands with this as first or second word get word_answer */
     const char *word_answer;
-    /* Sees each command first; NULL: none. What it puts into lines is the answer;
-     * nothing: as above. false: the connection is lost instead of an answer. Whether the
-     * command was carried out before is what the test lets the later answers tell. */
+    /* Called first for each command; NULL: none. The lines it adds are the reply; if it
+     * adds none, the rules above apply. false: close the connection instead of a reply.
+     * Later replies decide whether the command was executed before. */
     bool (*judge)(const struct fake_command *c, struct buf *lines);
-    bool holds;          /* answers stay here until fake_let_go() */
-    unsigned commands;   /* so far; the test zeroes it */
-    void (*asked)(void); /* after each answer */
+    bool holds;          /* hold replies back until fake_let_go() */
+    unsigned commands;   /* received so far; the test resets it */
+    void (*asked)(void); /* called after each reply */
     struct fake_connection {
         int fd; /* 0: free */
         struct watch *watch;
         struct redisReader *reader;
-        struct buf out; /* answers that were not sent yet */
+        struct buf out; /* replies not sent yet */
     } connections[FAKE_CONNECTIONS];
 };
 extern struct fake fake;
 
-/* Listens on a free port, fake.port. asked: called after each answer. */
+/* Listen on a free port, fake.port. asked: called after each reply. */
 void fake_start(void (*asked)(void));
-/* Closes all connections; answers that are held are lost. */
+/* Close all connections. Replies that were held back are lost. */
 void fake_hang_up(void);
-/* Sends the answers that are held, and holds none any more. */
+/* Send the replies that were held back, and stop holding. */
 void fake_let_go(void);
 
 #endif

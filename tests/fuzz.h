@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz.h - what the fuzzers have in common: how they cut their bytes.
+ * fuzz.h - shared by the fuzzers: splits the input bytes.
  */
 #ifndef TESTS_FUZZ_H
 #define TESTS_FUZZ_H
@@ -10,7 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 
-/* Takes what stands before the next end, or all, off rest. */
+/* Remove the text before the next end character from rest, or all of rest, and return
+ * it. */
 static inline struct slice fuzz_take(struct slice *rest, char end)
 {
     const char *at = rest->n ? memchr(rest->p, end, rest->n) : NULL;
@@ -21,7 +22,7 @@ static inline struct slice fuzz_take(struct slice *rest, char end)
     return taken;
 }
 
-/* Takes one byte, 0 where there is none. */
+/* Remove one byte from rest and return it; 0 if rest is empty. */
 static inline unsigned char fuzz_byte(struct slice *rest)
 {
     unsigned char byte = rest->n ? (unsigned char)rest->p[0] : 0;
@@ -31,7 +32,8 @@ static inline unsigned char fuzz_byte(struct slice *rest)
     return byte;
 }
 
-/* As a text that ends with a NUL, perhaps before its end. Gives; free(). */
+/* Copy to a NUL-terminated text, which may contain an earlier NUL. The caller frees
+ * it. */
 static inline char *fuzz_text(struct slice s)
 {
     return mem_strndup(s.n ? s.p : "", s.n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* job_of.h - a job from the headers that a test's table has. Needs cmocka.h before it. */
+/* job_of.h - builds a job from the headers in a test's table. Include cmocka.h first. */
 #ifndef TESTS_JOB_OF_H
 #define TESTS_JOB_OF_H
 
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* "name: value|name: value" as the headers of a job. */
+/* Build a job with the headers "name: value|name: value". */
 static struct job *job_of(const char *headers)
 {
     struct job *job = job_new(0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_calls.h - every kind of call of the store, for tests that need no matter which.
- * The callbacks look at all that they are given.
+ * store_calls.h - every kind of call of the store, for tests that run the same check on
+ * each. The callbacks read all of their arguments.
  */
 #ifndef TESTS_STORE_CALLS_H
 #define TESTS_STORE_CALLS_H
@@ -10,28 +10,28 @@
 
 #include <stdbool.h>
 
-/* What the calls are about; the test fills it in. */
+/* The parameters of the calls; the test sets them. */
 extern struct store_calls {
     struct store *store;
     struct bucket *route, *queue;
-    void (*told)(void *arg); /* the outcome of a call is known */
+    void (*told)(void *arg); /* called when the outcome of a call is known */
 } store_calls;
 
-/* Each kind once. */
+/* Each kind occurs once. */
 enum { STORE_CALLS = 26 };
 extern const struct store_call {
     void (*ask)(void *arg);
     bool of_producers; /* its errors pause the sources */
     bool no_script;
 } store_call_rows[STORE_CALLS];
-/* Of these rows. */
+/* Two of these rows, by name. */
 void store_call_ack(void *arg);
 void store_call_enqueue(void *arg);
 void store_call_cancel(void *arg);
 
-/* Makes the two buckets of store, with events that nobody listens to. */
+/* Create the two buckets of store. Their events are ignored. */
 void store_calls_begin(struct store *store);
-/* An event of a store that nobody listens to. */
+/* An event callback of the store that does nothing. */
 void store_calls_on_name(void *arg, struct slice name);
 
 #endif

@@ -12,7 +12,7 @@ typedef int unit_run(void);
  * 0. */
 void unit_add(const char *subject, unit_run *run);
 
-/* Begins the function that runs the tests of a subject: UNIT(job) { return
+/* Starts the function that runs the tests of a subject: UNIT(job) { return
  * cmocka_run_...; } */
 #define UNIT(subject)                                                                    \
     static int run_##subject(void);                                                      \
