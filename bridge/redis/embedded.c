@@ -28,9 +28,10 @@
 #include <unistd.h>
 
 enum {
-    LOCK_WAIT_MS = 5000, /* for the server of a daemon that was killed a moment ago */
+    LOCK_WAIT_MS = 5000, /* for the server of a daemon that was killed a moment ago to
+                          * exit */
     LOCK_TRY_MS = 50,
-    STEADY_MS = 10000, /* ran so long: its end is not one of a series */
+    STEADY_MS = 10000, /* a run of this length resets the failures */
     TERM_WAIT_MS = 10000
 };
 
@@ -42,8 +43,8 @@ struct embedded {
     char *program, *dir, *url;
     struct child *child;
     int64_t started_ms;
-    unsigned failures;   /* in a row */
-    struct timer *timer; /* starts it again; while stopping, kills it */
+    unsigned failures;   /* consecutive */
+    struct timer *timer; /* restarts the server; while stopping, kills it */
     bool stopping;
     loop_cb *stopped;
     void *stopped_arg;
@@ -115,8 +116,8 @@ static int open_dir(struct embedded *e, const char *dir, struct err *err)
     return 0;
 }
 
-/* The descriptor that holds the lock; -1: it cannot be had; LOCKED: somebody else has it.
- */
+/* Returns the descriptor that holds the lock. -1: error; LOCKED: another server holds
+ * it. */
 enum { LOCKED = -2 };
 
 static int lock_dir(const struct embedded *e, struct err *err)
@@ -179,7 +180,7 @@ static void start_later(struct embedded *e, const char *why)
     timer_set(e->timer, wait_ms);
 }
 
-/* The last of a stop. */
+/* Finish a stop. */
 static void end(struct embedded *e)
 {
     e->stopped(e->stopped_arg);
@@ -220,7 +221,7 @@ static void on_timer(void *arg)
     if (lock_fd < 0 || run(e, lock_fd, &err) != 0)
         start_later(e, err.text);
     if (lock_fd >= 0)
-        close(lock_fd); /* from here on it is the child's alone */
+        close(lock_fd); /* now only the child holds it */
 }
 
 static int lock_patiently(const struct embedded *e, struct err *err)

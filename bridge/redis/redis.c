@@ -23,15 +23,16 @@
 #include <hiredis/hiredis.h>
 
 enum {
-    STEADY_MS = 10000,               /* up so long: the next failure is a new one */
-    READER_KEEP_BYTES = 1024 * 1024, /* an empty parse buffer above this is given back */
+    STEADY_MS = 10000,               /* connected this long: the next failure starts a new
+                                      * series */
+    READER_KEEP_BYTES = 1024 * 1024, /* free an empty parse buffer above this size */
     REPLY_MAX_BYTES = 1024 * 1024 * 1024
 };
 
 /* ----------------------------------------------------------------------- commands */
 
-/* Set once, when the first command opens, and not with each: it looks at what is oldest.
- */
+/* Checks the oldest open command. The timer is set when the first command is sent, not
+ * for each command. */
 static void on_deadline(void *arg)
 {
     struct redis *r = arg;
@@ -103,9 +104,10 @@ bool redis_is_doubted(const struct redis *r)
     return finder != NULL && finder->doubts != NULL && finder->doubts(finder->self);
 }
 
-/* ------------------------------------------------------------------ coming and going */
+/* ------------------------------------------------------------------ state changes */
 
-/* Answers every open command with NULL: its outcome is unknown. A callback may free r. */
+/* Call back every open command with NULL: its outcome is unknown. A callback may free
+ * r. */
 static void answer_open(struct redis *r)
 {
     while (r->open.count > 0) {
@@ -136,7 +138,7 @@ static int64_t rest_ms(const struct redis *r)
 void redis_reconnect(struct redis *r, const char *why)
 {
     struct err reason;
-    err_set(&reason, "%s", why); /* it may lie in what is freed now */
+    err_set(&reason, "%s", why); /* why may lie in memory that is freed below */
     if (r->phase == RESTING || r->phase == GONE)
         return;
     if (r->phase == READY && loop_mono_ms() - r->up_ms >= STEADY_MS)
@@ -146,7 +148,8 @@ void redis_reconnect(struct redis *r, const char *why)
     close_connection(r);
     timer_set(r->connect_timer, rest_ms(r));
     r->denied = false;
-    /* Before answer_open(): a callback there may ask again, and must find it down. */
+    /* Before answer_open(): a callback may send a command and must see the connection
+     * down. */
     r->on_state(r->arg, REDIS_DOWN, reason.text);
     answer_open(r);
 }
@@ -186,7 +189,7 @@ static struct slice element(const redisReply *reply, size_t i)
     return (struct slice){reply->element[i]->str, (size_t)reply->element[i]->len};
 }
 
-/* A pushed message, which no command waits for. */
+/* Handles a pushed message, which no command waits for. */
 static bool dispatched(struct redis *r, const redisReply *reply)
 {
     if (r->subscriptions == NULL || reply->type != REDIS_REPLY_ARRAY ||
@@ -222,7 +225,7 @@ static void take_reply(struct redis *r, redisReply *reply)
     c.cb(c.arg, reply);
 }
 
-/* Bounded by what net.c hands over in one turn. Any callback may end this connection. */
+/* net.c bounds the bytes of one turn. Any callback may close this connection. */
 static void on_data(void *arg, struct slice bytes)
 {
     struct redis *r = arg;
@@ -305,7 +308,7 @@ static void open_net(struct redis *r)
     r->phase = OPENING;
     r->heard_ms = 0;
     r->unparsed_bytes = 0;
-    redis_pool_clear(&r->replies); /* of what came in part when the last one went */
+    redis_pool_clear(&r->replies); /* drop partial replies of the previous connection */
     r->reader = redis_pool_reader(&r->replies);
     r->reader->maxbuf = READER_KEEP_BYTES;
     r->net = net_open(&conf, &net_cbs, r);
@@ -319,7 +322,7 @@ static void begin(struct redis *r)
     if (finder == NULL)
         open_net(r);
     r->on_state(r->arg, REDIS_CONNECTING, "");
-    if (finder && r->phase == FINDING) /* and not freed from within */
+    if (finder && r->phase == FINDING) /* not freed by a callback */
         finder->find(finder->self, r);
 }
 
@@ -374,7 +377,7 @@ static void free_subscriptions(struct redis *r)
         struct subscription *s = r->subscriptions;
         r->subscriptions = s->next;
         free(s->channel);
-        loop_defer_free(s); /* dispatched() may stand on it */
+        loop_defer_free(s); /* dispatched() may still use it */
     }
 }
 

@@ -14,7 +14,8 @@ void redis_greet_failed(struct redis *r, const char *what, const redisReply *rep
     struct err why;
     enum redis_error e = redis_error(reply);
     r->denied = e == REDIS_DENIED || e == REDIS_WRONG;
-    /* A server that does not know a command quotes its arguments: never a password. */
+    /* A server quotes the arguments of a command that it does not know. They may contain
+     * a password, so cut the text there. */
     err_set(&why, "%s refused: %.*s", what, (int)strcspn(reply->str, "'"), reply->str);
     redis_reconnect(r, why.text);
 }
@@ -31,14 +32,16 @@ static void on_select(void *arg, const redisReply *reply)
         redis_greet_failed(arg, "SELECT", reply);
 }
 
-/* It may be forbidden, but as the first command it may also hear of too many clients. */
+/* An ACL may forbid the command. As the first command it also receives the error for too
+ * many clients. */
 static void on_named(void *arg, const redisReply *reply)
 {
     if (reply && redis_error(reply) == REDIS_WAIT)
         redis_greet_failed(arg, "CLIENT SETNAME", reply);
 }
 
-/* A replica refuses every job. Where ROLE is forbidden, we hear of it when it does. */
+/* A replica rejects every write. If ROLE is forbidden, the first rejected write shows
+ * it. */
 static void on_role(void *arg, const redisReply *reply)
 {
     struct redis *r = arg;
@@ -61,13 +64,13 @@ static void on_role(void *arg, const redisReply *reply)
     redis_reconnect(r, why.text);
 }
 
-/* The last one: an answer to it means that the server serves us. */
+/* The last command: a reply to it means that the server serves us. */
 static void on_ping(void *arg, const redisReply *reply)
 {
     struct redis *r = arg;
     if (reply == NULL)
         return;
-    /* An ACL may forbid PING itself; what matters is that we are somebody. */
+    /* An ACL may forbid PING itself. NOPERM still proves that the login succeeded. */
     bool forbidden =
         reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOPERM", 6) == 0;
     if (reply->type == REDIS_REPLY_ERROR && !forbidden) {

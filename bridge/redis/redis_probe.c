@@ -16,8 +16,8 @@
 
 struct question {
     bool memory_too;   /* also asked by redis_probe_memory() */
-    const char *info;  /* a section of INFO; NULL: */
-    const char *param; /* of CONFIG GET. One at a time: Redis 6 takes no more. */
+    const char *info;  /* a section of INFO; NULL: use param */
+    const char *param; /* of CONFIG GET; one per question: Redis 6 accepts only one */
 };
 
 static const struct question questions[] = {
@@ -36,13 +36,13 @@ enum { QUESTIONS = sizeof(questions) / sizeof(questions[0]) };
 struct probe {
     struct redis_facts *facts;
     bool memory_only;
-    size_t next; /* question that the next answer is to */
+    size_t next; /* the question of the next reply */
     bool lost;
     redis_probe_cb *cb;
     void *arg;
 };
 
-/* The next question that this probe asks, from i on; QUESTIONS: none. */
+/* Return the next question from i on that this probe asks; QUESTIONS: none. */
 static size_t next_question(const struct probe *p, size_t i)
 {
     while (i < QUESTIONS && p->memory_only && !questions[i].memory_too)
@@ -144,7 +144,7 @@ static void take_field(struct redis_facts *facts, struct slice name, struct slic
     else if (slice_is(name, "maxmemory_policy"))
         facts->evicts = !slice_is(value, "noeviction");
     else if (slice_is(name, "connected_slaves"))
-        facts->replicas = 0; /* those that are in step are counted: */
+        facts->replicas = 0; /* recounted: only online replicas count */
     else if (begins(name, "slave") && memmem(value.p, value.n, ",state=online,", 14))
         facts->replicas++;
     else if (slice_is(name, "aof_enabled"))
@@ -245,14 +245,14 @@ bool memory_mark_passed(const struct memory_mark *mark, const struct redis_facts
     double limit = (double)mark->bytes;
     if (mark->percent > 0)
         limit = (double)facts->max_bytes * mark->percent / PERCENT_MAX;
-    if (limit <= 0 || facts->used_bytes < 0) /* no mark, no maxmemory, or nothing known */
+    if (limit <= 0 || facts->used_bytes < 0) /* no mark, no maxmemory, or usage unknown */
         return false;
     return (double)facts->used_bytes > (was ? limit * REST_PERCENT / 100 : limit);
 }
 
 /* ------------------------------------------------------------------------ verdict */
 
-/* ZMSCORE and HRANDFIELD came with 6.2: without them no acknowledgement succeeds. */
+/* 6.2 added ZMSCORE and HRANDFIELD. Without them every acknowledgement fails. */
 enum { VERSION_MAJOR = 6, VERSION_MINOR = 2 };
 
 static bool is_too_old(const char *version)

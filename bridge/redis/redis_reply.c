@@ -28,7 +28,7 @@ struct slice redis_error_text(const struct redisReply *r)
 
 int64_t redis_score(const struct redisReply *r)
 {
-    const double exact = 9007199254740992.0; /* as far as a double counts in ones */
+    const double exact = 9007199254740992.0; /* 2^53: up to here a double is exact */
     struct slice text = redis_text(r);
     double score = text.p ? strtod(text.p, NULL) : 0;
     return score > -exact && score < exact ? (int64_t)score : 0;
@@ -58,7 +58,7 @@ const struct redisReply *redis_item(const struct redisReply *r, size_t i)
 /* ---------------------------------------------------------------------- errors */
 
 static const struct {
-    const char *begin; /* whole words */
+    const char *begin; /* one or more whole words */
     enum redis_error meaning;
 } table[] = {
     {"NOSCRIPT", REDIS_NO_SCRIPT},
@@ -95,9 +95,8 @@ static bool begins(const char *text, size_t n, const char *begin)
            (n == len || strchr(" ,.:", text[len]) != NULL);
 }
 
-/* Of "ERR Error running script (call to f_...): @user_script:1: @user_script: 1:
- * -READONLY
- * ...", as Redis 6.2 has it, what is behind the last place. */
+/* Redis 6.2 returns "ERR Error running script (call to f_...): @user_script:1:
+ * @user_script: 1: -READONLY ...". Return the text after the last position. */
 static struct slice unwrapped(struct slice text)
 {
     static const char place[] = "@user_script:", dots[] = " 0123456789:";

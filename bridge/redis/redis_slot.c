@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_slot.c - CRC16/XMODEM of a key's hash tag, modulo the slots; who has them. Pure.
+ * redis_slot.c - computes the slot of a key (CRC16/XMODEM of its hash tag) and reads the
+ * owners of slots from a reply. Pure.
  */
 #include "bridge/redis/redis_slot.h"
 
@@ -25,9 +26,9 @@ unsigned redis_slot(struct slice key)
     return crc % REDIS_SLOTS;
 }
 
-/* {FIRST, LAST, {HOST, PORT, ...} of the master, ...}. A host that is empty or nil is the
- * one that was asked: a lone node does not know its address. "?" is a name that is not
- * announced. */
+/* Row: {FIRST, LAST, {HOST, PORT, ...} of the master, ...}. An empty or nil host means
+ * the node that was asked, because a single node does not know its address. "?" means
+ * that the name is not announced. */
 int redis_slots_read(const struct redisReply *row, struct redis_slots *out)
 {
     const struct redisReply *master = redis_item(row, 2);

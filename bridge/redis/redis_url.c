@@ -20,7 +20,7 @@ static const struct scheme {
     const char *prefix;
     enum redis_kind kind;
     bool tls, unix_path;
-    rest_parser *parse_rest; /* of what stands behind the credentials */
+    rest_parser *parse_rest; /* parses the text after the credentials */
 } schemes[] = {
     {"redis://", REDIS_ONE, false, false, parse_tcp},
     {"rediss://", REDIS_ONE, true, false, parse_tcp},
@@ -39,7 +39,7 @@ static const struct scheme *scheme_of(const char *text)
     return NULL;
 }
 
-/* -1: not a whole number from 0 to max. */
+/* Returns -1 if the text is not a whole number from 0 to max. */
 static int parse_number(const char *text, size_t n, unsigned max, unsigned *out)
 {
     int64_t value = n <= 9 ? text_whole_number((struct slice){text, n}) : -1;
@@ -49,7 +49,7 @@ static int parse_number(const char *text, size_t n, unsigned max, unsigned *out)
     return 0;
 }
 
-/* "USER:PASSWORD", "USER:" or ":PASSWORD"; the user may be left out. */
+/* "USER:PASSWORD", "USER:" or ":PASSWORD"; the user is optional. */
 static int parse_credentials(const char *text, size_t n, struct redis_url *url,
                              struct err *err)
 {
@@ -109,7 +109,8 @@ static int parse_port(const char *text, size_t n, const char *otherwise, char **
     return 0;
 }
 
-/* "," is for another complaint; "%" begins the interface of an IPv6 address. */
+/* Allow "," here: another check reports it. "%" starts the interface of an IPv6
+ * address. */
 static bool is_host(const char *text)
 {
     while (isalnum((unsigned char)*text) || (*text && strchr("-._:,%", *text)))
@@ -117,7 +118,7 @@ static bool is_host(const char *text)
     return *text == '\0';
 }
 
-/* "HOST[:PORT]"; an IPv6 address stands in brackets. Gives host and port. */
+/* "HOST[:PORT]"; an IPv6 address requires brackets. The caller frees host and port. */
 static int parse_place(const char *text, size_t n, const char *otherwise, char **host,
                        char **port, struct err *err)
 {
@@ -236,8 +237,8 @@ int redis_url_parse(const char *text, struct redis_url *url, struct err *err)
     url->kind = scheme->kind;
     url->tls = scheme->tls;
 
-    /* The last @: one inside a password should be %40, but is understood. In a Unix path
-     * an @ belongs to the path. */
+    /* Split at the last @. An @ in a password should be %40, but is accepted. A Unix path
+     * may contain an @. */
     const char *at = scheme->unix_path && text[0] == '/' ? NULL : strrchr(text, '@');
     if (at && scheme->unix_path)
         at = strstr(text, "@/");
@@ -295,7 +296,7 @@ static const char *prefix_of(const struct redis_url *url)
     const struct scheme *s = schemes;
     while (s->kind != url->kind || s->tls != url->tls ||
            s->unix_path != (url->unix_path != NULL))
-        s++; /* every url was made by one of them */
+        s++; /* always found: each url has a prefix of this table */
     return s->prefix;
 }
 
@@ -322,7 +323,7 @@ char *redis_url_shown(const struct redis_url *url)
     return shown;
 }
 
-/* What a connection needs to know. */
+/* Copy what a connection needs. */
 void redis_conf_copy(const struct redis_conf *from, struct redis_conf *to)
 {
     *to = *from;

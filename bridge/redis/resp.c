@@ -10,13 +10,16 @@
 #include <hiredis/hiredis.h>
 
 enum {
-    HEAD_BYTES =
-        1 + TEXT_DECIMAL_MAX + 2, /* room before the words: how many is known last */
-    KEEP_BYTES = 1024 * 1024,     /* memory above this is given back */
-    RING_FIRST = 64,              /* commands */
-    BLOCK_BYTES = 16 * 1024,      /* of replies; each further one has twice as many */
-    ITEMS_MAX = 4 << 20,          /* of one list: its memory is taken before they come */
-    DEPTH_MAX = 8,                /* of lists in lists, each of which may claim so much */
+    HEAD_BYTES = 1 + TEXT_DECIMAL_MAX + 2, /* room for the header: the number of words is
+                                            * known last */
+    KEEP_BYTES = 1024 * 1024,              /* free memory above this size */
+    RING_FIRST = 64,                       /* commands */
+    BLOCK_BYTES = 16 * 1024, /* first block of replies; each further one is twice as
+                              * large */
+    ITEMS_MAX = 4 << 20,     /* of one list: its memory is allocated before the items
+                              * arrive */
+    DEPTH_MAX = 8,           /* of nested lists, each of which may allocate
+                              * ITEMS_MAX */
     ALIGN = _Alignof(max_align_t)
 };
 
@@ -71,7 +74,8 @@ void resp_free(struct resp *c)
     buf_free(&c->bytes);
 }
 
-/* -------------------------------------------------------------- those that wait */
+/* -------------------------------------------------------------- queue of open
+ * commands */
 
 static void grow(struct redis_queue *q)
 {
@@ -127,7 +131,7 @@ typedef size_t array_size;
 typedef int array_size;
 #endif
 
-/* Not zeroed. */
+/* Allocate n bytes, not zeroed. */
 static void *take(struct redis_pool *pool, size_t n)
 {
     struct pool_block *block = pool->newest;
@@ -164,7 +168,7 @@ static void *new_string(const redisReadTask *task, char *bytes, size_t n)
     return r;
 }
 
-/* Of lists around it. */
+/* Return the number of lists around the task. */
 static unsigned depth_of(const redisReadTask *task)
 {
     unsigned depth = 0;
@@ -173,7 +177,8 @@ static unsigned depth_of(const redisReadTask *task)
     return depth;
 }
 
-/* NULL ends the connection: what claims so much is no Redis, or not as it should be. */
+/* Returns NULL, which closes the connection, if the list is too long or nested too deeply
+ * for a healthy Redis. */
 static void *new_array(const redisReadTask *task, array_size n)
 {
     if ((size_t)n > ITEMS_MAX || depth_of(task) > DEPTH_MAX)
@@ -194,12 +199,13 @@ static void *new_integer(const redisReadTask *task, long long n)
 static void *new_nil(const redisReadTask *task)
 {
     redisReply *r = reply_new(task);
-    r->type = REDIS_REPLY_NIL; /* its task is one of a string, or of an array */
+    r->type = REDIS_REPLY_NIL; /* replaced by the task of a string or an array */
     return r;
 }
 
 #if HIREDIS_MAJOR >= 1
-/* Of RESP3, for which nobody asked. Without these hiredis would make up a pointer. */
+/* Double and the types below belong to RESP3, which tarry does not request. Without these
+ * functions hiredis would invent a pointer. */
 static void *no_double(const redisReadTask *task, double value, char *bytes, size_t n)
 {
     (void)task, (void)value, (void)bytes, (void)n;
@@ -213,7 +219,7 @@ static void *no_bool(const redisReadTask *task, int value)
 }
 #endif
 
-/* It goes with the pool's content. */
+/* Nothing to do: the pool frees all replies together. */
 static void drop(void *reply)
 {
     (void)reply;
@@ -236,7 +242,7 @@ struct redisReader *redis_pool_reader(struct redis_pool *pool)
     return reader;
 }
 
-/* The largest that is not too large stays. */
+/* Keep the largest block that is not too large; free the others. */
 void redis_pool_clear(struct redis_pool *pool)
 {
     struct pool_block *kept = NULL;

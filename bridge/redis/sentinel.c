@@ -16,7 +16,7 @@
 
 enum {
     ROUND_MS = 1000,
-    PATIENCE_MS = 500, /* with those that have not answered, when others have */
+    PATIENCE_MS = 500, /* to wait for slower sentinels once some have answered */
     ANSWER_MAX_MS = 2000,
     BACKOFF_MAX_MS = 2000
 };
@@ -24,15 +24,15 @@ enum {
 struct lookout {
     struct sentinel *sentinel;
     struct redis *redis;
-    struct redis *news; /* listens for what must be known at once */
+    struct redis *news; /* subscriber for failover events */
     char *shown;        /* "10.0.0.1:26379" */
-    unsigned open;      /* questions on their way */
-    bool again;         /* they are asked again then */
-    int64_t epoch;      /* of its answer; -1: there is none */
-    int64_t heard;      /* epoch of an answer whose address is still to come; -1: none */
-    bool promotes;      /* it makes a replica the master, or is about to */
+    unsigned open;      /* commands without a reply yet */
+    bool again;         /* ask again after these replies */
+    int64_t epoch;      /* of its answer; -1: no answer */
+    int64_t heard;      /* epoch of an answer whose address is still missing; -1: none */
+    bool promotes;      /* it promotes a replica to master, or is about to */
     char *host, *port;
-    char why[160]; /* there is no answer; "": neither that, nor anything yet */
+    char why[160]; /* why there is no answer; "": answered, or not asked yet */
     struct log_limit complain, complain_news;
 };
 
@@ -40,21 +40,21 @@ struct lookout {
 struct seeker {
     struct seeker *next;
     struct redis *redis;
-    bool waits;        /* for an answer */
-    char *host, *port; /* what it was told last; NULL: nothing */
+    bool waits;        /* for an address */
+    char *host, *port; /* address it received last; NULL: none */
 };
 
 struct sentinel {
     struct redis_finder finder;
     char *name; /* of the master */
     struct lookout *lookouts;
-    struct sentinel_answer *answers; /* of them, for a moment */
+    struct sentinel_answer *answers; /* of all lookouts; temporary */
     size_t count;
     struct sentinel_belief belief;
     struct seeker *seekers;
     struct timer *round, *patience;
-    int64_t wait_begun_ms; /* monotonic: of the seeker that waits longest */
-    int64_t find_max_ms;   /* then it is told that there is no answer */
+    int64_t wait_begun_ms; /* monotonic: start of the longest wait of a seeker */
+    int64_t find_max_ms;   /* longest wait of a seeker for an address */
 };
 
 /* ------------------------------------------------------------------------ seekers */
@@ -89,7 +89,8 @@ static struct seeker *who_waits(const struct sentinel *s)
     return k;
 }
 
-/* Those that know the name would have answered: then it is the name that is wrong. */
+/* A sentinel that knows the name would have answered, so "No such master" means that the
+ * name is wrong. */
 static void say_why(const struct sentinel *s, struct buf *out)
 {
     bool stranger = false;
@@ -108,7 +109,7 @@ static void say_why(const struct sentinel *s, struct buf *out)
     }
 }
 
-/* What a seeker does with it may change the list: it is begun anew each time. */
+/* A callback of a seeker may change the list, so each turn starts at its head. */
 static void answer_seekers(struct sentinel *s)
 {
     struct buf why = {0};
@@ -128,7 +129,7 @@ static void answer_seekers(struct sentinel *s)
     timer_rest(s->patience);
 }
 
-/* Those that were told otherwise, or nothing, find out anew, and at once. */
+/* Make all seekers with another address, or none, ask again immediately. */
 static void move_seekers(struct sentinel *s)
 {
     struct err why;
@@ -151,7 +152,8 @@ static void move_seekers(struct sentinel *s)
 
 static bool is_pending(const struct lookout *l)
 {
-    bool fresh = l->why[0] == '\0' && l->epoch < 0; /* its first connection */
+    /* its first connection is not up yet */
+    bool fresh = l->why[0] == '\0' && l->epoch < 0;
     return redis_is_up(l->redis) ? l->open > 0 : fresh;
 }
 
@@ -256,8 +258,8 @@ static void on_address(void *arg, const struct redisReply *reply)
     consider(l->sentinel);
 }
 
-/* Two questions, since during a failover MASTER tells the new epoch with the old address.
- * In this order: an old epoch with the new address does no harm. */
+/* Two commands, because during a failover MASTER returns the new epoch with the old
+ * address. This order is safe: an old epoch with the new address does no harm. */
 static void ask(struct lookout *l)
 {
     struct slice name = slice_of(l->sentinel->name);
@@ -300,9 +302,9 @@ static void on_round(void *arg)
     ask_all(arg);
 }
 
-/* A planned failover leaves the old master writable for seconds, and what it takes then
- * is lost: the next round would be late. The first of these comes some 100 ms before a
- * replica is made the master, the second up to a second after that. */
+/* In a planned failover the old master stays writable for seconds, and these writes are
+ * lost, so waiting for the next round is too slow. Sentinel publishes the first event
+ * about 100 ms before it promotes a replica, the second up to a second after that. */
 static const char before_promotion[] = "+failover-state-select-slave";
 static const char *const news[] = {before_promotion, "+promoted-slave", "+switch-master"};
 enum { NEWS = sizeof(news) / sizeof(news[0]) };
@@ -313,8 +315,8 @@ static void on_news(void *arg, struct slice channel, struct slice text)
     const char *name = l->sentinel->name;
     if (slice_is(channel, before_promotion) &&
         memmem(text.p, text.n, name, strlen(name)) != NULL)
-        l->promotes = true; /* until its answer */
-    ask_all(l->sentinel);   /* it may be of another master: the answers will tell */
+        l->promotes = true; /* until its next answer */
+    ask_all(l->sentinel);   /* the event may concern another master: the answers decide */
 }
 
 static void on_news_state(void *arg, enum redis_state state, const char *why)
@@ -393,7 +395,7 @@ static void lookout_init(struct lookout *l, struct sentinel *s,
         redis_subscribe(l->news, news[i], on_news, l);
 }
 
-/* Its connections are as those to Redis, but give up sooner: others may answer. */
+/* Like connections to Redis, but with shorter timeouts: other sentinels may answer. */
 static struct redis_conf lookout_conf(const struct redis_conf *conf, const char *user,
                                       const char *password)
 {

@@ -23,7 +23,7 @@ static size_t votes(const struct sentinel_answer *answers, size_t count, size_t 
     return n;
 }
 
-/* -1: there is no answer. */
+/* Return the index of the best answer; -1: there is none. */
 static int best(const struct sentinel_belief *belief,
                 const struct sentinel_answer *answers, size_t count)
 {
@@ -35,7 +35,7 @@ static int best(const struct sentinel_belief *belief,
     for (size_t i = 0; top >= 0 && i < count; i++) {
         if (answers[i].epoch != top)
             continue;
-        /* Twice as many, and one more where it is believed already. */
+        /* Two for each vote, plus one for the address that is already believed. */
         size_t weight = 2 * votes(answers, count, i, top) +
                         same_place(&answers[i], belief->host, belief->port);
         if (weight > most) {
