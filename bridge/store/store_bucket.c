@@ -16,7 +16,7 @@ static const char *const suffix[BUCKET_KEYS] = {
     [KEY_WHOLE] = "whole",
 };
 
-/* Takes base, which stands before the suffix of the keys, but of KEY_IDS. */
+/* Create a bucket. Takes ownership of base, the prefix of all keys except KEY_IDS. */
 static struct bucket *make(struct store *st, const char *name, struct buf *base,
                            const struct bucket_events *events, void *owner)
 {
@@ -29,8 +29,8 @@ static struct bucket *make(struct store *st, const char *name, struct buf *base,
     b->name = mem_strdup(name);
     buf_addf(&text, "%s %s", name, st->conf.instance);
     b->wake = mem_strdup(buf_str(&text));
-    /* Names changes in Redis (lua/lib/late.lua), so it must not begin where a bucket of
-     * this name has begun before. */
+    /* The number identifies changes in Redis (lua/lib/late.lua), so it must not start
+     * where an earlier bucket of this name started. */
     b->next_seq = (uint64_t)loop_mono_us();
     if (b->next_seq < st->seq_floor)
         b->next_seq = st->seq_floor;
@@ -71,7 +71,8 @@ struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *
 {
     struct buf base = {0}, name = {0};
     buf_addf(&name, "%s:%s", sink, queue);
-    if (rules->global_ids) /* all queues on one node: a script moves jobs between them */
+    if (rules->global_ids) /* scripts move jobs between queues, so all queues of the sink
+                            * must be on one node */
         buf_addf(&base, "%s:{%s}:%s", st->conf.prefix, sink, queue);
     else
         buf_addf(&base, "%s:{%s:%s}", st->conf.prefix, sink, queue);
@@ -107,8 +108,8 @@ enum { CHAIN_MS = 3600 * 1000 /* see bucket_chain() */ };
 
 struct partition_row {
     UT_hash_handle hh; /* by name */
-    int64_t last;      /* offset handed over last */
-    int64_t used_ms;   /* monotonic: when that was */
+    int64_t last;      /* offset passed on last; -1: none */
+    int64_t used_ms;   /* monotonic: time of that */
     char name[];
 };
 
@@ -125,9 +126,10 @@ static struct partition_row *row_of(struct bucket *b, struct slice name)
     return row;
 }
 
-/* Read again from an earlier place: what was sent before it is not known any more. And
- * what was sent long ago has been answered, if nothing is under way; a queue's note of it
- * may have expired since (lua/lib/ingest.lua). */
+/* before is -1, which means unknown, in two cases: the partition is read again from an
+ * earlier offset, or its last record is so old that Redis' note of it may have expired
+ * (lua/lib/ingest.lua). In the second case the bucket is idle, so all earlier records
+ * were answered. */
 void bucket_chain(struct bucket *b, struct slice partition, int64_t offset,
                   struct origin *origin)
 {

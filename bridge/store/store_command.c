@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_command.c - single commands, and in a cluster the way to the node that has their
- * key; scripts about a key that is no bucket's.
+ * store_command.c - single commands, sent in a cluster to the node that owns their key;
+ * scripts about a key that belongs to no bucket.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
@@ -13,13 +13,13 @@
 
 enum { REDIRECTS_MAX = 4 };
 
-/* Where key is served; NULL: nowhere at present. */
+/* Return the node that serves key; NULL: none at present. */
 static struct node *node_of(const struct store *st, struct slice key)
 {
     return st->map ? map_node(st->map, redis_slot(key)) : st->nodes[0];
 }
 
-/* The same, and the node can be worked with. */
+/* Likewise, but only if the node is up. */
 static struct node *up_node(const struct store *st, struct slice key)
 {
     struct node *node = node_of(st, key);
@@ -28,7 +28,7 @@ static struct node *up_node(const struct store *st, struct slice key)
 
 /* --- commands --- */
 
-/* One to a cluster, with a copy of its arguments: it may have to be sent again. */
+/* A command to a cluster, with a copy of its arguments for a redirect. */
 struct errand {
     struct node *node;
     redis_reply_cb *cb;
@@ -58,10 +58,10 @@ static void on_errand(void *arg, const struct redisReply *reply);
 static void on_asking(void *arg, const struct redisReply *reply)
 {
     (void)arg;
-    (void)reply; /* what follows it will tell */
+    (void)reply; /* the reply to the next command shows any error */
 }
 
-/* false: it can't be sent on. */
+/* Follow a redirect. Returns false if the reply is none, or cannot be followed. */
 static bool redirected(struct errand *errand, const struct redisReply *reply)
 {
     struct map *map = errand->node->store->map;
@@ -92,8 +92,7 @@ static void on_errand(void *arg, const struct redisReply *reply)
     free(errand);
 }
 
-/* A command that could not be sent, until its callback is called at the end of the turn.
- */
+/* A command that could not be sent. Its callback runs at the end of the turn. */
 struct unasked {
     redis_reply_cb *cb;
     void *arg;
@@ -144,12 +143,12 @@ void store_script(struct store *st, enum script script, struct slice key,
     call_send_to(call, st, up_node(st, key));
 }
 
-/* --- news --- */
+/* --- notifications --- */
 
 static void on_told(void *arg, const struct redisReply *reply)
 {
     (void)arg;
-    (void)reply; /* may be denied: others then look a little later */
+    (void)reply; /* an ACL may forbid it: then other instances notice a little later */
 }
 
 void store_tell(struct store *st, const char *name)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_count.c - how many jobs of a bucket stand where; of many buckets in one call;
- * what the servers have in use.
+ * store_count.c - counts the jobs of a bucket by state, also of many buckets in one call;
+ * reads the memory and key usage of the servers.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
@@ -12,12 +12,12 @@
 #include <hiredis/hiredis.h>
 
 enum {
-    MANY = 50, /* of one call, which then holds Redis for less than 1 ms */
+    MANY = 50, /* buckets per call, which blocks Redis for less than 1 ms */
     NUMBERS = 9
 };
 
 struct count_call {
-    struct call call; /* first: it is freed as one */
+    struct call call; /* first: freed together */
     unsigned n;
     struct count_ask asks[];
 };
@@ -53,7 +53,7 @@ static void tell(struct call *call, const struct redisReply *r)
 
 unsigned store_count_most(const struct store *st)
 {
-    return st->map ? 1 : MANY; /* the keys of a call lie in one slot */
+    return st->map ? 1 : MANY; /* in a cluster all keys of a call must lie in one slot */
 }
 
 void store_count_many(const struct count_ask *asks, unsigned n)
@@ -84,16 +84,16 @@ void store_count(struct bucket *b, count_cb *cb, void *arg)
     store_count_many(&(const struct count_ask){b, cb, arg}, 1);
 }
 
-/* --- what the servers have in use --- */
+/* --- usage of the servers --- */
 
-/* One at a time: Redis 6 takes no more. */
+/* One section per command: Redis 6 accepts only one. */
 static const char *const sections[] = {"memory", "clients", "keyspace"};
 enum { SECTIONS = sizeof(sections) / sizeof(sections[0]) };
 
 struct usage_call {
     struct queue_usage sum;
     unsigned db, open;
-    bool torn; /* an answer is missing */
+    bool torn; /* a reply is missing */
     usage_cb *cb;
     void *arg;
 };
@@ -105,7 +105,7 @@ static void end_usage(void *arg)
     free(call);
 }
 
-/* The number behind `name` in a line that begins with `line`; 0: there is none. */
+/* Return the number after `name` in the line that starts with `line`; 0: none. */
 static int64_t number_in(const char *text, const char *line, const char *name)
 {
     for (const char *at = text; at && *at; at = strchr(at, '\n')) {
@@ -124,7 +124,7 @@ static void on_info(void *arg, const struct redisReply *reply)
 {
     struct usage_call *call = arg;
     struct queue_usage *sum = &call->sum;
-    const char *text = redis_text(reply).p; /* ends with a NUL */
+    const char *text = redis_text(reply).p; /* NUL-terminated */
     char db[24];
     snprintf(db, sizeof(db), "db%u:", call->db);
     call->torn |= text == NULL;

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Where this bucket goes on: in its index from a score on, or behind one ("("), or in its
- * midst behind a member; in its slots likewise, from an ordinal on. */
+/* Compute where the page starts in this bucket: in the index at a score, after a score
+ * ("("), or after a member of that score; in the slots likewise, with an ordinal. */
 void bucket_list(struct bucket *b, struct store_list_ask *ask,
                  const struct list_place *behind, int64_t number, store_list_cb *cb,
                  void *arg)
@@ -16,7 +16,7 @@ void bucket_list(struct bucket *b, struct store_list_ask *ask,
     ask->least_slot = SLICE_LIT("-inf");
     if (behind) {
         bool far = behind->ordinal >= 0, here = number == behind->bucket;
-        bool passed = number < behind->bucket; /* that score was asked for already */
+        bool passed = number < behind->bucket; /* a previous page listed this score */
         snprintf(from, sizeof(from), "%" PRId64, behind->score);
         snprintf(after, sizeof(after), "(%" PRId64, behind->score);
         ask->least = slice_of(!far && passed ? after : from);

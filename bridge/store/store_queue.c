@@ -7,7 +7,7 @@
 
 #include <hiredis/hiredis.h>
 
-enum { SETTLED = 4 }; /* numbers at the end of each reply: lua/lib/queue.lua */
+enum { SETTLED = 4 }; /* numbers at the end of each reply: see lua/lib/queue.lua */
 
 void queue_settled(struct bucket *b, const struct redisReply *r)
 {
@@ -49,7 +49,7 @@ struct queue_counts measure_counts(const struct store_measure_reply *r)
     return counts;
 }
 
-/* A lost one is made up for by the next sweep. */
+/* Ignore failures: the next sweep repairs them. */
 static void on_unlisted(void *arg, const struct redisReply *reply)
 {
     (void)arg;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store_rows.c - the batchers and their scripts; and the arguments of scripts that depend
- * on more than one field of a change. The others are put by calls.c, as lua/scripts.def
- * says.
+ * store_rows.c - the table of batchers and their scripts, and those script arguments that
+ * depend on more than one field of a change. calls.c writes the others, as
+ * lua/scripts.def defines.
  */
 #include "bridge/base/mem.h"
 #include "bridge/store/batcher.h"
@@ -27,7 +27,7 @@ void put_horizon(struct args *a, const struct bucket *b)
 
 void put_queue(struct args *a, const struct bucket *b)
 {
-    /* Of a job in the bucket of a route: its leases are the business of lua/reap.lua. */
+    /* Rules for a job in the bucket of a route: lua/reap.lua handles its leases. */
     static const struct queue_rules plain;
     const struct queue_rules *rules = b->rules ? b->rules : &plain;
     args_slice(a, SLICE_LIT(""));
@@ -80,7 +80,7 @@ static void queue_head(struct args *a, const struct batch *batch)
 
 /* --- of a change --- */
 
-/* A queue keeps due times in us; other times are in ms everywhere. */
+/* A queue stores due times in us; all other times are in ms. */
 void put_due(struct args *a, const struct batch *batch, const struct change *c)
 {
     bool is_due = c->how != ENQUEUE_HOW_DEAD && c->how != ENQUEUE_HOW_IN_FLIGHT;
@@ -97,7 +97,7 @@ void put_offset(struct args *a, const struct batch *batch, const struct change *
     args_number(a, c->origin.offset);
 }
 
-/* A second run would not find what the first did, but by the number: lua/lib/late.lua. */
+/* A second run could not detect the first without the number: see lua/lib/late.lua. */
 static bool is_numbered(const struct batch *batch, const struct change *c)
 {
     if (batch->batcher->kind == BATCHER_FINISH)
