@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// api.js - requests to the daemon that this page came from, with the token of the login.
+// api.js - requests to the daemon that served this page, with the token of the login.
 
 const KEY = 'tarry-token';
 
 export class ApiError extends Error {
   constructor(status, word, message, body) {
     super(message);
-    this.status = status; // 0: there was no answer
+    this.status = status; // HTTP status; 0: no response
     this.word = word;
-    this.body = body; // of the answer, where it was JSON
+    this.body = body; // JSON of the response, or null
   }
 }
 
@@ -18,7 +18,7 @@ export const token = {
   forget: () => sessionStorage.removeItem(KEY),
 };
 
-// One segment of a path. A browser resolves dots before it sends anything.
+// Encode one segment of a path. Browsers resolve dot segments, so they are rejected.
 export function segment(name) {
   if (name === '.' || name === '..') {
     throw new ApiError(0, 'bad-path', `A browser can't name "${name}"; use the command line: tarry jobs`);
@@ -26,7 +26,7 @@ export function segment(name) {
   return encodeURIComponent(name);
 }
 
-// The id of a job or a letter as a segment: its bytes, where it is no text.
+// Encode the id of a job or a letter as a segment; if it is not text, its bytes.
 export function idSegment(job) {
   if (job.id_base64 === undefined) {
     return segment(job.id);
@@ -39,7 +39,7 @@ function query(params) {
   return given.length ? '?' + new URLSearchParams(given) : '';
 }
 
-// Gives the JSON of a good answer; throws an ApiError else.
+// Returns the JSON of a successful response, else throws an ApiError.
 export async function ask(method, path, params, signal) {
   const headers = token.get() ? { Authorization: 'Bearer ' + token.get() } : {};
   let answer, body = null;

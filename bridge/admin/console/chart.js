@@ -4,7 +4,7 @@
 import { h, svg, put, clock, span } from './dom.js';
 
 const WIDTH = 600, HEIGHT = 130, TOP = 6, FLOOR = HEIGHT - 1, SPARK_POINTS = 60;
-// What a chart shows grows by steps: an axis that moves all the time can't be read.
+// The axis grows in steps: an axis that moves all the time cannot be read.
 const SPANS_MS = [3, 6, 15].map((minutes) => minutes * 60000);
 export const SPAN_MS = SPANS_MS.at(-1);
 
@@ -12,17 +12,17 @@ function span_of(times, now) {
   return SPANS_MS.find((ms) => !times.length || now - times[0] <= ms) || SPAN_MS;
 }
 
-// The least round number that is not below n: 1, 2 or 5, and zeros.
+// Return the smallest of 1, 2 or 5 times a power of ten that is at least n.
 export function round(n) {
   const power = 10 ** Math.floor(Math.log10(n));
   return [1, 2, 5, 10].map((f) => f * power).find((r) => r >= n * 0.999);
 }
 
-// The same of ms, as people count them.
+// Likewise for ms, in units of time.
 const ROUND_MS = [10, 20, 50, 100, 200, 500, 1e3, 2e3, 1e4, 2e4, 6e4, 12e4, 6e5, 12e5, 36e5, 72e5, 432e5, 864e5];
 export const round_ms = (ms) => ROUND_MS.find((r) => r >= ms * 0.999) || round(ms / 864e5) * 864e5;
 
-// What is known without a gap: parts of points.
+// Split the points at gaps (null values).
 function parts_of(times, values, x, y) {
   const parts = [];
   values.forEach((value, i) => {
@@ -39,8 +39,8 @@ function parts_of(times, values, x, y) {
 const line_of = (parts) => parts.map((p) => `M${p.join('L')}${p.length > 1 ? '' : 'h0'}`).join('');
 const area_of = (parts) => parts.map((p) => `M${p[0].split(' ')[0]} ${FLOOR}L${p.join('L')}V${FLOOR}Z`).join('');
 
-// lines: [{ key, label, area }]; show: a value as text; least: of the greatest value of the axis;
-// rounded: gives that value. update(history, now) draws: history has times and an array of each key.
+// lines: [{ key, label, area }]; show(value): returns its text; least: minimum of the top value of the axis;
+// rounded(n): rounds that value up. update(history, now) draws; history: times, and an array for each key.
 export function chart(title, lines, show, least, rounded = round) {
   const grid = svg('g', { class: 'grid' }), drawn = svg('g'), cross = svg('line', { class: 'cross', y1: TOP, y2: FLOOR });
   const picture = svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', preserveAspectRatio: 'none' },
@@ -120,7 +120,7 @@ export function chart(title, lines, show, least, rounded = round) {
   return { element: box, update };
 }
 
-// A line without axes; its greatest value is the top. So small a picture needs few of the points.
+// A line without axes, scaled to its greatest value. It shows only some of the points.
 export function sparkline() {
   const stroke = svg('path', { class: 'stroke line0' });
   const picture = svg('svg', { viewBox: '0 0 100 20', class: 'spark', 'aria-hidden': 'true',

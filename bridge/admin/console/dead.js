@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// dead.js - the dead letters of a route: looked through, and brought back or dropped, one by one or all
-// that match; what would be done is counted first.
+// dead.js - the dead letters of a route: lists them, and replays or drops single letters or all that match a
+// filter. The dialog counts the matches first.
 
 import { ask, get, idSegment, post, segment } from './api.js';
 import { button, dialog, h, is_gone, put, toast, whole } from './dom.js';
@@ -17,7 +17,7 @@ const DO = {
   drop: { label: 'Drop', done: 'dropped', kind: 'danger', why: 'They are deleted for good.' },
 };
 
-// Goes through all that match. tell(sum): after each step; is_over(): somebody wants no more.
+// Process all matches. tell(sum): called after each step; is_over(): true stops.
 async function run(name, what, filters, more, tell, is_over) {
   const sum = { done: 0, refused: 0, looked: 0 };
   let cursor = null, not_before = null;
@@ -36,13 +36,13 @@ async function run(name, what, filters, more, tell, is_over) {
 
 const letters = (n) => (n === 1 ? '1 letter' : `${whole(n)} letters`);
 
-// filters: as the API takes them; spoken: as a person does.
+// filters: parameters of the API; spoken: the same as text.
 async function bulk(name, what, filters, spoken, done) {
   const row = DO[what];
   const found = h('p', { role: 'status' }, 'Counting…');
   const rate = h('input', { name: 'rate', type: 'number', min: '0.001', max: '1000000', step: 'any',
                             placeholder: 'all at once', id: 'rate' });
-  let over = false, sum = null; // sum: of what was done, not counted
+  let over = false, sum = null; // sum: of changed letters, not of counted ones
   const body = h('div', null, found, h('p', null, spoken ? `Only: ${spoken}.` : 'No filter is set: these are all.'),
     h('p', null, row.why), what === 'replay' ? h('div.fields', null, h('label', { for: 'rate' }, 'Per second'), rate) : null);
   const tell = (text) => (s) => put(found, `${letters(s.done)} ${text}` +
@@ -62,7 +62,7 @@ async function bulk(name, what, filters, spoken, done) {
     toast(e.message, true);
   }
   over = true;
-  if (sum) { // also where the dialog was left in the midst of it
+  if (sum) { // also if the dialog was closed before the end
     toast(`${letters(sum.done)} ${row.done}` + (sum.refused ? `, ${whole(sum.refused)} refused` : ''));
     done();
   }
@@ -78,7 +78,7 @@ function detail(name, letter, done) {
       }
     } catch (e) {
       toast(`${letter.id}: ${e.message}`, true);
-      if (is_gone(e)) { // somebody was faster
+      if (is_gone(e)) { // somebody else has replayed or dropped it
         done();
       }
     }

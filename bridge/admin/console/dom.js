@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// dom.js - elements, and figures as people read them. Nothing is ever parsed as HTML: what comes
-// from a job is text.
+// dom.js - elements, and values as text. Never parses text as HTML, because jobs may contain any text.
 
-// h('a.mark', { href: '#/' }, 'text', element, ...); on...: listeners; null children are left out.
+// h('a.mark', { href: '#/' }, 'text', element, ...). on...: listeners. null children are skipped.
 export function h(what, attributes, ...children) {
   const [tag, ...classes] = what.split('.');
   const element = document.createElement(tag);
@@ -29,7 +28,7 @@ export function svg(tag, attributes, ...children) {
   return element;
 }
 
-// Only what is new is written: a screen reader and a selection stay undisturbed.
+// Change only what differs, so that screen readers and selections are not disturbed.
 export function put(element, text, title) {
   if (element.textContent !== text) {
     element.textContent = text;
@@ -47,7 +46,7 @@ const grouped = new Intl.NumberFormat('en-US');
 
 export const whole = (n) => (n === null || n === undefined ? '–' : grouped.format(n));
 
-// 12,345 and then 1.23 M
+// 12,345; above that 1.23 M
 export function count(n) {
   if (n === null || n === undefined) {
     return '–';
@@ -91,7 +90,7 @@ export function fromNow(ms, now) {
 
 const two = (n) => String(n).padStart(2, '0');
 
-// In the time of the person who looks: 2026-01-31 12:00:30
+// Local time of the browser: 2026-01-31 12:00:30
 export function clock(ms) {
   if (ms === null || ms === undefined) {
     return '–';
@@ -111,18 +110,18 @@ export function size(bytes) {
     : `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
 }
 
-// A short word that something was done, or went wrong.
+// Show a message about a success or an error for a few seconds.
 export function toast(text, bad) {
   const one = h('p.toast' + (bad ? '.bad' : ''), null, text);
   document.getElementById('toasts').append(one);
   setTimeout(() => one.remove(), bad ? 9000 : 4000);
 }
 
-// What was to be done something to is no longer there.
+// The object of the request no longer exists.
 export const is_gone = (e) => e.status === 404 || e.status === 410;
 
-// A dialog with a form. Gives what act() gives, or null where it was left. act may throw: what it says
-// is shown and the dialog stays, unless there is nothing left to do it to; then this throws, too.
+// Show a dialog with a form. Returns the result of act(), or null if it was closed. If act() throws, the dialog
+// shows the error and stays open; but if the object is gone, the dialog closes and rejects with the error.
 export function dialog(title, body, yes, act, kind) {
   return new Promise((resolve, reject) => {
     let result = null, gone = null;

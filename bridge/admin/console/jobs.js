@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// jobs.js - the jobs of a route that wait or are in flight: looked through, shown, run now, moved,
-// cancelled.
+// jobs.js - the pending and in-flight jobs of a route: lists and shows them, runs them now, moves and
+// cancels them.
 
 import { ask, get, idSegment, post, segment } from './api.js';
 import { button, dialog, fromNow, h, is_gone, size, toast } from './dom.js';
@@ -41,7 +41,7 @@ function payload(job) {
       text = JSON.stringify(JSON.parse(text), null, 2);
       note += ', JSON';
     } catch {
-      // it is shown as it came
+      // no JSON: show the text unchanged
     }
   }
   const cut = text && text.length > PAYLOAD_SHOWN;
@@ -57,7 +57,7 @@ function headers(job) {
   return rows.length ? [h('h3', null, 'Headers'), facts(rows)] : [];
 }
 
-// What a source keeps of a job, but for its key.
+// What a source stored for a job, except its key.
 export const content = (job) => [...headers(job), ...payload(job)].filter(Boolean);
 
 export const key_of = (job) => (job.key_base64 !== undefined ? `${job.key_base64} (base64)` : job.key ?? '');
@@ -76,7 +76,7 @@ async function moveDialog(path, id, queue) {
   });
 }
 
-// The buttons for one job. done(): the list is out of date.
+// The buttons for one job. done(): reload the list.
 function actions(name, job, queue, done) {
   const path = () => `/v1/admin/routes/${segment(name)}/jobs/${idSegment(job)}`;
   const told = (moved) => `${job.id}: due ${fromNow(moved.due_ms, now())}` +
@@ -90,7 +90,7 @@ function actions(name, job, queue, done) {
       }
     } catch (e) {
       toast(`${job.id}: ${e.message}`, true);
-      if (is_gone(e) || e.status === 409) { // somebody or something was faster
+      if (is_gone(e) || e.status === 409) { // the job has changed or left meanwhile
         done();
       }
     }
@@ -105,7 +105,7 @@ function actions(name, job, queue, done) {
       await ask('DELETE', path().replace('/admin', ''));
       return `${job.id} is cancelled.`;
     }, 'danger'));
-  // Whether it has got there is not known; but if it fails, that was all.
+  // The running delivery may succeed. If it fails, the job gets no further attempt.
   const end = tried(() => dialog(`Give ${job.id} no further attempt?`,
     h('p', null, 'It is being delivered, and that can\'t be called back. If it fails, it is not tried again.'),
     'No further attempt', async () => {
@@ -145,14 +145,14 @@ function head(name, job, queue, done) {
                  ['Record', job.bytes === undefined ? '' : size(job.bytes)]])].filter(Boolean);
 }
 
-// What is told of it now, beside what the list told. One job tells "waiting" of those behind others, too.
+// Merge the listed job with its current state. The API of one job returns "waiting" for held jobs, too.
 function renewed(job, full) {
   const state = full.state === 'waiting' && job.state === 'held' ? 'held' : full.state;
   return { ...job, state, due_ms: full.due ? Date.parse(full.due) : job.due_ms, attempts: full.attempts,
            last_error: full.last_error, lease_ends_ms: state === job.state ? job.lease_ends_ms : null };
 }
 
-// It follows the job as long as it is open: others may cancel or move it, and its time comes.
+// Refreshed while it is open: others may cancel or move the job, and it becomes due.
 function detail(name, job, queue, done) {
   const top = h('div'), rest = h('div');
   const element = h('div', null, top, rest);
@@ -199,8 +199,8 @@ function detail(name, job, queue, done) {
 
 // --- the list ---
 
-// A whole id is found at once, where its beginning would be looked for among all; null: no such job.
-// The others that begin so come behind it.
+// Read a complete id directly, which is faster than a search by prefix. Returns null if there is no such job.
+// Other ids with this prefix follow.
 const BEHIND_EXACT = 'behind the one of that very id';
 async function exactly(name, id, state, signal) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// main.js - which view is shown, who is logged in, and when the daemon is asked.
+// main.js - selects the view, handles the login and polls the daemon.
 
 import { ApiError, get, token } from './api.js';
 import { clock, h, put } from './dom.js';
@@ -15,13 +15,13 @@ const theme = document.getElementById('theme');
 
 let view = null;    // { element, update(), leave() }
 let timer = null;
-let asking = null;  // aborts the requests of the poll that is on its way
-let heard = null;   // the last status
+let asking = null;  // aborts the requests of the running poll
+let heard = null;   // the last status received
 let heard_ms = 0;
-const LATE_MS = 10000; // an answer that takes so long does not come
-let running = false; // else somebody is to log in
+const LATE_MS = 10000; // timeout of a poll
+let running = false; // false: the login is shown
 
-// As it stands where it is no escape: somebody typed it.
+// Return text that is not URL-encoded unchanged: the user may have typed it.
 function decoded(text) {
   try {
     return decodeURIComponent(text);
@@ -97,7 +97,7 @@ function login(why) {
 }
 
 const REFUSALS = {
-  'no-token': '', // nobody has given one yet
+  'no-token': '', // no token entered yet
   'bad-token': 'The daemon does not know this token.',
   'no-role': 'This token has not the role admin.',
 };
@@ -105,7 +105,7 @@ const refusal = (e) => (Object.hasOwn(REFUSALS, e.word) ? REFUSALS[e.word] : e.m
 
 // --- the poll ---
 
-// stale: what is shown is not as it is now.
+// stale: the values shown are out of date.
 function tell(good, text, stale) {
   health.className = good ? 'good' : 'bad';
   put(health, text);
@@ -118,7 +118,7 @@ async function poll() {
   const late = setTimeout(() => mine.abort(new Error('late')), LATE_MS);
   try {
     const [status] = await Promise.all([get('/v1/admin/status', null, signal), look(signal)]);
-    if (asking !== mine) { // somebody has logged out
+    if (asking !== mine) { // logged out meanwhile
       return;
     }
     [heard, heard_ms] = [status, Date.now()];

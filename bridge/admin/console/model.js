@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// model.js - what was last heard of the routes, and their figures over the last minutes.
+// model.js - the latest data of the routes, and their values over the last minutes.
 
 import { get } from './api.js';
 import { span, utc } from './dom.js';
@@ -9,19 +9,19 @@ export const EACH_MS = 2000;
 const SERIES = ['in', 'out', 'pending', 'overdue', 'p50', 'p99'];
 
 export const model = {
-  routes: new Map(), // name -> { told: by the daemon, at: ms, history, rates }
+  routes: new Map(), // name -> { told: data of the daemon, at: ms, history, rates }
   heard: false,
-  skew: 0,           // Redis' clock less ours
+  skew: 0,           // clock of Redis minus ours, ms
 };
 
 export const now = () => Date.now() + model.skew;
 
 function per_second(route, name, before, seconds) {
   const more = route[name] - before[name];
-  return seconds > 0 && more >= 0 ? more / seconds : null; // less: the daemon was started anew
+  return seconds > 0 && more >= 0 ? more / seconds : null; // negative: the daemon was restarted
 }
 
-// point null: it is not known how it was.
+// point null: a gap.
 function note(history, at, point) {
   history.times.push(at);
   SERIES.forEach((s) => history[s].push(point ? point[s] : null));
@@ -42,7 +42,7 @@ function learn(told, at) {
   const { history } = known;
   const point = { in: known.rates.in, out: known.rates.out, pending: told.pending, overdue: told.overdue,
                   p50: told.lateness.p50_ms, p99: told.lateness.p99_ms };
-  if (known.told && at - known.at > 3 * EACH_MS) { // nobody looked, or there was no answer
+  if (known.told && at - known.at > 3 * EACH_MS) { // the page was hidden, or requests failed
     note(history, at - 1, null);
   }
   note(history, at, point);
@@ -55,7 +55,7 @@ function learn(told, at) {
   return known;
 }
 
-// Asks for all routes, and keeps what was told.
+// Read all routes and store the response.
 export async function look(signal) {
   const answer = await get('/v1/admin/routes', null, signal);
   const at = Date.now();
@@ -64,6 +64,6 @@ export async function look(signal) {
   model.routes = new Map(answer.routes.map((told) => [told.name, learn(told, at)]));
 }
 
-// In how long the first job of a route is due: what is shown of it, and the instant.
+// Time until the first job of a route is due: the text shown, and the time as UTC.
 export const nextDue = (r) => (r.next_due_ms === null ? ['–', '']
   : [r.overdue ? 'due' : span(Math.max(r.next_due_ms - now(), 0)), utc(r.next_due_ms)]);

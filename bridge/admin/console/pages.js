@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// pages.js - a table that is read a page at a time, with filters; and the drawer for one of its rows.
+// pages.js - a table with filters that is read page by page, and a drawer with the details of a row.
 
 import { button, clock, fromNow, h, put, utc } from './dom.js';
 import { now } from './model.js';
 
-const LOOK_MS = 5000; // for one page, where a filter lets little through
+const LOOK_MS = 5000; // maximum time for one page, if few items match
 
-// fields: [{ name, label, type, list, options }]; columns: [label, kind]: of console.css; ask(filters, cursor,
-// signal): gives { rows, cursor, looked, enough: it is not to go on for a full page }; cells(item): the first a
-// text, the others texts or elements; enter(item, done, asked): gives what the drawer shows, { element, heard() };
-// done(): the list is out of date; asked: the filters that it was read with; none(asked): said where there is nothing.
+// fields: [{ name, label, type, list, options }]; columns: [label, kind]; kind: see console.css. ask(filters, cursor,
+// signal): returns { rows, cursor, looked, enough: true: do not fill the page }. cells(item): the first is a text, the
+// others are texts or elements. enter(item, done, asked): returns the drawer's content, { element, heard() }; done():
+// reload the list; asked: the filters of the list. none(asked): returns the text for an empty list.
 export function pages({ fields, columns, most, ask, cells, enter, extra, none }) {
   let stack = [null], cursor = null, asking = null, asked = {};
-  let opened = null, shown = null; // a row, and what the drawer shows of it
-  let missed = false;              // there was no answer
+  let opened = null, shown = null; // the row of the drawer, and the drawer's content
+  let missed = false;              // the last request failed
   const body = h('tbody');
   const said = h('p.said', { role: 'status' });
   const drawer = h('aside.drawer', { hidden: true, 'aria-label': 'Details' });
@@ -52,7 +52,7 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
     return given;
   }
 
-  // The same as a person reads it.
+  // The filters as text.
   function spoken() {
     return fields.map((f, i) => inputs[i].value.trim() && `${f.label.toLowerCase()} ${inputs[i].value.trim()}`)
       .filter(Boolean).join(', ');
@@ -89,7 +89,7 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
     }));
   }
 
-  // As many as make a page, or as can be looked at in its time.
+  // Read until the page is full or LOOK_MS is over.
   async function read(signal) {
     const items = [];
     let looked = 0;
@@ -137,7 +137,7 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
       put(said, e.message);
     }
     before.hidden = next.hidden = before.disabled && next.disabled;
-    if (held && document.activeElement === document.body) { // what had the focus is no longer there
+    if (held && document.activeElement === document.body) { // the focused element was removed
       (body.children[Math.min(at, body.children.length - 1)]?.querySelector('button') || show).focus();
     }
   }
@@ -148,7 +148,7 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
     load();
   }
 
-  // The daemon was heard: times go on, and what could not be read is read now.
+  // Called after each poll: updates relative times, and repeats a failed request.
   function heard() {
     if (missed) {
       load();
@@ -171,13 +171,13 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
   return { element, inputs, begin, filters, spoken, heard, leave: () => asking?.abort() };
 }
 
-// An instant, in the time of the person who looks, and how far it is.
+// A local time, and its distance from now.
 export function moment(ms) {
   return ms === null || ms === undefined ? null
     : h('time', { datetime: utc(ms), title: utc(ms) }, clock(ms) + ' ', h('small', null, fromNow(ms, now())));
 }
 
-// Names and values, one below another; null where there are none.
+// Names and values, one per line; null if there are none.
 export function facts(rows) {
   const given = rows.filter(([, value]) => value !== null && value !== undefined && value !== '');
   const lines = given.map(([name, value]) => [h('dt', null, name), h('dd', null, value)]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// route.js - one route: its charts, what can be done to it, and its jobs.
+// route.js - one route: its charts, actions and jobs.
 
 import { post, segment } from './api.js';
 import { button, count, dialog, h, put, rate, span, toast, whole } from './dom.js';
@@ -8,7 +8,7 @@ import { chart, round_ms } from './chart.js';
 import { deadList } from './dead.js';
 import { jobList } from './jobs.js';
 
-// What an operator does to the whole route.
+// The actions for the whole route.
 const ACTIONS = {
   pause: { label: 'Pause', from: ['running', 'draining'],
            why: 'Jobs still come in; none is handed over until the route is resumed. It holds for all ' +
@@ -18,7 +18,7 @@ const ACTIONS = {
            why: 'Nothing new is taken; what waits is delivered in its time.' },
 };
 
-// changed(): it has another state.
+// changed(): called when the state has changed.
 function actions(name, changed) {
   const buttons = Object.entries(ACTIONS).map(([what, row]) => button(row.label, async () => {
     try {
@@ -54,7 +54,7 @@ function figure(label) {
 
 const since_start = (n) => [count(n), `${whole(n)} by this instance, since it began`];
 
-// The figures above the charts: label, and [text, title, note] of it.
+// The values above the charts: label, and its [text, title, note].
 const FIGURES = [
   ['Waiting', (r) => [count(r.pending), whole(r.pending),
                       r.counted_with ? `counted at ${r.counted_with}` : r.far ? `${count(r.far)} far` : '']],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// routes.js - all routes at a glance.
+// routes.js - the table of all routes.
 
 import { count, h, put, rate, span, whole } from './dom.js';
 import { model, nextDue } from './model.js';
@@ -7,7 +7,7 @@ import { sparkline } from './chart.js';
 
 const link = (name) => '#/route/' + encodeURIComponent(name);
 
-// by: what the rows are sorted by.
+// by: the sort key.
 const COLUMNS = [
   { label: 'State', by: (k) => k.told.state },
   { label: 'Route', by: (k) => k.told.name },
@@ -55,7 +55,7 @@ function row() {
   return { element: h('tr', null, cells), update };
 }
 
-// What is not known comes last, whichever way.
+// Unknown values are last in both directions.
 function compare(a, b, down) {
   if (a === null || b === null) {
     return (a === null) - (b === null);
@@ -69,19 +69,19 @@ export function routesView() {
   const empty = h('p.empty');
   const field = h('input', { type: 'search', placeholder: 'Filter routes   /', 'aria-label': 'Filter routes',
                              oninput: () => update(), onkeydown: (event) => {
-                               if (event.key === 'Enter') { // the first one is opened
+                               if (event.key === 'Enter') { // open the first route
                                  body.querySelector('a')?.click();
                                }
                              } });
   const total = h('p.total');
-  let sorted = null, ranks = null; // ranks: of names, when it was sorted: rows that move by themselves can't be read
+  let sorted = null, ranks = null; // ranks: order at the time of the click; rows that move cannot be read
   const heads = COLUMNS.map(({ label, by }, i) => h('th.c' + i, { scope: 'col' },
     by ? h('button.sort', { type: 'button', onclick: () => sort(i) }, label) : label));
   const table = h('div.scroll', null, h('table.list', null, h('thead', null, h('tr', null, heads)), body));
   const element = h('section.routes', null, h('header.head', null, h('h1', null, 'Routes'), total, field), table, empty);
 
-  // First as one wants to see it, texts from the beginning and the largest numbers; then the other way;
-  // then as in the configuration.
+  // First click: texts ascending, numbers descending. Second click: the reverse. Third click: the order of the
+  // configuration.
   function sort(i) {
     const { by } = COLUMNS[i], first = i > 1;
     sorted = sorted?.i !== i ? { i, down: first } : sorted.down === first ? { i, down: !first } : null;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// status.js - the daemon: its configuration, what it is connected to, and the others beside it.
+// status.js - the daemon: its configuration, connections and the other instances.
 
 import { ApiError, post } from './api.js';
 import { button, clock, count, h, put, span, toast, whole } from './dom.js';
 import { now } from './model.js';
 
-// A text that says whether all is well.
+// A text, and whether all is well.
 const state = (good, text) => ({ good, text });
 
-// value: a text, or a state. Writes only what is new, so that a selection stays.
+// value: a text, or a state(). Changes only what differs, so that a selection stays.
 function fill(cell, value) {
   const { good, text } = value === Object(value) ? value : { text: value };
   const kind = good === undefined ? '' : good ? 'state running' : 'state bad';
@@ -18,7 +18,7 @@ function fill(cell, value) {
   put(cell.firstChild, text);
 }
 
-// columns: [label, kind]; update(rows) takes values for fill().
+// columns: [label, kind]; update(rows) expects values for fill().
 function table(title, columns) {
   const body = h('tbody');
   const none = h('p.empty', null, 'There are none.');
@@ -40,7 +40,7 @@ function table(title, columns) {
   return { element: h('section.card.wide', null, h('h2', null, title), scroll, none), update };
 }
 
-// Names, and values that are left out where there are none.
+// Names with values; names without a value are omitted.
 function card(title, labels) {
   const lines = labels.map((label) => [h('dt', null, label), h('dd', null, h('span'))]);
   return { element: h('section.card', null, h('h2', null, title), h('dl.facts', null, lines)),
