@@ -14,10 +14,10 @@ static void livez(void *arg, struct httpd_req *req)
 {
     (void)arg;
     httpd_answer(req, 200, text_type,
-                 SLICE_LIT("ok\n")); /* the loop turns: that is all */
+                 SLICE_LIT("ok\n")); /* the loop runs: no other check */
 }
 
-/* Buckets of which the watchdog of sched.c says so. */
+/* Return the number of buckets that the watchdog of sched.c reports as stalled. */
 static int64_t count_stalled(const struct route *route)
 {
     int64_t n = 0;
@@ -74,8 +74,8 @@ static void readyz(void *arg, struct httpd_req *req)
     buf_free(&out);
 }
 
-/* --- a scrape: what Redis says of the jobs, then all that the process knows. It waits
- * CENSUS_WAIT_MS for Redis at most. --- */
+/* --- metrics: the census of jobs in Redis, then the values of the process. Waits at most
+ * CENSUS_WAIT_MS for Redis. --- */
 
 static void on_census(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole)
 {
@@ -95,7 +95,7 @@ static void metrics(void *bridge, struct httpd_req *req)
     census_take(bridge, on_census, req);
 }
 
-/* --- */
+/* --- helpers of the other files --- */
 
 struct route *admin_route(const struct bridge *bridge, struct httpd_req *req,
                           struct slice name)

@@ -18,7 +18,7 @@ enum { TOGETHER_MAX = 64, SAMPLE_MAX = 1000000, STOPPING_WAIT_MS = 100 };
 struct control {
     struct httpd_req *req;
     enum route_state state;
-    struct buf routes; /* as JSON */
+    struct buf routes; /* the JSON of the routes changed so far */
 };
 
 static void on_set(void *arg, int outcome)
@@ -46,7 +46,8 @@ static const struct http_param control_params[] = {
     {0}};
 #undef AT
 
-/* That of the path, and those of also=A,B. Gives how many; 0: it was answered. */
+/* Find the route of the path and those of also=A,B. Returns their number; 0: the request
+ * has been answered with an error. */
 static size_t find_routes(const struct bridge *bridge, struct httpd_req *req,
                           struct route *routes[TOGETHER_MAX])
 {
@@ -145,10 +146,11 @@ static void tap_route(void *arg, struct httpd_req *req)
     struct route *route = admin_route(bridge, req, args->route);
     if (route == NULL)
         return;
-    /* A stop waits for no tap, but whoever goes on looking must not ask without rest. */
+    /* A stop does not wait for taps. The wait is short but not 0, so that clients do not
+     * poll without pause. */
     if (bridge->draining && args->wait_ms > STOPPING_WAIT_MS)
         args->wait_ms = STOPPING_WAIT_MS;
-    /* A cursor that tarry did not write is -1, from which nothing is left. */
+    /* A cursor that tarry did not write becomes -1; no events follow it. */
     const struct tap_want want = {.cursor = text_whole_number(args->cursor),
                                   .wait_ms = args->wait_ms,
                                   .sample = args->sample,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * admin_rewind.c - POST /v1/admin/routes/ROUTE/rewind: the sources of a route read again,
- * for that route, all messages since a point in time.
+ * admin_rewind.c - POST /v1/admin/routes/ROUTE/rewind: the sources of a route read all
+ * messages since a point in time again, for this route only.
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
@@ -25,13 +25,13 @@ static const struct http_param params[] = {
     {0}};
 #undef AT
 
-/* One request, until all sources have answered. */
+/* One request, until every source has answered. */
 struct rewinding {
     struct httpd_req *req;
     unsigned open;
-    struct buf head, partitions; /* of the answer */
+    struct buf head, partitions; /* of the response */
     int64_t records;
-    char why[256]; /* of the last that failed; "": none has */
+    char why[256]; /* the last error of a source; "": none */
 };
 struct part {
     struct rewinding *all;
@@ -88,7 +88,8 @@ static void on_rewound(void *arg, const struct rewind_row *parts, size_t n,
     left(r);
 }
 
-/* "-2h" counts back from Redis' clock. -1: it was answered. */
+/* Parse a time into *ms; "-2h" is relative to the clock of Redis. Returns -1 if the
+ * request has been answered with an error. */
 static int read_time(struct bridge *bridge, struct httpd_req *req, struct slice text,
                      int64_t *ms)
 {

@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* -1: not known */
+/* -1: unknown, written as null */
 static void add_number(struct buf *out, const char *name, int64_t n)
 {
     if (n < 0)
@@ -24,7 +24,8 @@ static void add_number(struct buf *out, const char *name, int64_t n)
         buf_addf(out, ",\"%s\":%" PRId64, name, n);
 }
 
-/* The first due time, as exactly as a slot of far jobs tells it; -1: nothing waits. */
+/* Return the first due time; -1: no pending jobs. For far jobs it is the start of their
+ * slot. */
 static int64_t next_due_ms(const struct route *route)
 {
     int64_t next_ms = route->counts.head_ms;
@@ -36,7 +37,7 @@ static int64_t next_due_ms(const struct route *route)
     return next_ms;
 }
 
-/* since_ms: monotonic; what was counted before is of another time. */
+/* since_ms: monotonic; older counts are written as null. */
 static void add_counts(struct buf *out, const struct route *route, int64_t since_ms)
 {
     const struct counts *c = &route->counts;
@@ -55,7 +56,7 @@ static void add_counts(struct buf *out, const struct route *route, int64_t since
                          slice_of(where == route ? NULL : where->conf->name));
 }
 
-/* Nothing is left of it, as Redis has told since every instance knew that it drains. */
+/* True if a census found no jobs after every instance knew that the route drains. */
 static bool is_drained(const struct route *route)
 {
     const struct route *where = census_of(route);
@@ -89,7 +90,7 @@ static void add_stats(struct buf *out, const struct route *route)
         buf_addf(out, ",\"%s\":%" PRIu64, rows[i].name, rows[i].n);
 }
 
-/* Of the last one to two minutes; null: nothing was handed over. */
+/* Lateness over the last one to two minutes; null: no deliveries. */
 static void add_lateness(struct buf *out, const struct route *route)
 {
     struct histogram h = recent_of(&route->recent, &route->stats.lateness);
@@ -136,7 +137,7 @@ static void answer(struct httpd_req *req, struct buf *out)
 static void on_all(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole)
 {
     struct buf out = {0};
-    (void)whole; /* each route says what is known of it */
+    (void)whole; /* each route shows the counts it has */
     begin(bridge, &out);
     const char *comma = "";
     EACH_ROUTE (bridge, route) {
@@ -158,7 +159,7 @@ struct route_args {
 static const struct http_param params[] = {
     ADMIN_PATH_ROW("route", offsetof(struct route_args, route)), {0}};
 
-/* It may have gone meanwhile. */
+/* A reload may have removed the route meanwhile. */
 static void on_one(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole)
 {
     struct httpd_req *req = arg;
@@ -178,7 +179,7 @@ static void one(void *arg, struct httpd_req *req)
     census_take(arg, on_one, req);
 }
 
-/* --- the queues of a route that ends at them --- */
+/* --- the queues of a route to a queue sink --- */
 
 static void on_queues(void *arg, const struct redisReply *reply)
 {
@@ -213,7 +214,7 @@ static void queues(void *arg, struct httpd_req *req)
         return;
     }
     queue_sink_key(route->sink, "queues", &key);
-    /* Those used last come first; there may be any number. */
+    /* The 1000 queues used last: their number is unlimited. */
     const struct slice command[] = {SLICE_LIT("ZRANGE"), buf_slice(&key),
                                     SLICE_LIT("0"),      SLICE_LIT("999"),
                                     SLICE_LIT("REV"),    SLICE_LIT("WITHSCORES")};

@@ -45,7 +45,7 @@ static void add_all_redis(struct buf *out, const struct bridge *bridge)
     buf_add_str(out, "]");
 }
 
-struct told { /* the instances so far */
+struct told { /* output of the list of instances */
     struct buf *out;
     unsigned n;
 };
@@ -87,7 +87,8 @@ static void add_sources(struct buf *out, const struct bridge *bridge)
     buf_add_str(out, "]");
 }
 
-/* Of a queue sink: delivered to consumers; failed: given back, or the lease ended. */
+/* For a queue sink: delivered counts deliveries to consumers; failed counts released jobs
+ * and expired leases. */
 static void add_sinks(struct buf *out, const struct bridge *bridge)
 {
     buf_add_str(out, ",\"sinks\":[");

@@ -9,25 +9,27 @@ struct asker {
     census_cb *cb;
     void *arg;
     int64_t asked_ms; /* monotonic */
-    bool counted;     /* the census on its way began after it asked */
+    bool counted;     /* the running census started after this request */
 };
 
-/* A route of the census on its way; it stays as long as one of its buckets is asked. */
+/* A route of the running census. A reload frees a route only when all of its buckets are
+ * idle, so not before they have answered. */
 struct part {
     struct census *census;
     struct route *route;
     struct counts sum;
     unsigned open;
-    bool torn; /* Redis did not tell of every bucket */
+    bool torn; /* at least one bucket did not answer */
 };
 
 struct census {
     struct bridge *bridge;
-    STAILQ_HEAD(, asker) askers; /* the first to ask first */
-    struct timer *limit;         /* of the first one */
-    struct timer *start;         /* so that all who ask in one turn share a census */
-    struct part *parts;          /* NULL: none is on its way */
-    unsigned open;               /* parts */
+    STAILQ_HEAD(, asker) askers; /* in order of arrival */
+    struct timer *limit;         /* timeout of the first asker */
+    struct timer *start;         /* delays the start to the end of the turn, so that all
+                                  * askers of one turn share a census */
+    struct part *parts;          /* NULL: no census is running */
+    unsigned open;               /* parts without all answers */
     bool torn;
     int64_t begun_ms;
 };
@@ -44,7 +46,7 @@ static void take(struct counts *sum, const struct counts *one)
         sum->head_ms = one->head_ms;
 }
 
-/* --- who asked --- */
+/* --- askers --- */
 
 static void answer_first(struct census *c, bool whole)
 {
@@ -127,7 +129,7 @@ static void on_counts(void *arg, const struct counts *counts)
         end(c);
 }
 
-/* Calls of as many buckets as the store takes at once. */
+/* Buckets for one call, at most as many as the store accepts. */
 struct batch_of_asks {
     unsigned n, most;
     struct count_ask asks[64];
@@ -151,7 +153,7 @@ static void ask_for(struct part *part, struct batch_of_asks *b)
     }
 }
 
-/* Of nothing where no bucket is known yet: Redis is away. */
+/* Counts nothing for a route without known buckets: Redis has not been reached yet. */
 static void begin(void *arg)
 {
     struct census *c = arg;
@@ -168,7 +170,7 @@ static void begin(void *arg)
     struct part *part = c->parts;
     c->begun_ms = loop_mono_ms();
     c->torn = false;
-    c->open = 1; /* ours, given back below */
+    c->open = 1; /* our own reference, released below */
     EACH_ROUTE (bridge, route) {
         *part = (struct part){.census = c, .route = route, .sum = {.head_ms = -1}};
         if (route->sink->rules)

@@ -2,7 +2,7 @@
 #include "bridge/admin/admin.h"
 #include "bridge/engine/bridge.h"
 
-/* Nothing but what this listener serves is loaded, run, asked or framed. */
+/* The page may load, run, request and frame only what this listener serves. */
 static const char policy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -12,7 +12,8 @@ static void answer(struct httpd_req *req, const struct console_file *file)
     httpd_add(req, "Content-Security-Policy", policy);
     httpd_add(req, "X-Content-Type-Options", "nosniff");
     httpd_add(req, "Referrer-Policy", "no-referrer");
-    httpd_add(req, "Cache-Control", "no-cache"); /* a newer tarry has a newer console */
+    httpd_add(req, "Cache-Control", "no-cache"); /* an upgrade of tarry may bring a new
+                                                  * console */
     httpd_answer(req, 200, file->type, slice_of(file->text));
 }
 

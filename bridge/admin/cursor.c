@@ -12,7 +12,7 @@ void cursor_add(struct buf *out, const int64_t *numbers, unsigned n, struct slic
         buf_addf(out, "%02x", (unsigned char)bytes.p[i]);
 }
 
-/* Takes "123." off text. */
+/* Remove "123." from the start of text. */
 static int take_number(struct slice *text, int64_t *n)
 {
     if (text_take_digits(text, n) == 0 || *n == INT64_MAX || text->n == 0 ||
@@ -22,7 +22,7 @@ static int take_number(struct slice *text, int64_t *n)
     return 0;
 }
 
-/* -1: no digit, or not as cursor_add() writes it. */
+/* Returns -1 if c is not a digit as cursor_add() writes it. */
 static int digit(char c)
 {
     return c >= 'A' && c <= 'F' ? -1 : text_hex_digit(c);

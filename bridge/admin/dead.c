@@ -21,7 +21,7 @@
 #include <stdlib.h>
 
 struct dead_args {
-    struct slice route, id, reason, id_prefix, cursor; /* id: p NULL: many letters */
+    struct slice route, id, reason, id_prefix, cursor; /* id.p NULL: many letters */
     int64_t from_ms, to_ms, max, dry_run, not_before_ms;
     double rate;
 };
@@ -58,16 +58,16 @@ struct run {
     struct httpd_req *req;
     const struct dead_args *args; /* all 0 once the listener has stopped */
     struct route *route;
-    char what; /* of the script */
+    char what; /* DEAD_WHAT_...: argument of the script */
     bool one, dry_run;
     show_cb *show;
     int64_t bucket;     /* where the next call continues */
     int64_t end_ms;     /* letters buried later are skipped; 0: not known yet */
     int64_t next_us;    /* when the next replayed letter may be due; 0: now */
-    int64_t after_ms;   /* of the last letter looked at in this bucket, with */
-    struct buf after;   /* its id; empty: at the beginning */
+    int64_t after_ms;   /* time of the last letter examined in this bucket */
+    struct buf after;   /* id of that letter; empty: start of the bucket */
     struct buf items;   /* the letters as JSON */
-    struct tries tries; /* of the last letter */
+    struct tries tries; /* of the letter read last */
     unsigned count, done, refused, looked;
     size_t bytes; /* of the records in items */
 };
@@ -100,7 +100,7 @@ void dead_show(struct buf *out, const struct dead_item *item)
     buf_add_str(out, "}");
 }
 
-/* What became of one: {"id":...,"reason":...,"due":...} */
+/* Show the outcome for one letter: {"id":...,"reason":...,"due":...} */
 static void show_done(struct buf *out, const struct dead_item *item)
 {
     buf_add_str(out, "{");
@@ -113,7 +113,7 @@ static void show_done(struct buf *out, const struct dead_item *item)
     buf_add_str(out, "}");
 }
 
-/* --------------------------------------------------------------------- the answer */
+/* --------------------------------------------------------------------- the response */
 
 static struct sched *next_bucket(const struct run *run)
 {
@@ -235,7 +235,7 @@ static void on_told(void *arg, const struct store_dead_reply *told)
         run_free(run);
         return;
     }
-    if (told == NULL) { /* the cursor names the bucket without answer */
+    if (told == NULL) { /* the cursor contains the bucket that did not answer */
         answer(run);
         return;
     }
@@ -252,7 +252,7 @@ static void on_told(void *arg, const struct store_dead_reply *told)
         buf_add_slice(&run->after, told->after);
     else
         run->bucket++;
-    /* After a stop of the listener max is 0, and nothing more is asked. */
+    /* Once the listener has stopped, max is 0, which ends the run. */
     if (is_over(run) || told->more || run->count >= run->args->max ||
         run->looked >= STORE_DEAD_MAX || run->bytes >= STORE_DEAD_BYTES)
         answer(run);
@@ -303,11 +303,12 @@ static void answer_no_reason(struct httpd_req *req, struct slice word)
     buf_free(&names);
 }
 
-/* Answers a request that cannot be carried out, and returns NULL. */
+/* Return the route, or NULL after answering the request with an error. */
 static struct route *check(struct bridge *bridge, struct httpd_req *req)
 {
     const struct dead_args *args = httpd_args(req);
-    if (httpd_body(req).n > 0) { /* filters that are not read must not mean any */
+    if (httpd_body(req).n > 0) { /* Ignored filters in a body would select too many
+                                  * letters. */
         httpd_error(req, 400, "bad-request",
                     "no body is read here; put its filters into the query");
         return NULL;

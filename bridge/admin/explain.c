@@ -16,14 +16,15 @@
 
 struct explanation {
     bool accepted;
-    const char *reason, *why;     /* why not, a word of reason.h and words; else "" */
+    const char *reason, *why;     /* why it is not accepted: a reason of reason.h, and a
+                                   * text; else "" */
     const char *outcome;          /* "stored", "refused", "dead", "cancel" */
-    const char *source;           /* by whose rules */
-    const char *route;            /* that takes it; NULL: none does */
-    bool named;                   /* the id is not one that tarry makes up */
-    int64_t due_ms;               /* with its place in the route's spread */
-    const struct delivery *first; /* its first hand-over: job, target, headers; NULL where
-                                   * it is not accepted, or cancels */
+    const char *source;           /* the source whose rules apply */
+    const char *route;            /* the route that accepts it; NULL: none */
+    bool named;                   /* tarry does not generate the id */
+    int64_t due_ms;               /* including the route's spread */
+    const struct delivery *first; /* first delivery: job, target, headers; NULL if the
+                                   * message is not accepted, or cancels */
 };
 
 static void add_delivery(struct buf *json, const struct delivery *d)
@@ -59,7 +60,7 @@ static void answer(struct httpd_req *req, const struct explanation *e)
     httpd_answer_json(req, 200, &json);
 }
 
-/* By its name, or the first; NULL: the route has none of that name. */
+/* Return the source of this name, or the first if name is empty; NULL: not found. */
 static struct source *find_source(const struct route *route, struct slice name)
 {
     const struct bridge *bridge = route->bridge;
@@ -82,7 +83,7 @@ static void tell_refused(const struct source *src, const struct admission *v,
     e->outcome = src->ops->answers && !kept ? "refused" : "dead";
 }
 
-/* Into its record and out of it, as through Redis, and over to its sink. */
+/* Encode and decode the job, as for storage in Redis, and build its first delivery. */
 static void tell_first(const struct admission *v, const struct job *job,
                        struct explanation *e, struct httpd_req *req)
 {
@@ -100,7 +101,7 @@ static void tell_first(const struct admission *v, const struct job *job,
         e->outcome = "dead";
     }
     struct delivery d = {.job = out, .target = out->target, .attempt = 1};
-    if (route->sink->rules) { /* a consumer gets the job's own */
+    if (route->sink->rules) { /* consumers of a queue receive the original headers */
         d.headers = out->headers;
         d.header_count = out->header_count;
     } else {
@@ -108,7 +109,7 @@ static void tell_first(const struct admission *v, const struct job *job,
     }
     e->first = &d;
     answer(req, e);
-    e->first = NULL; /* it ends here, and so does what e->why may point at */
+    e->first = NULL; /* d is a local variable, and e->why may point at err */
     e->why = NULL;
     job_free(out);
     buf_free(&record);
@@ -152,8 +153,8 @@ static const struct http_param params[] = {
     {0}};
 #undef AT
 
-/* With a topic the routes are asked who takes it, as they are for a message of a broker;
- * without, the job names its route, as over HTTP. */
+/* With a topic, select the route by topic, as for a message from a broker. Without, the
+ * job contains its route, as over HTTP. */
 static void explain(void *arg, struct httpd_req *req)
 {
     const struct bridge *bridge = arg;
@@ -168,7 +169,7 @@ static void explain(void *arg, struct httpd_req *req)
                     route->conf->name, SLICE_ARG(args->source));
         return;
     }
-    if (bridge->flow.paused) { /* perhaps not even the time is known */
+    if (bridge->flow.paused) { /* without Redis even the time may be unknown */
         httpd_busy(req, "Redis is away or full; ask again");
         return;
     }
@@ -190,7 +191,7 @@ static void explain(void *arg, struct httpd_req *req)
     job_free(job);
 }
 
-/* The other parameters of the query are the job's. */
+/* The remaining query parameters belong to the job. */
 const struct httpd_route admin_explain_rows[] = {
     {"POST", "/v1/admin/routes/{}/explain", explain, HTTPD_ADMIN,
      HTTP_ARGS(struct explain_args, params, .others = true)},

@@ -20,11 +20,11 @@
 enum {
     PAGE_DEFAULT = 100,
     PAGE_MAX = 500,
-    BYTES_MAX = 4 * 1024 * 1024, /* of the records that are asked for at once, */
-    BYTES_LEAST = 64 * 1024,     /* of one bucket in any case, */
-    BYTES_MOST = 512 * 1024,     /* and at most: a call takes Redis two or three ms */
-    EACH_MOST = 250,             /* jobs of one bucket, likewise */
-    ROUNDS_MAX = 4               /* of questions for one page */
+    BYTES_MAX = 4 * 1024 * 1024, /* of all records requested at once */
+    BYTES_LEAST = 64 * 1024,     /* minimum of one bucket */
+    BYTES_MOST = 512 * 1024,     /* maximum of one bucket: 2-3 ms in Redis */
+    EACH_MOST = 250,             /* jobs of one bucket: likewise */
+    ROUNDS_MAX = 4               /* of queries for one page */
 };
 
 enum { WAITING, IN_FLIGHT, HELD };
@@ -54,7 +54,7 @@ static const struct http_param list_params[] = {
 
 struct row {
     struct list_place place;
-    unsigned seq; /* order of arrival: rows of one bucket keep their order */
+    unsigned seq; /* order of arrival: keeps the order of rows from one bucket */
     char *member;
     struct buf json;
 };
@@ -72,12 +72,12 @@ struct listing {
     const struct list_args *args; /* all 0 once the listener has stopped */
     struct route *route;
     bool away;                /* Redis did not answer */
-    struct list_place behind; /* where the page begins; its member is in after */
+    struct list_place behind; /* where the page starts; after owns its member */
     bool begun;
     struct buf after;
     struct part *parts;
     int64_t part_count;
-    unsigned open; /* calls without an answer */
+    unsigned open; /* calls without a reply */
     struct row *rows;
     unsigned count, looked, rounds, told;
 };
@@ -145,7 +145,8 @@ static void listing_free(struct listing *l)
     free(l);
 }
 
-/* What stands at one score of one bucket compares equal: its own order counts. */
+/* Order by score, then slots first, then bucket. Rows of one bucket with the same score
+ * are equal: compare_rows() keeps the order of the bucket. */
 static int compare(const struct list_place *a, const struct list_place *b)
 {
     if (a->score != b->score)
@@ -162,7 +163,8 @@ static int compare_rows(const void *one, const void *other)
     return order ? order : a->seq < b->seq ? -1 : 1;
 }
 
-/* Behind it some bucket may have jobs that it has not told; NULL: none has. */
+/* Return the last place up to which all buckets have listed their jobs; NULL: all are
+ * listed. */
 static const struct list_place *told_up_to(const struct listing *l)
 {
     const struct list_place *least = NULL;
@@ -172,7 +174,8 @@ static const struct list_place *told_up_to(const struct listing *l)
     return least;
 }
 
-/* How many rows may be told, since no bucket has others before them. */
+/* Sort the rows and return how many the page may contain: no bucket has unlisted jobs
+ * before them. */
 static unsigned sure_rows(struct listing *l, const struct list_place *mark)
 {
     unsigned n = 0;
@@ -184,7 +187,7 @@ static unsigned sure_rows(struct listing *l, const struct list_place *mark)
     return n;
 }
 
-/* end: where the next page begins; NULL: there is none. */
+/* end: where the next page starts; NULL: there is none. */
 static void answer_page(struct listing *l, unsigned n, const struct list_place *end)
 {
     struct buf out = {0}, cursor = {0};
@@ -213,7 +216,7 @@ static void answer_away(struct listing *l)
 
 static void ask_all(struct listing *l);
 
-/* All buckets have told. */
+/* Called when all buckets have answered. */
 static void merge(struct listing *l)
 {
     const struct list_place *mark = told_up_to(l), *end = mark;
@@ -229,7 +232,7 @@ static void merge(struct listing *l)
         return;
     }
     while (l->count > n)
-        row_free(&l->rows[--l->count]); /* they come again, in their turn */
+        row_free(&l->rows[--l->count]); /* a later round lists them again */
     set_behind(l, end);
     ask_all(l);
 }
@@ -275,7 +278,8 @@ static void keep(struct part *part, const struct store_list_item *found)
     if (found->record.n > 0)
         job = job_decode(found->id, found->record, &l->route->names, &err);
     if (job)
-        (void)route_target(l->route, job, &err); /* else it is shown without one */
+        (void)route_target(l->route, job, &err); /* on failure the job is shown without a
+                                                  * target */
     add_job(&row->json, found, job, l->args->what);
     job_free(job);
 }
@@ -351,7 +355,7 @@ static void list(void *arg, struct httpd_req *req)
     l->req = req;
     l->args = args;
     l->route = route;
-    route->refs++; /* a queue's bucket is none of its route's */
+    route->refs++; /* the bucket of a queue holds no reference to the route */
     if (args->cursor.n == 0 || read_cursor(l, args->cursor) == 0) {
         ask_all(l);
         return;

@@ -46,7 +46,7 @@ struct moving {
     const struct move_args *args; /* all 0 once the listener has stopped */
     struct route *route;
     struct bucket *bucket;
-    int64_t at_ms, after_ms; /* at_ms 0: after_ms from now */
+    int64_t at_ms, after_ms; /* at_ms 0: after_ms after the current time */
 };
 
 static void moving_free(struct moving *m)
@@ -55,9 +55,9 @@ static void moving_free(struct moving *m)
     free(m);
 }
 
-/* Why a job is not moved. */
+/* The reasons why a job cannot be moved. */
 static const struct refusal {
-    char look, moved; /* letters of the two scripts */
+    char look, moved; /* result codes of the two scripts; 0: not of this script */
     unsigned status;
     const char *word, *why;
 } refusals[] = {
@@ -83,8 +83,8 @@ static const struct refusal *find_refusal(char look, char moved)
     return NULL;
 }
 
-/* Answers that the job is not moved. look, moved: the letter of one script; 0 of the
- * other. Both 0: Redis did not answer. */
+/* Answer that the job was not moved. look, moved: the result code of one script; 0 for
+ * the other. Both 0: Redis did not answer. */
 static void refuse(struct moving *m, char look, char moved)
 {
     const struct refusal *r = find_refusal(look, moved);
@@ -113,7 +113,8 @@ static void on_moved(void *arg, const struct store_move_due_reply *reply)
     moving_free(m);
 }
 
-/* What ends it by its own word only its record knows; of a queue also the script. */
+/* Check the expiry in the record. For a queue, the script also checks the time to
+ * live. */
 static bool would_expire(const struct moving *m, struct slice record)
 {
     struct err err;
@@ -139,7 +140,7 @@ static void on_found(void *arg, const struct store_look_reply *look)
         store_move_due(m->bucket, m->args->id, m->at_ms, m->after_ms, on_moved, m);
 }
 
-/* "now" has neither time: it is due after no time at all. */
+/* "now" sets neither time, so the job is due after 0 ms. */
 static void move(void *arg, struct httpd_req *req)
 {
     const struct move_args *args = httpd_args(req);
@@ -155,7 +156,7 @@ static void move(void *arg, struct httpd_req *req)
                                        : route_bucket(route, args->id)->bucket,
                          .at_ms = args->at_ms > 0 ? args->at_ms : 0,
                          .after_ms = args->after_ms > 0 ? args->after_ms : 0};
-    route->refs++; /* a queue's bucket is none of its route's */
+    route->refs++; /* the bucket of a queue holds no reference to the route */
     store_look(m->bucket, LOOK_WHICH_ID, args->id, on_found, m);
 }
 

@@ -26,7 +26,7 @@ static void counter(struct buf *out, const char *name, const char *help, uint64_
     metric_count(out, name, NO_LABELS, value);
 }
 
-/* Who else is there, and what of it is ours. */
+/* The live instances, and this instance's share of the work. */
 static void print_instances(const struct bridge *bridge, struct buf *out)
 {
     int64_t owned = 0;
@@ -48,7 +48,7 @@ static void print_orphan(void *arg, const char *field, int64_t jobs, int64_t que
                   jobs);
 }
 
-/* Which buckets there are, and what Redis holds of routes and sinks that are gone. */
+/* Number of buckets, and the remaining jobs of removed routes and sinks. */
 static void print_buckets(const struct bridge *bridge, struct buf *out)
 {
     metric_head(out, "tarry_buckets", "gauge", "Buckets of the route.");
@@ -129,13 +129,13 @@ static void print_lines(struct buf *out)
                      log_lines((enum log_level)level));
 }
 
-/* --- what the kernel says of this process --- */
+/* --- process metrics from the kernel --- */
 
 struct process {
     double cpu_s;   /* user and system */
-    double start_s; /* since 1970 */
+    double start_s; /* seconds since 1970 */
     int64_t resident_bytes, virtual_bytes;
-    int64_t fds, fds_max; /* -1: not known, or no limit */
+    int64_t fds, fds_max; /* -1: unknown or unlimited */
 };
 
 static double seconds(struct timeval t)
@@ -143,7 +143,7 @@ static double seconds(struct timeval t)
     return (double)t.tv_sec + (double)t.tv_usec / 1e6;
 }
 
-/* One line of a file in /proc. -1: there is none. */
+/* Read the first line of a file in /proc. Returns -1 on error. */
 static int read_line(const char *path, char *line, size_t size)
 {
     FILE *f = fopen(path, "re");
@@ -154,8 +154,8 @@ static int read_line(const char *path, char *line, size_t size)
     return rc;
 }
 
-/* Field 22 of /proc/self/stat: ticks since the machine came up. The name before it, in
- * parentheses, may hold anything. */
+/* Field 22 of /proc/self/stat: clock ticks since boot. The name before it, in
+ * parentheses, may contain any character. */
 static double start_s(void)
 {
     char line[1024];
@@ -177,7 +177,7 @@ static double start_s(void)
 
 static int64_t count_fds(void)
 {
-    int64_t n = -3; /* ".", ".." and the one that reads them */
+    int64_t n = -3; /* minus ".", ".." and the descriptor of dir */
     DIR *dir = opendir("/proc/self/fd");
     if (dir == NULL)
         return -1;
@@ -187,10 +187,10 @@ static int64_t count_fds(void)
     return n;
 }
 
-/* What the kernel does not tell is 0. */
+/* A value that the kernel does not report is 0. */
 static void process_look(struct process *p)
 {
-    static double begun_s; /* it does not change: not even when the clock is set */
+    static double begun_s; /* computed once: constant even if the clock is set */
     struct rusage usage;
     struct rlimit limit;
     char line[128];

@@ -57,15 +57,16 @@ static double consumers(const void *of)
     return (double)queue_consumers(of);
 }
 
-/* One metric. Its value is that of a function, or of count fields side by side. */
+/* One metric. Its value is the result of a function, or count adjacent fields. */
 static const struct row {
     const char *name, *help;
     enum whose whose;
-    enum { COUNTER, GAUGE, HISTOGRAM } type; /* uint64_t, int64_t, struct histogram */
+    enum { COUNTER, GAUGE, HISTOGRAM } type; /* of uint64_t, int64_t, struct histogram */
     size_t offset;
     unsigned count;
-    const char *label, *const *kinds; /* of several fields; kinds NULL: reasons */
-    double (*value)(const void *of);  /* of a gauge; NULL: a field */
+    const char *label, *const *kinds; /* if count > 1: label and its values; kinds NULL:
+                                       * reasons */
+    double (*value)(const void *of);  /* of a gauge; NULL: read the field */
 } rows[] = {
 #define FIELDS(whose, type, owner, field, count, label, kinds, name, help)               \
     {                                                                                    \
@@ -182,7 +183,7 @@ static const struct row {
 static const char *const types[] = {
     [COUNTER] = "counter", [GAUGE] = "gauge", [HISTOGRAM] = "histogram"};
 
-struct things { /* that have the same metrics */
+struct things { /* the owners of the same metrics */
     struct thing {
         const char *name;
         const void *of;

@@ -60,7 +60,7 @@ static void answer_not_stopped(struct httpd_req *req)
                 "their names as they are written");
 }
 
-/* answer: 0 it goes on, 1 it was not stopped, else Redis did not answer */
+/* answer: 0 restarted, 1 was not stopped; else Redis did not answer. */
 static void on_lifted(void *arg, int answer)
 {
     struct httpd_req *req = arg;
