@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * import.c - passes jobs and kv fields to tarry's store, and with --delete deletes stored
- * ones from the original.
+ * import.c - passes jobs and kv fields to tarry's store. With --delete it deletes
+ * the stored ones from the original.
  *
  * Runs on the loop thread but outside of loop_run(): each wait runs the loop until its
  * answer stops it.
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 
 enum {
-    OPEN_MAX = 5000,           /* jobs on their way */
+    OPEN_MAX = 5000,           /* jobs sent to the store without an answer */
     OPEN_BYTES_MAX = 64 << 20, /* the same in bytes */
     JOB_OVERHEAD_BYTES = 256,
     NAMED_MAX = 10 /* keys of each kind that is skipped */
@@ -84,12 +84,12 @@ void import_values_free(struct import_value *v, size_t count)
 
 /* --- waiting --- */
 
-/* Waits until at most jobs and bytes are on their way. -1: tarry's Redis answers no more.
- */
+/* Wait until at most jobs and bytes are unanswered. Returns -1 if tarry's Redis no longer
+ * answers. */
 static int wait_for(struct import *im, unsigned jobs, int64_t bytes, struct err *err)
 {
     while (im->open > jobs || (im->open_bytes > bytes && im->open > 0)) {
-        loop_run(); /* until an answer, or the tick */
+        loop_run(); /* returns after an answer or the tick */
         if (loop_mono_ms() - im->heard_ms > im->patience_ms)
             return err_set(err, "tarry's Redis has not answered for %d s: %s",
                            (int)(im->patience_ms / 1000),
@@ -132,8 +132,8 @@ static void answered(struct import *im, int64_t bytes)
     loop_stop();
 }
 
-/* --- keys met before: a set of 64-bit hashes, for counts alone, since two keys may
- * share one. 16 bytes or less for each. --- */
+/* --- keys seen before: a set of 64-bit hashes. Used only for counts, because two keys
+ * may have the same hash. At most 16 bytes per key. --- */
 
 enum { FIRST_SLOTS = 1024 };
 
@@ -159,7 +159,7 @@ void import_seen_free(struct import_seen *seen)
     free(seen);
 }
 
-/* FNV-1a, then mixed, so that its low bits are good for a table. */
+/* FNV-1a, with mixed low bits for use as a table index. */
 static uint64_t hash_of_key(struct slice key)
 {
     uint64_t h = hash_fnv1a(HASH_FNV1A, key);
@@ -168,7 +168,7 @@ static uint64_t hash_of_key(struct slice key)
     return h ? h : 1;
 }
 
-/* Where h stands, or the free slot for it. */
+/* Return the index of h, or of the free slot for it. */
 static size_t place(const struct import_seen *seen, uint64_t h)
 {
     size_t i = (size_t)h & (seen->slots - 1);
@@ -208,15 +208,15 @@ bool import_seen_has(const struct import_seen *seen, struct slice key)
 
 /* --- jobs --- */
 
-struct carried {          /* a job on its way */
+struct carried {          /* a job sent to the store */
     struct change change; /* first: the store frees it after its callback */
     struct import *im;
     enum import_state state;
     int64_t bytes;
-    bool first; /* its key was not met before */
-    bool stays; /* nothing is deleted */
+    bool first; /* its key was not seen before */
+    bool stays; /* do not delete it from the original */
     struct import_source from;
-    struct import_entry entry; /* with its texts in room, as body_key */
+    struct import_entry entry; /* room owns its texts, and that of body_key */
     struct buf room;
 };
 
@@ -231,7 +231,7 @@ static void keep_source(struct carried *c, const struct import_source *from)
     slice_put(p, e->member);
 }
 
-/* Deletes the body, and the entries that led to it. */
+/* Delete the body, and the entries that point to it. */
 static void clean(const struct carried *c)
 {
     static const char *const counts[] = {
@@ -316,7 +316,8 @@ static void format_tries(const struct import_how *how, int64_t now_ms, struct bu
     tries_format(&tries, out);
 }
 
-/* Where it goes, and whether that is possible. Negative: it is. */
+/* Find the route of a job. Returns -1 if found, else the enum import_skip with the
+ * reason. */
 static int find_place(struct import *im, struct job *job, struct route **route)
 {
     struct err err;
@@ -387,7 +388,7 @@ int import_job(struct import *im, struct job *job, const struct import_how *how,
     return result;
 }
 
-/* --- shelves --- */
+/* --- kv fields --- */
 
 static void on_kv(void *arg, enum kv_code code)
 {

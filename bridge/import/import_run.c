@@ -21,7 +21,7 @@ enum { PATIENCE_MS = 60 * 1000, LAST_PATIENCE_MS = 3 * 1000 };
 
 static const struct {
     const char *text;
-    bool unreadable; /* it should have been a job */
+    bool unreadable; /* invalid data in the place of a job */
 } skips[IMPORT_SKIPS] = {
     [IMPORT_NO_BODY] = {"gone", false},
     [IMPORT_EXPIRED] = {"expired", false},
@@ -61,7 +61,7 @@ static uint64_t print_table(const struct import *im)
     return unreadable;
 }
 
-/* The keys of what should have been a job, as far as they were noted. */
+/* Print the noted keys of unreadable jobs. */
 static void print_names(const struct import_counts *n)
 {
     for (unsigned i = 0; i < IMPORT_SKIPS; i++) {
@@ -114,7 +114,7 @@ struct samples {
     unsigned n;
 };
 
-/* -1: enough of them. */
+/* Returns -1 to stop the scan after SAMPLES keys. */
 static int on_sample(void *arg, struct slice key, struct err *err)
 {
     struct samples *s = arg;
@@ -124,7 +124,8 @@ static int on_sample(void *arg, struct slice key, struct err *err)
     return s->n < SAMPLES ? 0 : err_set(err, "enough");
 }
 
-/* "db3:keys=5,..." of INFO: the others, where this one may have been meant. */
+/* Add the other databases with keys ("db3:keys=5,..." of INFO keyspace), in case the URL
+ * names the wrong database. */
 static void add_databases(struct import *im, struct buf *out)
 {
     const struct slice args[] = {SLICE_LIT("INFO"), SLICE_LIT("keyspace")};
@@ -151,8 +152,8 @@ static bool is_nothing(const struct import_counts *n)
     return sum == 0;
 }
 
-/* Was nothing of the original there, not even what stays behind? Then err says what is
- * there instead. */
+/* True if that Redis contains no data of the original, not even the keys that remain
+ * after an import. Then err says what it contains. */
 static bool found_nothing(struct import *im, struct err *err)
 {
     struct buf there = {0};
@@ -171,7 +172,7 @@ static bool found_nothing(struct import *im, struct err *err)
 
 /* --- start and end --- */
 
-/* Finds the one of that type, or the named one; NULL: err says why not. */
+/* Return the source of the type, or the named source; NULL: err says why not. */
 static const struct conf_source *find_source(const struct import_order *order,
                                              const struct conf *conf, struct err *err)
 {
@@ -198,7 +199,7 @@ static const struct conf_source *find_source(const struct import_order *order,
     return found && found->ops->import ? found : NULL;
 }
 
-/* Gives an exit code. */
+/* Returns an exit code. */
 static int start(struct import *im, struct err *err)
 {
     const struct conf_source *source = find_source(im->order, im->bridge->conf, err);
@@ -210,7 +211,8 @@ static int start(struct import *im, struct err *err)
     return code;
 }
 
-/* The original's Redis; TLS, and the login at sentinels, as for tarry's own. */
+/* Connect to the original's Redis. TLS and the login at sentinels are those of tarry's
+ * own. */
 static int start_ask(struct import *im, struct err *err)
 {
     const struct conf_redis *own = &im->bridge->conf->redis;
@@ -225,7 +227,7 @@ static int start_ask(struct import *im, struct err *err)
     return im->ask ? 0 : err_in(err, "the original's Redis");
 }
 
-/* Undoes any part of start(). */
+/* Undo start() and start_ask(), also if they failed. */
 static void release(struct import *im)
 {
     ask_close(im->ask);
@@ -268,7 +270,7 @@ static int run(struct import *im)
     struct err second;
     im->patience_ms = LAST_PATIENCE_MS;
     if (!whole)
-        import_flush(im, &second); /* what is on its way is counted, too */
+        import_flush(im, &second); /* include the jobs still unanswered in the counts */
     uint64_t unreadable = print_table(im);
     fflush(stdout);
     print_names(&im->counts);

@@ -22,8 +22,8 @@ struct walk {
     const struct import_layout *layout;
     void *arg;
     const struct import_part *part;
-    struct slice key; /* of the set or list */
-    struct buf room;  /* of read() */
+    struct slice key; /* of the set or list that is read */
+    struct buf room;  /* buffer for the layout's read() */
 };
 
 static bool is_key(const struct walk *w, struct slice key)
@@ -33,14 +33,14 @@ static bool is_key(const struct walk *w, struct slice key)
 
 /* ------------------------------------------------------------------ one entry */
 
-/* Counts a body that is skipped. */
+/* Count a body that is skipped. */
 static void skip(const struct walk *w, enum import_skip why, struct slice key)
 {
     if (why != IMPORT_SKIPS && !w->part->strangers)
         import_skip(w->im, why, key);
 }
 
-/* replies: of GET, and of PTTL where bodies expire. */
+/* replies: to GET, and to PTTL if bodies expire. */
 static int take(struct walk *w, const struct import_entry *e, struct slice body_key,
                 const struct import_value *replies, struct err *err)
 {
@@ -68,12 +68,12 @@ static int take(struct walk *w, const struct import_entry *e, struct slice body_
 
 struct page {
     struct import_entry entry[IMPORT_PAGE];
-    struct slice key[IMPORT_PAGE]; /* of the bodies */
+    struct slice key[IMPORT_PAGE]; /* keys of the bodies */
     struct buf keys;
     unsigned n;
 };
 
-/* Adds an entry whose body is to be read. */
+/* Add an entry whose body must be read. */
 static void add_entry(const struct walk *w, struct page *page, struct import_entry *e)
 {
     const struct import_layout *layout = w->layout;
@@ -93,7 +93,8 @@ static void add_entry(const struct walk *w, struct page *page, struct import_ent
     page->entry[page->n++] = *e;
 }
 
-/* Asks for all bodies at once. Not by MGET: in a cluster they have different slots. */
+/* Read all bodies in one batch. MGET does not work: in a cluster they have different
+ * slots. */
 static int ask_bodies(const struct walk *w, const struct page *page,
                       struct import_value *replies, struct err *err)
 {
@@ -122,7 +123,8 @@ static int on_page(struct walk *w, struct import_entry *entries, size_t n,
     for (size_t i = 0; i < n; i++)
         add_entry(w, &page, &entries[i]);
     at = page.keys.p;
-    for (unsigned i = 0; i < page.n; at += page.key[i++].n) /* they move no more */
+    /* keys is complete, so its memory no longer moves */
+    for (unsigned i = 0; i < page.n; at += page.key[i++].n)
         page.key[i].p = at;
     if (page.n > 0 && (result = ask_bodies(w, &page, replies, err)) == 0) {
         for (unsigned i = 0; i < page.n && result == 0; i++)
@@ -136,7 +138,8 @@ static int on_page(struct walk *w, struct import_entry *entries, size_t n,
 
 /* ------------------------------------------------------------------ scans */
 
-/* Scores beyond what a time can be are the original's overflows: as far as we go. */
+/* Limit scores that are outside the range of times: they are overflows of the
+ * original. */
 static int64_t to_score(struct slice text)
 {
     const double most = 9e15; /* exact in a double; 285,000 years in ms */
@@ -158,8 +161,7 @@ static bool is_scan_reply(const struct import_value *v)
            v->item[1].kind == IMPORT_LIST;
 }
 
-/* An error is a failure, but that a key is of another type: it is skipped, and out nil.
- */
+/* Like ask_one(), but skips keys of another type: *out is nil. */
 static int ask_of_type(struct import *im, int node, const struct slice *args, unsigned n,
                        struct import_value *out, struct err *err)
 {
@@ -174,7 +176,7 @@ static int ask_of_type(struct import *im, int node, const struct slice *args, un
 
 enum { SCAN_ARGS = 8 };
 
-/* Calls back with the items of each reply. args[at] is the cursor's place; node: see
+/* Call back with the items of each reply. args[at] is the cursor. node: see
  * ask_each(). */
 typedef int items_cb(void *arg, const struct import_value *items, struct err *err);
 static int scan(struct import *im, int node, const struct slice *args, unsigned n,
@@ -239,7 +241,7 @@ int import_each_key(struct import *im, const char *pattern, import_key_cb *cb, v
     return scan_keys(im, pattern, on_keys, &each, err);
 }
 
-/* Of a sorted set member and score by turns, of SCAN keys. */
+/* Items: of a sorted set member and score alternately, of SCAN keys. */
 static int on_items(void *arg, const struct import_value *items, struct err *err)
 {
     struct walk *w = arg;
@@ -283,7 +285,8 @@ static int list_length(struct import *im, struct slice key, int64_t *length,
     return 0;
 }
 
-/* The items from..from + IMPORT_PAGE - 1, counted from where the walk began. */
+/* Read the items from..from + IMPORT_PAGE - 1, counted from the end where the walk
+ * started. */
 static int read_items(struct import *im, struct slice key, bool from_tail, int64_t from,
                       struct import_value *reply, struct err *err)
 {
@@ -323,7 +326,7 @@ static int walk_list(struct walk *w, struct err *err)
         int64_t before = left;
         if (import_flush(im, err) < 0 || list_length(im, w->key, &left, err) < 0)
             return -1;
-        from -= before - left; /* what was deleted stood in the part that was read */
+        from -= before - left; /* deleted items were in the part already read */
     }
     return 0;
 }
@@ -335,7 +338,7 @@ static bool is_pattern(const char *keys)
     return strpbrk(keys, "*?[\\") != NULL;
 }
 
-/* Calls back for each key of the part, once or twice. */
+/* Call back at least once for each key of the part; SCAN may return a key twice. */
 static int each_key(struct walk *w, import_key_cb *cb, struct err *err)
 {
     if (is_pattern(w->part->keys))
@@ -343,8 +346,8 @@ static int each_key(struct walk *w, import_key_cb *cb, struct err *err)
     return cb(w, slice_of(w->part->keys), err);
 }
 
-/* Every job leaves all sets of a shared layout, so that they must be known at the first.
- */
+/* Collect the sets of a shared layout. They must be known before the first job, because
+ * each job is deleted from all of them. */
 static int on_set(void *arg, struct slice key, struct err *err)
 {
     struct walk *w = arg;

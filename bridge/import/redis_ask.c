@@ -15,7 +15,7 @@ enum { VALUE_DEPTH_MAX = 8 };
 struct link { /* a connection */
     struct ask *ask;
     struct redis *redis;
-    char *host, *port; /* of a node of a cluster; else NULL */
+    char *host, *port; /* of a cluster node; else NULL */
     bool up;
 };
 
@@ -23,12 +23,12 @@ struct ask {
     struct sentinel *sentinel; /* NULL: none */
     struct link **links;
     unsigned count;
-    uint16_t *link_of; /* of each slot, in links; NULL: it is no cluster */
-    bool lost;         /* one of the connections */
-    bool strayed;      /* a key was elsewhere: MOVED, ASK */
+    uint16_t *link_of; /* index in links for each slot; NULL: not a cluster */
+    bool lost;         /* a connection was lost */
+    bool strayed;      /* a key was on another node: MOVED, ASK */
     bool opened;       /* ask_open() has returned it */
     char why[256];
-    unsigned open; /* answers that are waited for */
+    unsigned open; /* commands without a reply */
     unsigned behind;
 };
 
@@ -52,7 +52,7 @@ static void on_state(void *arg, enum redis_state state, const char *why)
     loop_stop();
 }
 
-/* host NULL: where the url says, or the finder. */
+/* host NULL: use the address of the URL, or the finder. */
 static void link_add(struct ask *a, const struct redis_conf *conf, const char *host,
                      const char *port)
 {
@@ -73,7 +73,7 @@ static void link_add(struct ask *a, const struct redis_conf *conf, const char *h
     l->redis = redis_new(&own, on_state, l);
 }
 
-/* Waits until all are up. -1: one can't be reached. */
+/* Wait until all connections are up. Returns -1 if one fails. */
 static int links_wait(struct ask *a, struct err *err)
 {
     for (unsigned i = 0; i < a->count && !a->lost;)
@@ -100,11 +100,11 @@ static void links_free(struct ask *a)
 
 /* --- a cluster --- */
 
-struct survey { /* CLUSTER SLOTS of one node */
+struct survey { /* the reply to CLUSTER SLOTS of one node */
     struct ask *ask;
     const struct redis_conf *conf;
-    const char *host; /* of the node that is asked */
-    unsigned covered; /* slots */
+    const char *host; /* of the node that was asked */
+    unsigned covered; /* number of slots with an owner */
     bool answered, nameless;
     char error[80];
 };
@@ -112,7 +112,7 @@ struct survey { /* CLUSTER SLOTS of one node */
 static unsigned link_at(struct survey *s, const char *host, const char *port)
 {
     struct ask *a = s->ask;
-    unsigned i = 1; /* behind the one that is asked */
+    unsigned i = 1; /* link 0 is the node that was asked */
     while (i < a->count &&
            (strcmp(a->links[i]->host, host) != 0 || strcmp(a->links[i]->port, port) != 0))
         i++;
@@ -141,7 +141,7 @@ static void on_slots(void *arg, const struct redisReply *reply)
     loop_stop();
 }
 
-/* Link 0 is the node that is asked, and has no slot by that; the masters follow. */
+/* Link 0 is used only for CLUSTER SLOTS. Each master has a link after it. */
 static int survey(struct ask *a, const struct redis_conf *conf,
                   const struct redis_place *place, struct err *err)
 {
@@ -175,7 +175,8 @@ static int open_cluster(struct ask *a, const struct redis_conf *conf, struct err
 
 /* --- one server, or Sentinel --- */
 
-/* A lone node of a cluster would be read in part, and that taken for all there is. */
+/* Reject a cluster node without redis+cluster://: only a part of the data would be
+ * imported. */
 static int refuse_cluster_node(struct ask *a, struct err *err)
 {
     static const struct slice args[] = {SLICE_LIT("INFO"), SLICE_LIT("cluster")};
@@ -320,7 +321,7 @@ int ask_each(struct ask *a, int node, const struct slice *args, unsigned each,
     if (!a->lost && !a->strayed)
         return 0;
     import_values_free(out, count);
-    /* What a walk has passed by then may have moved to where it was before. */
+    /* Abort: keys may have moved to nodes that the scan has already passed. */
     if (a->lost)
         err_set(err, "the connection was lost: %s", a->why[0] ? a->why : "no answer");
     else
@@ -351,7 +352,8 @@ unsigned ask_node_count(const struct ask *a)
     return a->link_of ? a->count - 1 : 1;
 }
 
-/* Somebody else's key in the place of one that the original would have made. */
+/* The error for a foreign key with the name of a key of the original. ask_behind()
+ * ignores it. */
 static const char wrong_type[] = "WRONGTYPE";
 
 static void on_behind(void *arg, const struct redisReply *reply)
