@@ -21,27 +21,27 @@
 
 enum { EXIT_FINDINGS = 1, PATIENCE_MS = 10 * 1000 };
 enum {
-    STEP_MAX = 30,           /* entries of a step: well below a ms of Redis' time */
-    STEP_MIN = 5,            /* where jobs are large */
-    STEP_BYTES = 128 * 1024, /* of jobs read in a step, about */
-    PAUSE_US = 700,          /* after each; a step takes about half as long */
-    CURSOR_MAX = 80,         /* bytes; longest in lua/lib/far_audit.lua */
+    STEP_MAX = 30,           /* entries per step: well below 1 ms in Redis */
+    STEP_MIN = 5,            /* if jobs are large */
+    STEP_BYTES = 128 * 1024, /* approximate size of the jobs read in a step */
+    PAUSE_US = 700,          /* after each step; a step takes about half as long */
+    CURSOR_MAX = 80,         /* bytes; the longest are those of lua/lib/far_audit.lua */
 };
 
 /* --- the report: a line for each bucket, or one JSON object --- */
 
 struct audit_paper {
     const struct cli_order *order;
-    struct buf list;   /* the findings of the bucket under way, as they are printed */
-    unsigned listed;   /* of them */
-    uint64_t findings; /* of the bucket under way; more than are listed */
-    int64_t all_jobs;  /* of all buckets so far, as the next two */
+    struct buf list;   /* printed findings of the current bucket */
+    unsigned listed;   /* number of findings in list */
+    uint64_t findings; /* of the current bucket, including those not listed */
+    int64_t all_jobs;  /* of all buckets so far, like the next two */
     uint64_t buckets, all_findings;
 };
 
-enum { LIST_MAX = 100 }; /* findings of one bucket by name; the others are counted */
+enum { LIST_MAX = 100 }; /* findings listed for one bucket; the others are only counted */
 
-/* What each kind means, and what --repair does about it. */
+/* The meaning of each kind, and what --repair does. */
 static const struct row {
     const char *kind, *means, *repaired;
 } rows[] = {
@@ -87,7 +87,7 @@ static void add_line(struct buf *out, const struct store_audit_item *f, bool rep
 {
     const struct row *row = row_of(f->kind);
     buf_addf(out, "  %-8.*s ", SLICE_ARG(f->kind));
-    text_add_json(out, f->id); /* ids hold any bytes */
+    text_add_json(out, f->id); /* ids may contain any bytes */
     buf_addf(out, " %s", row->means);
     if (repaired)
         buf_addf(out, "; %s", row->repaired);
@@ -130,7 +130,7 @@ static void print_lines(struct audit_paper *p, const char *name,
         printf("  and %" PRIu64 " more\n", p->findings - p->listed);
 }
 
-/* The bucket is through. Prints it, and the next begins. */
+/* Print a finished bucket, and reset the findings for the next. */
 static void print_bucket(struct audit_paper *p, const char *name,
                          const struct store_audit_reply *c)
 {
@@ -138,7 +138,7 @@ static void print_bucket(struct audit_paper *p, const char *name,
         print_json(p, name, c);
     else
         print_lines(p, name, c);
-    fflush(stdout); /* whoever watches sees how far it is */
+    fflush(stdout); /* so that a pipe shows the progress */
     p->all_jobs += c->jobs;
     p->buckets++;
     p->all_findings += p->findings;
@@ -146,7 +146,7 @@ static void print_bucket(struct audit_paper *p, const char *name,
     buf_clear(&p->list);
 }
 
-/* why: it ended before all was seen; NULL: it did not. */
+/* why: why the audit is incomplete; NULL: it is complete. */
 static void print_end(struct audit_paper *p, const char *why)
 {
     const char *verdict = p->all_findings == 0 ? "all agrees"
@@ -169,7 +169,7 @@ static void print_end(struct audit_paper *p, const char *why)
 
 /* --- the audit --- */
 
-/* The parts of a bucket, in the order in which lua/audit.lua has to look through them. */
+/* The parts of a bucket, in the order that lua/audit.lua requires. */
 static const char *const parts[] = {"delay", "far",   "unack", "error", "done",
                                     "held",  "place", "lead",  "away",  "tries",
                                     "ended", "ttl",   "pool",  "sums",  NULL};
@@ -178,13 +178,13 @@ struct audit {
     const struct cli_order *order;
     struct bridge *bridge;
     struct audit_paper paper;
-    /* The step that was asked for: */
+    /* The current step: */
     bool answered, good;
     char cursor[CURSOR_MAX + 1];
-    unsigned step;                 /* entries to look at next */
-    struct store_audit_reply last; /* of it the numbers are used */
-    struct buf names;              /* of queues, each ended by a NUL */
-    char why[200];                 /* it can't go on; "" it can */
+    unsigned step;                 /* number of entries of the next step */
+    struct store_audit_reply last; /* only its numbers are valid */
+    struct buf names;              /* of queues, each NUL-terminated */
+    char why[200];                 /* why the audit cannot continue; "": it can */
     struct tool tool;
 };
 
@@ -203,7 +203,7 @@ static void note_cursor(struct audit *a, struct slice cursor)
     a->cursor[n] = '\0';
 }
 
-/* Fewer of large ones: the script reads them all. */
+/* Read fewer entries if they are large, because the script reads all of them. */
 static unsigned next_step(const struct store_audit_reply *reply)
 {
     if (reply->bytes <= STEP_BYTES || reply->looked == 0)
@@ -228,7 +228,7 @@ static void on_step(void *arg, const struct store_audit_reply *reply)
         print_found(&a->paper, &reply->items[i]);
 }
 
-/* Runs the loop until what was asked for is answered. Says whether it was well. */
+/* Run the loop until the reply arrives. Returns whether it was successful. */
 static bool wait_answer(struct audit *a)
 {
     while (!a->answered)
@@ -237,7 +237,8 @@ static bool wait_answer(struct audit *a)
     return a->good;
 }
 
-/* -1: Redis does not answer; a->why says so. */
+/* Pause before the next try, or return -1 after PATIENCE_MS, with the reason in
+ * a->why. */
 static int give_up_after(struct audit *a, const struct store *st, int64_t begun_ms)
 {
     if (loop_mono_ms() - begun_ms < PATIENCE_MS) {
@@ -270,7 +271,7 @@ static int audit_bucket(struct audit *a, struct store *st, struct bucket *b)
 {
     for (const char *const *part = parts; *part; part++) {
         bool reads_jobs = strcmp(*part, "pool") == 0;
-        a->step = reads_jobs ? STEP_MIN : STEP_MAX; /* until their size is known */
+        a->step = reads_jobs ? STEP_MIN : STEP_MAX; /* until the size of jobs is known */
         note_cursor(a, slice_of("0"));
         do {
             if (look(a, st, b, *part) < 0)
@@ -308,7 +309,7 @@ static void on_names(void *arg, const struct redisReply *reply)
     }
 }
 
-/* The queues of a sink that a job has come to, from a->cursor on. */
+/* Read the next names of queues that have received a job, from a->cursor on. */
 static int ask_names(struct audit *a, struct sink *sink)
 {
     int64_t begun_ms = loop_mono_ms();
@@ -350,7 +351,7 @@ static bool is_meant(const struct audit *a, const struct route *route)
     return a->order->route == NULL || strcmp(a->order->route, route->conf->name) == 0;
 }
 
-/* Several routes may end at one queue sink. */
+/* True if a selected route sends to this queue sink. Several routes may. */
 static bool ends_at(const struct audit *a, const struct sink *sink)
 {
     EACH_ROUTE (a->bridge, route)
@@ -383,7 +384,7 @@ static bool has_route(const struct bridge *bridge, const char *name)
     return false;
 }
 
-/* Gives an exit code. */
+/* Returns an exit code. */
 static int start(struct audit *a, struct err *err)
 {
     int code = tool_start(&a->tool, PATIENCE_MS, err);
@@ -409,7 +410,8 @@ static int run(struct audit *a)
     return a->paper.all_findings > 0 ? EXIT_FINDINGS : EX_OK;
 }
 
-/* A daemon's own Redis: while that runs it is asked; else it is started for the audit. */
+/* If the embedded Redis of a daemon is running, connect to it. Otherwise the audit starts
+ * it. */
 static void use_running(struct conf_redis *conf)
 {
     char *url = strcmp(conf->url, "embedded") == 0 ? embedded_running(conf->dir) : NULL;

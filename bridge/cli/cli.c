@@ -24,15 +24,14 @@ static const char *title_of(const struct cli_command *command, char *room, size_
     return room;
 }
 
-/* One entry: what it is called, and from a column on what it does, on as many lines as
- * that takes. */
+/* Print a title, and its help text from a column on, wrapped to several lines. */
 static void print_entry(FILE *out, const char *title, int column, const char *help)
 {
     int at = fprintf(out, "  %s", title);
     opt_print_help(help, at, column, (size_t)(LINE_MAX - column), out);
 }
 
-/* Without a name it is about all of them, without a word about each of that name. */
+/* name NULL matches all commands; word NULL matches all commands of that name. */
 static bool is_about(const struct cli_command *c, const char *name, const char *word)
 {
     return c->help && (name == NULL || strcmp(c->name, name) == 0) &&
@@ -65,7 +64,7 @@ static void print_flags(unsigned sets, FILE *out)
     print_entry(out, "--", FLAG_COLUMN, "behind it nothing is an option");
 }
 
-/* What is printed by --help: of one command, of all of a name (word NULL), or of all. */
+/* Print the help of one command, of all commands of a name (word NULL), or of all. */
 static void usage(const char *name, const char *word, FILE *out)
 {
     fputs("usage:\n", out);
@@ -110,16 +109,16 @@ int cli_wrong(const struct cli_order *o, const char *what, const char *arg)
     return EX_USAGE;
 }
 
-/* --- which command --- */
+/* --- choice of the command --- */
 
-/* For --help any of its commands will do. */
+/* With --help as word any command of the name matches. */
 static bool is_word_of(const struct cli_command *command, const char *word)
 {
     return command->word == NULL ||
            (word && (strcmp(command->word, word) == 0 || strcmp(word, "--help") == 0));
 }
 
-/* NULL: there is none of that name and word. */
+/* Returns NULL if no command has this name and word. */
 static const struct cli_command *find_command(const char *name, const char *word)
 {
     for (const struct cli_command *c = cli_commands; c->name; c++)
@@ -128,7 +127,7 @@ static const struct cli_command *find_command(const char *name, const char *word
     return NULL;
 }
 
-/* NULL: it has said what is wrong. A first word may be missing or wrong, too. */
+/* Returns NULL after printing an error. word may be NULL or unknown. */
 static const struct cli_command *choose(const char *name, const char *word)
 {
     const struct cli_command *command = find_command(name, word);
@@ -151,9 +150,9 @@ static const struct cli_command *choose(const char *name, const char *word)
     return NULL;
 }
 
-/* --- its flags and places --- */
+/* --- flags and arguments --- */
 
-/* An empty text is fine: the daemon judges it. */
+/* An empty value is allowed: the daemon checks it. */
 static struct opt row_of(const struct cli_flag *f)
 {
     return (struct opt){f->name, f->type, f->offset, .min = 1, .optional = true};
@@ -178,7 +177,7 @@ static int take_value(struct cli_order *o, const struct cli_flag *flag, const ch
     return cli_wrong(o, why, "");
 }
 
-/* argv[0] is a flag; *taken says how many words it was. */
+/* argv[0] is a flag. *taken: the number of arguments it used. */
 static int take_flag(struct cli_order *o, char **argv, int *taken)
 {
     for (const struct cli_flag *f = cli_flags; f->name; f++) {
@@ -200,16 +199,16 @@ static void free_flags(struct cli_order *o)
         opt_free((const struct opt[]){row_of(f), {0}}, o);
 }
 
-/* A payload; but no route, id or file. */
+/* A payload may be empty; a route, id or file must not. */
 static bool may_be_empty(const struct cli_order *o)
 {
     return (o->command->sets & CLI_WRITES) && o->place_count > 0;
 }
 
-/* argv begins behind the words of the command, and ends with NULL. */
+/* argv starts after the words of the command, and ends with NULL. */
 static int take_words(struct cli_order *o, char **argv)
 {
-    bool flags_over = false; /* by "--": ids and targets may begin with anything */
+    bool flags_over = false; /* after "--": ids and targets may start with dashes */
     while (*argv) {
         int taken = 1, code = EX_OK;
         if (!flags_over && strcmp(*argv, "--") == 0)
@@ -254,9 +253,9 @@ static int read_and_run(struct cli_order *o, char **words)
     return run(o);
 }
 
-/* --- */
+/* --- main --- */
 
-/* What other programs are asked for as an option. */
+/* Accept --version and --help as commands. */
 static const char *name_of(const char *word)
 {
     return strcmp(word, "--version") == 0 ? "version"

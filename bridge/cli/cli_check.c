@@ -52,9 +52,9 @@ struct paper {
     unsigned failed;
 };
 
-/* --- a line --- */
+/* --- output --- */
 
-/* In UTF-8, and without what is secret in it: brokers and configurations say anything. */
+/* Convert to JSON without secrets. Brokers and configurations may contain any bytes. */
 static json_t *text_of(const char *text)
 {
     char shown[LINE_TEXT];
@@ -68,7 +68,7 @@ static void add_text(struct buf *line, const char *text)
     ctl_text_add(line, slice_of(redact_text(shown, sizeof(shown), text)));
 }
 
-/* why: what failed; "": it answers, and said that. */
+/* why: the error; "": success, then said is shown. */
 static void tell(struct paper *paper, const char *kind, const char *name,
                  const char *what, const char *said, const char *why)
 {
@@ -111,7 +111,7 @@ static void tell_store(struct paper *paper, const char *name, const struct conf_
     tell(paper, "redis", name, c->url, "it answers", why);
 }
 
-/* A private server is the daemon's own: it is not started for this. */
+/* Skip the embedded server: only the daemon starts it. */
 static void probe_redis(struct paper *paper, struct conf *conf)
 {
     struct bridge bridge = {.conf = conf, .only_looks = true};
@@ -126,7 +126,7 @@ static void probe_redis(struct paper *paper, struct conf *conf)
     loop_init();
     int code = tool_start(&tool, REDIS_PATIENCE_MS, &err);
     if (code == EX_UNAVAILABLE && bridge.store)
-        err.text[0] = '\0'; /* each says its own */
+        err.text[0] = '\0'; /* tell_store() shows the error of each store instead */
     ctl_progress(NULL);
     tell_store(paper, "redis", &conf->redis, bridge.store, &err);
     EACH_POOL (&bridge, pool)
@@ -137,7 +137,7 @@ static void probe_redis(struct paper *paper, struct conf *conf)
 
 /* --- our own listeners --- */
 
-/* The address is the daemon's, which may run: only the files are looked into. */
+/* Do not bind the address, because the daemon may be running. Check only the files. */
 static void probe_listener(struct paper *paper, const char *name,
                            const struct httpd_opts *opts)
 {
@@ -182,7 +182,8 @@ static void probe_target(struct paper *paper, const struct conf_sink *sink,
     buf_free(&said);
 }
 
-/* What a route sends to that sink, or its dead letters there; NULL: nothing. */
+/* Return the target to which the route, or its dead letters, go in this sink; NULL:
+ * none. */
 static const char *target_of(const struct conf_route *route, bool dead,
                              const struct conf_sink *sink)
 {
@@ -193,7 +194,7 @@ static const char *target_of(const struct conf_route *route, bool dead,
     return topic ? topic : sink->ops->target ? sink->ops->target : "";
 }
 
-/* Did an earlier route name the same target there? The nth is that of route n / 2. */
+/* True if an earlier route has the same target. Index nth belongs to route nth / 2. */
 static bool was_named(const struct conf *conf, const struct conf_sink *sink, size_t nth,
                       const char *target)
 {
@@ -222,8 +223,8 @@ static void probe_sink(struct paper *paper, const struct conf *conf,
         probe_target(paper, sink, NULL);
 }
 
-/* Prints a line for each, as a table or as JSON. Gives how many failed. Changes conf as a
- * start of the daemon would. */
+/* Print one line for each check, as a table or as JSON. Returns the number of failures.
+ * Modifies conf like a start of the daemon. */
 static unsigned probe_all(struct conf *conf, bool human)
 {
     struct paper paper = {.human = human};

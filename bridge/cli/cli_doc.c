@@ -17,7 +17,7 @@ enum { DOC_WIDTH = 76 };
 
 /* --- mdoc --- */
 
-/* One word: what roff would obey is written so that it does not. */
+/* Print one word. Escape characters that roff interprets. */
 static void put_word(const char *word, size_t n, bool first)
 {
     if (first && (*word == '.' || *word == '\''))
@@ -32,7 +32,7 @@ static void put_word(const char *word, size_t n, bool first)
     }
 }
 
-/* Words on lines of a sane length, without the end of the last one. */
+/* Print words on lines of at most DOC_WIDTH characters, without the last newline. */
 static void put_text(const char *text)
 {
     size_t column = 0;
@@ -52,7 +52,8 @@ static void put_text(const char *text)
     }
 }
 
-/* One sentence a line, as roff wants it: each ends in a stop, and begins large. */
+/* Print one sentence per line, as roff requires. Each starts with a capital letter, and
+ * the paragraph ends with a stop. */
 static void put_paragraph(const char *text)
 {
     size_t n = strlen(text);
@@ -98,7 +99,8 @@ static void put_synopsis(void)
     }
 }
 
-/* The flags that are this command's alone; those of many stand in a list of their own. */
+/* Flags of these sets are listed once for all commands. A command lists only its other
+ * flags. */
 enum { COMMON = CLI_ASKS | CLI_SHOWS | CLI_ANY };
 
 static void put_flag(const struct cli_flag *f)
@@ -202,7 +204,7 @@ static void put_group(void *arg, const char *title, const char *help,
                       const struct opt *rows)
 {
     (void)arg;
-    fputs(".Ss \"", stdout); /* one argument: quotes and brackets mean something */
+    fputs(".Ss \"", stdout); /* quote the title: .Ss needs one argument */
     for (; *title; title++)
         if (*title == '"')
             fputs("\\(dq", stdout);
@@ -249,8 +251,8 @@ static bool is(const char *a, const char *b)
     return a && b && strcmp(a, b) == 0;
 }
 
-/* The names of all commands, each once; or the second words of those of that name. Says
- * whether there is any. */
+/* Print the names of all commands, each once, or the second words of the commands of this
+ * name. Returns whether there are any. */
 static bool put_words(const char *name)
 {
     bool any = false;
@@ -273,8 +275,8 @@ static bool names_file(const char *flag)
     return false;
 }
 
-/* n words have been written. What may follow: WORDS, FILE, ROUTE or NONE, and the words
- * or flags. */
+/* Print what may follow the n words written so far: WORDS, FILE, ROUTE or NONE, then the
+ * words or flags. */
 static void put_completion(const char *const *written, unsigned n)
 {
     const struct cli_command *c = cli_commands;

@@ -32,14 +32,14 @@ static int read_file(const char *path, struct buf *out, struct err *err)
     return 0;
 }
 
-/* Passwords are no arguments: everybody sees those in ps. */
+/* A URL may come from these, because `ps` shows arguments to everybody. */
 static const struct holder {
     const char *prefix;
     int (*read)(const char *name, struct buf *out, struct err *err);
 } holders[] = {{"env:", read_env}, {"file:", read_file}};
 
-/* Makes the argument the URL that it stands for, in text. A password that came as an
- * argument all the same is taken out of there. */
+/* Resolve the argument to a URL in text. If the argument itself contains a password,
+ * overwrite the argument, so that `ps` does not show it. */
 static int take_url(char *arg, struct buf *text)
 {
     struct err err;

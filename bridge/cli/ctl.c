@@ -48,9 +48,9 @@ int ctl_rewind(struct cli_order *o)
     return o->to ? ctl_ask(o) : cli_wrong(o, "--to is needed", "");
 }
 
-/* --- how it is --- */
+/* --- status --- */
 
-/* Line by line, so that what others have said in it commands no terminal. */
+/* Print line by line, with the control characters of a terminal escaped. */
 static void print_lines(struct slice text)
 {
     struct buf line = {0};
@@ -96,11 +96,11 @@ static const struct ctl_view parts[] = {{"redis", redis_columns, 0},
                                         {"sources", source_columns, 0},
                                         {"sinks", sink_columns, 0}};
 
-/* What is no table comes first. */
+/* Print the single values first, then the tables. */
 static void print_status(const struct cli_order *o, json_t *status)
 {
     json_t *rest = json_copy(status);
-    json_object_del(rest, "now_ms"); /* all else is told from there */
+    json_object_del(rest, "now_ms"); /* only a reference for the times shown */
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         json_object_del(rest, parts[i].items);
     ctl_answer_print(o, rest);
@@ -159,10 +159,10 @@ int ctl_routes(struct cli_order *o)
 struct wait {
     struct cli_order *o;
     int code;
-    bool drains[CLI_PLACES_MAX]; /* so it was told; another instance may know it later */
+    bool drains[CLI_PLACES_MAX]; /* has been reported; some instances notice later */
 };
 
-/* Somebody else has resumed or paused it: that may be waited for without end. */
+/* Stop waiting if somebody has resumed or paused the route: it might never drain. */
 static void look_at_state(struct wait *w, unsigned i, const char *state)
 {
     bool known = state && strcmp(state, "unknown") != 0;
@@ -175,7 +175,7 @@ static void look_at_state(struct wait *w, unsigned i, const char *state)
     w->drains[i] |= drains;
 }
 
-/* An older daemon would never tell. */
+/* Stop waiting if the daemon is older and does not report "drained". */
 static void look_at_drained(struct wait *w, unsigned i, const json_t *route,
                             bool *drained)
 {
@@ -192,9 +192,9 @@ static void look_at_drained(struct wait *w, unsigned i, const json_t *route,
     w->code = EX_UNAVAILABLE;
 }
 
-/* How many jobs of the route at that place wait or are on their way, or -1: Redis does
- * not tell, or w->code says why. *drained: none, as the daemon judges for all instances.
- */
+/* Return the number of pending and in-flight jobs of a route; -1: Redis has not counted
+ * them, or w->code is an error. *drained: the daemon knows that no jobs are left for any
+ * instance. */
 static int64_t jobs_left(struct wait *w, unsigned i, bool *drained)
 {
     struct buf path = {0};
@@ -214,7 +214,7 @@ static int64_t jobs_left(struct wait *w, unsigned i, bool *drained)
     return n;
 }
 
-/* Says whether all the routes are, and shows how far they have come. */
+/* Show the progress. Returns whether all routes are drained. */
 static bool all_drained(struct wait *w)
 {
     char text[64];
@@ -291,7 +291,7 @@ static int read_file(const char *path, struct buf *out)
     return code;
 }
 
-/* The text itself, @FILE, or - for standard input; text NULL: nothing. */
+/* Read the text itself, @FILE, or - (standard input). text NULL: no payload. */
 static int read_payload(const char *text, struct buf *out)
 {
     if (text == NULL)
@@ -304,7 +304,7 @@ static int read_payload(const char *text, struct buf *out)
     return EX_OK;
 }
 
-/* Checks the headers, and adds those that other flags stand for. */
+/* Check the headers, and add those for other flags. */
 static int add_headers(struct cli_order *o)
 {
     const struct {

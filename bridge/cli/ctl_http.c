@@ -23,9 +23,9 @@ enum {
 
 struct ctl_http {
     CURL *curl;
-    const char *url;  /* as it was given, for errors */
-    struct buf base;  /* what stands before the path */
-    struct buf token; /* the header; empty: none */
+    const char *url;  /* as configured, for error messages */
+    struct buf base;  /* URL before the path */
+    struct buf token; /* the complete header; empty: none */
     struct buf answer;
 };
 
@@ -43,7 +43,7 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* --- who we are --- */
+/* --- token --- */
 
 static int set_token(struct ctl_http *h, struct slice token)
 {
@@ -65,7 +65,7 @@ static int refuse_token_file(const char *file, const char *why)
     return -1;
 }
 
-/* It need not be a regular file: --token-file <(pass show tarry). */
+/* The file may be a pipe: --token-file <(pass show tarry). */
 static int read_token(struct ctl_http *h, const char *file)
 {
     char text[TOKEN_MAX + 1];
@@ -92,7 +92,7 @@ static int find_token(struct ctl_http *h, const char *file)
     return token ? set_token(h, slice_of(token)) : 0;
 }
 
-/* --- where it is --- */
+/* --- connection --- */
 
 static void set_options(struct ctl_http *h, const struct cli_order *o)
 {
@@ -154,7 +154,7 @@ void ctl_http_free(struct ctl_http *h)
 
 /* --- a path --- */
 
-/* The flags that are a part of the query. */
+/* Add the flags that belong to the query. */
 static void add_flags(struct buf *out, const struct cli_order *o)
 {
     for (const struct cli_flag *f = cli_flags; f->name; f++) {
@@ -190,9 +190,9 @@ void ctl_query_add(struct buf *out, const char *key, const char *value)
     text_add_percent(out, slice_of(value), "");
 }
 
-/* --- a question --- */
+/* --- request --- */
 
-/* What an answer of that status means for the exit code. */
+/* Map a status to an exit code. */
 static int exit_of(long status)
 {
     static const struct {
@@ -230,7 +230,7 @@ static void complain(struct ctl_http *h, const json_t *answer, long status)
     buf_free(&text);
 }
 
-/* What curl would add by itself must not become a header of a job. */
+/* Suppress the headers that curl adds by default: they would become headers of a job. */
 static struct curl_slist *headers_of(struct ctl_http *h, const struct ctl_ask *ask)
 {
     struct curl_slist *list = curl_slist_append(NULL, "Expect:");
@@ -247,7 +247,7 @@ static struct curl_slist *headers_of(struct ctl_http *h, const struct ctl_ask *a
     return list;
 }
 
-/* Gives the status of HTTP; -1: nobody answered, which it has said. */
+/* Returns the HTTP status; -1: no response, after printing an error. */
 static long perform(struct ctl_http *h, const struct ctl_ask *ask)
 {
     struct curl_slist *headers = headers_of(h, ask);
@@ -266,7 +266,7 @@ static long perform(struct ctl_http *h, const struct ctl_ask *ask)
     CURLcode rc = curl_easy_perform(h->curl);
     if (rc == CURLE_OK)
         curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
-    else if (rc == CURLE_WRITE_ERROR) /* on_bytes() had enough */
+    else if (rc == CURLE_WRITE_ERROR) /* on_bytes() has reached its limit */
         fprintf(stderr, "tarry: %s answers more than %d MiB; ask for less, by --max\n",
                 h->url, ANSWER_MAX / (1024 * 1024));
     else

@@ -22,10 +22,10 @@ enum { PAGE_MAX = 500, LIST_MAX = 100 };
 
 struct walk {
     struct cli_order *o;
-    const char *did; /* "replayed", as the sum has it; NULL: they are listed */
-    int64_t left;    /* items to come at most; -1: all of them */
+    const char *did; /* verb for the sum, such as "replayed"; NULL: only list */
+    int64_t left;    /* maximum of further items; -1: no limit */
     int64_t done, refused, looked;
-    char *cursor; /* where to go on; NULL: that was all */
+    char *cursor; /* where to continue; NULL: finished */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -36,7 +36,7 @@ static void on_interrupt(int signo)
     interrupted = 1;
 }
 
-/* The page on its way is waited for; a second time ends at once. */
+/* The first signal ends the command after the current page, the second immediately. */
 void ctl_catch_interrupt(void)
 {
     struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
@@ -50,7 +50,7 @@ bool ctl_interrupted(void)
     return interrupted;
 }
 
-/* --- one page --- */
+/* --- a page --- */
 
 static void page_path(const struct walk *w, struct buf *path)
 {
@@ -75,7 +75,7 @@ static const json_t *items_of(const struct walk *w, const json_t *answer)
     return json_object_get(answer, view ? view->items : "items");
 }
 
-/* What was changed is shown one by one only where that is asked for. */
+/* Print changed items only with --json. */
 static void show(const struct walk *w, const json_t *answer)
 {
     const json_t *items = items_of(w, answer), *item;
@@ -89,7 +89,7 @@ static void show(const struct walk *w, const json_t *answer)
     }
 }
 
-/* Gives the exit code. */
+/* Read and print one page. Returns an exit code. */
 static int take_page(struct walk *w)
 {
     struct buf path = {0};
@@ -111,7 +111,7 @@ static int take_page(struct walk *w)
     return EX_OK;
 }
 
-/* --- all of them --- */
+/* --- all pages --- */
 
 static void add_sum(const struct walk *w, struct buf *out)
 {
@@ -129,7 +129,7 @@ static void show_progress(const struct walk *w)
     buf_free(&text);
 }
 
-/* Page after page, until there is none, or enough. Gives the exit code. */
+/* Read pages until the last, the limit or a signal. Returns an exit code. */
 static int walk(struct walk *w)
 {
     int code;
@@ -159,7 +159,8 @@ static bool has_filter(const struct cli_order *o)
     return o->all || o->reason || o->from || o->to || o->id_prefix || o->max || o->cursor;
 }
 
-/* The sum: to a person in words; else as JSON, or beside the lines that are it. */
+/* Print the sum: for people as text; for programs as JSON. With --json it goes to
+ * standard error, because the items are on standard output. */
 static void print_sum(const struct walk *w)
 {
     struct buf text = {0};
@@ -173,7 +174,7 @@ static void print_sum(const struct walk *w)
     buf_free(&text);
 }
 
-/* Everything is meant only where that is said. */
+/* Require --all or a filter. */
 static int change_many(struct cli_order *o, const char *did)
 {
     struct walk w = {.o = o, .did = did, .left = o->max ? o->max : -1};
@@ -187,7 +188,7 @@ static int change_many(struct cli_order *o, const char *did)
     return code;
 }
 
-/* The filters and the pace are for many. */
+/* The filters and --rate apply only to many items. */
 static int change(struct cli_order *o, const char *did, const char *method,
                   const char *path)
 {
@@ -215,7 +216,7 @@ int ctl_dead_drop(struct cli_order *o)
     return change(o, "dropped", "DELETE", "/v1/routes/{}/dead/{}");
 }
 
-/* --- tap: one long poll after the other, an event on each line --- */
+/* --- tap: repeated long polls; prints one event per line --- */
 
 enum { WHAT_WIDTH = 14 };
 
@@ -254,7 +255,7 @@ static void print_event(const json_t *event)
     buf_free(&line);
 }
 
-/* Gives how many were printed. */
+/* Returns the number of events printed. */
 static int64_t print_events(const struct cli_order *o, const json_t *answer, int64_t most)
 {
     const json_t *events = json_object_get(answer, "events"), *event;

@@ -68,7 +68,7 @@ void ctl_text_add(struct buf *out, struct slice s)
         ['\t'] = 't', ['\n'] = 'n', ['\r'] = 'r', ['\\'] = '\\'};
     for (size_t i = 0; i < s.n; i++) {
         unsigned char c = (unsigned char)s.p[i];
-        /* U+0080 to U+009F, two bytes in UTF-8, are control characters as well. */
+        /* U+0080 to U+009F, two bytes in UTF-8, are control characters, too. */
         unsigned char next = i + 1 < s.n ? (unsigned char)s.p[i + 1] : 0;
         bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;
         if (c < sizeof(letters) && letters[c])
@@ -115,7 +115,7 @@ static void add_bytes(struct buf *out, int64_t n)
     buf_addf(out, u > 0 && size < 10 ? "%.1f %s" : "%.0f %s", size, units[u]);
 }
 
-/* The two largest units: 3d4h, 2m5s, 1.2s, 15ms. */
+/* Add the two largest units: 3d4h, 2m5s, 1.2s, 15ms. */
 static void add_span(struct buf *out, int64_t ms)
 {
     static const struct {
@@ -139,11 +139,11 @@ static void add_span(struct buf *out, int64_t ms)
                  units[u + 1].unit);
 }
 
-/* From now, where that is near; else the time, to the second. */
+/* Add a time within two days relative to now, others as UTC in seconds. */
 static void add_when(struct buf *out, int64_t ms, int64_t now_ms)
 {
     char text[WHEN_TEXT_BYTES];
-    if (ms < 0 || ms > WHEN_LAST_MS) { /* that is no time */
+    if (ms < 0 || ms > WHEN_LAST_MS) { /* not a time */
         add_count(out, ms);
         return;
     }
@@ -183,7 +183,8 @@ struct slice ctl_name_shown(const char *name, const json_t *v)
 {
     static const char unit[] = "_ms";
     size_t n = strlen(name), m = sizeof(unit) - 1;
-    bool shown = json_is_integer(v) || json_is_null(v); /* a header keeps its name */
+    /* the unit is shown with a number; a header keeps its name */
+    bool shown = json_is_integer(v) || json_is_null(v);
     if (shown && n > m && strcmp(name + n - m, unit) == 0)
         n -= m;
     return (struct slice){name, n};
@@ -227,7 +228,7 @@ static bool has_colours(void)
            (term == NULL || strcmp(term, "dumb") != 0);
 }
 
-/* The code of a terminal for a cell; NULL: none. */
+/* Return the terminal code of a colour for a cell; NULL: none. */
 static const char *colour_of(enum ctl_kind kind, const json_t *v)
 {
     static const struct {
@@ -260,12 +261,12 @@ struct cell {
 };
 struct table {
     const struct ctl_column *columns;
-    size_t count, shown, rows; /* shown: of the columns, from the left */
+    size_t count, shown, rows; /* shown: number of columns printed, from the left */
     int width[COLUMNS_MAX];
     struct cell *cells;
 };
 
-/* Of a terminal: characters, each taken to be as wide as the others. */
+/* Return the width in a terminal, counting each character as 1. */
 static int width_of(const char *text)
 {
     int n = 0;
@@ -306,7 +307,8 @@ static void fill(struct table *t, const json_t *items, int64_t now_ms)
     buf_free(&text);
 }
 
-/* How many columns there is room for: those on the right give way, down to kept. */
+/* Return how many columns fit into the terminal, at least kept. The columns on the right
+ * are dropped first. */
 static size_t fitting(const struct table *t, size_t kept)
 {
     struct winsize terminal;
@@ -320,7 +322,7 @@ static size_t fitting(const struct table *t, size_t kept)
     return n;
 }
 
-/* Numbers to the right; nothing is filled up behind the last column. */
+/* Align numbers to the right. Do not pad the last column. */
 static void put_cell(const struct table *t, size_t c, const struct cell *cell,
                      bool colours)
 {
@@ -388,7 +390,8 @@ static enum ctl_kind kind_of(const char *name, const json_t *v)
 
 static void print_member(const char *name, const json_t *v, int indent);
 
-/* {"name":..., "value":...}: a header, or other objects one below the other. */
+/* A header ({"name":..., "value":...}) is one line; other objects have one line per
+ * member. */
 static void print_object(const json_t *object, int indent)
 {
     const json_t *name = json_object_get(object, "name"),
