@@ -270,7 +270,8 @@ def test_s5_a_callback_has_three_seconds_and_comes_no_oftener_for_hanging(later,
     ids = [later.create(url) for url in (hangs, slow, drips, slow_failure)]
     ids.append(later.create(twice, retry=1))
     calls = hook.wait(twice, 2)
-    assert 4.0 <= gaps_s(calls)[0] < soon_s(4.7)  # 3 s, and the first wait
+    # 3 s, and the first wait. The first arrival may be noted late, which shortens the gap.
+    assert 3.9 <= gaps_s(calls)[0] < soon_s(4.7)
     time.sleep(3.5)
     for task_id in ids:
         wait_for("it to be gone", lambda t=task_id: later.is_gone(t))

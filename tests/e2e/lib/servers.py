@@ -96,7 +96,7 @@ class Server:
             self.child = subprocess.Popen(argv, stderr=log, preexec_fn=die_with_parent,
                                           **{"stdout": log, "stdin": subprocess.DEVNULL, **more})
 
-    def start(self, timeout_s=30):
+    def start(self, timeout_s=90):
         self.spawn(self.argv())
         wait_for(f"{self.name} to be up (see {self.log})", self.up_or_dead, timeout_s)
         return self
