@@ -67,6 +67,16 @@ local function look_at_pool(rows)
   end
 end
 
+-- Deletes what is left of a job without a body. With global ids its id may be that of a job in
+-- another queue, whose entry stays.
+local function forget_rests(id)
+  local owner = owners and redis.call('HGET', owners, id)
+  forget(id)
+  if owner and owner ~= base then
+    redis.call('HSET', owners, id, owner)
+  end
+end
+
 local function look_at_index(rows)
   for i = 1, #rows, 2 do
     local id = rows[i]
@@ -75,7 +85,7 @@ local function look_at_index(rows)
       if repair then
         redis.call('ZREM', key(part), id)
         redis.call('ZREM', key('ttl'), id)
-        forget(id)
+        forget_rests(id)
         leave_group(id)
       end
     end
@@ -89,7 +99,7 @@ local function look_at_held(rows)
     if not has_body(id) then
       found('no-body', id)
       if repair then
-        forget(id)
+        forget_rests(id)
         leave_group(id)
         redis.call('ZREM', key('held'), rows[i])
       end

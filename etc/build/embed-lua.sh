@@ -28,8 +28,10 @@ expand() {
             if (line ~ /^ *local [A-Z][A-Z_0-9]* = (\047[^\047]*\047|[0-9][0-9e* +]*)$/) {
                 split(line, word, / *local | = /)
                 value[word[2]] = replaced(word[3])
+                if (value[word[2]] ~ /^[0-9].*[*+]/)
+                    value[word[2]] = "(" value[word[2]] ")"
             } else if (line !~ /^ *(--|$)/) {
-                chunks += line ~ /^[^ ]/ && line !~ /^(end|else|[)}])/
+                chunks += line ~ /^[^ ]/ && line !~ /^((end|else|elseif)([^a-z_0-9]|$)|[)}])/
                 chunk[chunks] = chunk[chunks] replaced(line) "\n"
             }
         }
@@ -38,12 +40,12 @@ expand() {
         function print_used(    i, name, rest) {
             for (i = chunks; i > 0; i--) {
                 name = ""
-                if (match(chunk[i], /^local function [a-z_]+|^local [a-z_]+ = [^(]*$/)) {
+                if (match(chunk[i], /^local function [a-z_0-9]+|^local [a-z_0-9]+ = [^(]*$/)) {
                     name = substr(chunk[i], 7)
                     sub(/^function /, "", name)
-                    sub(/[^a-z_].*/, "", name)
+                    sub(/[^a-z_0-9].*/, "", name)
                 }
-                if (name == "" || rest ~ "[^A-Za-z_0-9]" name "[^A-Za-z_0-9]")
+                if (name == "" || "\n" rest ~ "[^A-Za-z_0-9]" name "[^A-Za-z_0-9]")
                     rest = chunk[i] rest
             }
             printf "%s", rest
@@ -67,13 +69,13 @@ expand() {
         /--#include / {
             if (body || !/^--#include /) {
                 print FILENAME ":" FNR ": an include stands at the end of the head" > "/dev/stderr"
-                exit 1
+                exit failed = 1
             }
             include(dir "/" substr($0, length("--#include ") + 1))
             next
         }
         named { body = 1; put($0) }
-        END { print_used() }' "$1"
+        END { if (!failed) print_used(); exit failed }' "$1"
 }
 
 if [ "$1" = -e ]; then
@@ -86,7 +88,8 @@ printf 'const struct lua_file lua_files[] = {\n'
 for file in "$@"; do
     printf '    {"%s",\n' "$(basename "$file" .lua)"
     # C11 still knows trigraphs, hence the question mark.
-    expand "$file" |
+    script=$(expand "$file")
+    printf '%s\n' "$script" |
         sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/?/\\?/g' -e 's/^/     "/' -e 's/$/\\n"/'
     printf '    },\n'
 done

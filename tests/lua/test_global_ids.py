@@ -52,3 +52,12 @@ def test_no_touch_and_claim_of_one_ms_give_one_token(two):
     assert b.pull(1005, (100, 1)) == [["x"]]
     assert b.token["x"] != touched
     assert b.finish(1005, "x", lease=touched) == "x"
+
+
+def test_a_repair_of_one_queue_leaves_the_job_of_that_id_in_another(two):
+    a, b = two
+    b.put(("x", 1000, "", "r"), now=1000)
+    a.client.zadd(a.key["delay"], {"x": 500})  # an index entry without a body
+    a.run("audit", ("pool", "ids"), 5000, "q", "delay", "0", 9, "1", "wake", "s/a me")
+    assert not a.client.zcard(a.key["delay"]) and a.client.hget("tarry:{s}:ids", "x") == b"tarry:{s}:b"
+    assert b.pull(5000, (100, 1)) == [["x"]]
