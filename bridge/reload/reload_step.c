@@ -141,24 +141,36 @@ static int hold(struct reload *r, struct err *err)
     return 0;
 }
 
-static const char *is_busy(struct reload *r)
+/* An old sink that hold() suspended, or that an earlier reload took out. A used one may
+ * have started since: it keeps running. */
+static bool ends_first(const struct reload *r, const struct sink *sink)
 {
-    EACH_SOURCE (r->bridge, src)
-        if (src->use == PART_SUSPENDED && !inst_source_may_stop(src))
-            return src->conf->name;
-    EVERY_SINK (r->bridge, sink)
-        if (!inst_sink_quiet(sink) && reload_ends_first(r, sink))
-            return sink->conf->name;
+    return sink->use != PART_USED && reload_ends_first(r, sink);
+}
+
+static const char *busy_route(const struct reload *r)
+{
     for (size_t i = 0; i < r->next->route_count; i++)
         if (!route_is_still(r->routes[i]) && reload_paces_anew(r, i))
             return r->next->routes[i]->name;
     return NULL;
 }
 
+static const char *is_busy(struct reload *r)
+{
+    EACH_SOURCE (r->bridge, src)
+        if (src->use == PART_SUSPENDED && !inst_source_may_stop(src))
+            return src->conf->name;
+    EVERY_SINK (r->bridge, sink)
+        if (!inst_sink_quiet(sink) && ends_first(r, sink))
+            return sink->conf->name;
+    return busy_route(r);
+}
+
 /* --- stop the old parts --- */
 
 /* Stop all of them at each call: a part that had not started may start when Redis is
- * reached. */
+ * reached. Meanwhile a route may have asked Redis for its rates again. */
 static const char *still_runs(struct reload *r)
 {
     const char *who = NULL;
@@ -166,9 +178,9 @@ static const char *still_runs(struct reload *r)
         if (src->use == PART_SUSPENDED && !inst_source_end(src))
             who = src->conf->name;
     EVERY_SINK (r->bridge, sink)
-        if (reload_ends_first(r, sink) && !inst_sink_end(sink))
+        if (ends_first(r, sink) && !inst_sink_end(sink))
             who = sink->conf->name;
-    return who;
+    return who ? who : busy_route(r);
 }
 
 /* --- start the new parts that waited for them --- */
