@@ -45,24 +45,24 @@ static void add_all_redis(struct buf *out, const struct bridge *bridge)
     buf_add_str(out, "]");
 }
 
-struct told { /* output of the list of instances */
+struct instances { /* output of the list of instances */
     struct buf *out;
     unsigned n;
 };
 
 static void add_instance(void *arg, const struct alive_instance *one)
 {
-    struct told *told = arg;
+    struct instances *list = arg;
     struct slice rest = one->routes;
-    buf_add_str(told->out, told->n++ > 0 ? ",{" : "{");
-    text_add_json_member(told->out, "id", one->id);
-    add_bool(told->out, "self", one->self);
-    buf_add_str(told->out, ",\"routes\":[");
+    buf_add_str(list->out, list->n++ > 0 ? ",{" : "{");
+    text_add_json_member(list->out, "id", one->id);
+    add_bool(list->out, "self", one->self);
+    buf_add_str(list->out, ",\"routes\":[");
     for (struct slice name; (name = text_take_word(&rest)).n > 0;) {
-        text_add_json(told->out, name);
-        buf_add_str(told->out, rest.n > 0 ? "," : "");
+        text_add_json(list->out, name);
+        buf_add_str(list->out, rest.n > 0 ? "," : "");
     }
-    buf_add_str(told->out, "]}");
+    buf_add_str(list->out, "]}");
 }
 
 static const char *source_state(const struct source *src)
@@ -114,7 +114,7 @@ static void status(void *arg, struct httpd_req *req)
 {
     const struct bridge *bridge = arg;
     struct buf out = {0};
-    struct told told = {&out, 0};
+    struct instances list = {&out, 0};
     buf_add_str(&out, "{");
     add_text(&out, "version", TARRY_VERSION);
     buf_addf(&out, ",\"instance\":\"%010" PRIx64 "\",\"started_ms\":%" PRId64 ",",
@@ -125,7 +125,7 @@ static void status(void *arg, struct httpd_req *req)
     admin_more->status(bridge, &out);
     add_all_redis(&out, bridge);
     buf_add_str(&out, ",\"instances\":[");
-    alive_each(bridge->alive, add_instance, &told);
+    alive_each(bridge->alive, add_instance, &list);
     buf_add_str(&out, "]");
     add_sources(&out, bridge);
     add_sinks(&out, bridge);

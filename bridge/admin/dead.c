@@ -227,33 +227,33 @@ static void add_item(struct run *run, const struct store_dead_item *found)
 
 static void ask(struct run *run);
 
-static void on_told(void *arg, const struct store_dead_reply *told)
+static void on_reply(void *arg, const struct store_dead_reply *reply)
 {
     struct run *run = arg;
-    if (told == NULL && run->looked == 0) {
+    if (reply == NULL && run->looked == 0) {
         httpd_busy(run->req, "Redis did not answer; ask again");
         run_free(run);
         return;
     }
-    if (told == NULL) { /* the cursor contains the bucket that did not answer */
+    if (reply == NULL) { /* the cursor contains the bucket that did not answer */
         answer(run);
         return;
     }
-    for (unsigned i = 0; i < told->count; i++)
-        add_item(run, &told->items[i]);
-    run->looked += (unsigned)told->looked;
-    run->done += (unsigned)told->done;
-    run->refused += (unsigned)told->refused;
-    run->end_ms = told->end_ms;
-    run->next_us = told->next_us;
-    run->after_ms = told->more ? told->after_ms : 0;
+    for (unsigned i = 0; i < reply->count; i++)
+        add_item(run, &reply->items[i]);
+    run->looked += (unsigned)reply->looked;
+    run->done += (unsigned)reply->done;
+    run->refused += (unsigned)reply->refused;
+    run->end_ms = reply->end_ms;
+    run->next_us = reply->next_us;
+    run->after_ms = reply->more ? reply->after_ms : 0;
     buf_clear(&run->after);
-    if (told->more)
-        buf_add_slice(&run->after, told->after);
+    if (reply->more)
+        buf_add_slice(&run->after, reply->after);
     else
         run->bucket++;
     /* Once the listener has stopped, max is 0, which ends the run. */
-    if (is_over(run) || told->more || run->count >= run->args->max ||
+    if (is_over(run) || reply->more || run->count >= run->args->max ||
         run->looked >= STORE_DEAD_MAX || run->bytes >= STORE_DEAD_BYTES)
         answer(run);
     else
@@ -280,7 +280,7 @@ static void ask(struct run *run)
         .next_us = run->next_us,
         .bytes_max = STORE_DEAD_BYTES,
     };
-    store_dead(next_bucket(run)->bucket, &how, on_told, run);
+    store_dead(next_bucket(run)->bucket, &how, on_reply, run);
 }
 
 /* --------------------------------------------------------------------- the request */

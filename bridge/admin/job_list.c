@@ -79,7 +79,7 @@ struct listing {
     int64_t part_count;
     unsigned open; /* calls without a reply */
     struct row *rows;
-    unsigned count, looked, rounds, told;
+    unsigned count, looked, rounds, received;
 };
 
 /* --- the cursor --- */
@@ -268,7 +268,7 @@ static void keep(struct part *part, const struct store_list_item *found)
     struct row *row = &l->rows[l->count++];
     struct job *job = NULL;
     struct err err;
-    *row = (struct row){.seq = l->told++};
+    *row = (struct row){.seq = l->received++};
     row->member = mem_alloc(found->member.n + 1);
     slice_put(row->member, found->member);
     row->place = (struct list_place){.score = found->score,
@@ -284,22 +284,22 @@ static void keep(struct part *part, const struct store_list_item *found)
     job_free(job);
 }
 
-static void on_told(void *arg, const struct store_list_reply *told)
+static void on_reply(void *arg, const struct store_list_reply *reply)
 {
     struct part *part = arg;
     struct listing *l = part->listing;
-    if (told) {
-        l->rows = mem_realloc(l->rows, (l->count + told->count + 1) * sizeof(*l->rows));
-        for (unsigned i = 0; i < told->count; i++)
-            keep(part, &told->items[i]);
-        l->looked += (unsigned)told->looked;
-        part->more = told->more;
-        part->member = mem_alloc(told->member.n + 1);
-        slice_put(part->member, told->member);
-        part->last = (struct list_place){.score = told->score,
-                                         .ordinal = told->ordinal,
+    if (reply) {
+        l->rows = mem_realloc(l->rows, (l->count + reply->count + 1) * sizeof(*l->rows));
+        for (unsigned i = 0; i < reply->count; i++)
+            keep(part, &reply->items[i]);
+        l->looked += (unsigned)reply->looked;
+        part->more = reply->more;
+        part->member = mem_alloc(reply->member.n + 1);
+        slice_put(part->member, reply->member);
+        part->last = (struct list_place){.score = reply->score,
+                                         .ordinal = reply->ordinal,
                                          .bucket = part->number,
-                                         .member = {part->member, told->member.n}};
+                                         .member = {part->member, reply->member.n}};
     } else {
         l->away = true;
     }
@@ -326,7 +326,7 @@ static void ask(struct part *part, struct bucket *bucket)
         .bytes_max =
             BYTES_MAX / n > BYTES_LEAST ? least(BYTES_MAX / n, BYTES_MOST) : BYTES_LEAST,
     };
-    bucket_list(bucket, &how, l->begun ? &l->behind : NULL, part->number, on_told, part);
+    bucket_list(bucket, &how, l->begun ? &l->behind : NULL, part->number, on_reply, part);
 }
 
 static void ask_all(struct listing *l)
