@@ -177,10 +177,11 @@ static void a_file_that_cannot_be_read_says_why(void **state)
     (void)state;
     static const struct {
         const char *path, *says;
-    } cases[] = {{"none.conf", "none.conf: cannot read it: No such file or directory\n"},
-                 {".", ".: cannot read it: not a regular file\n"},
-                 {"/dev/zero", "/dev/zero: cannot read it: not a regular file\n"},
-                 {"", ": cannot read it: No such file or directory\n"}};
+    } cases[] = {
+        {"none.conf", "none.conf: cannot read the file: No such file or directory\n"},
+        {".", ".: cannot read the file: not a regular file\n"},
+        {"/dev/zero", "/dev/zero: cannot read the file: not a regular file\n"},
+        {"", ": cannot read the file: No such file or directory\n"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct buf errors = {0};
         assert_null(conf_read(cases[i].path, &errors));

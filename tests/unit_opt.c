@@ -153,7 +153,7 @@ static void a_wrong_value_is_refused_with_what_would_be_right(void **state)
         {"choice", {.kind = OPT_IS_STR, .str = "tw"}, "one of one|two|three"},
         {"choice", {.kind = OPT_IS_STR, .str = ""}, "one of one|two|three"},
         {"choice", {.kind = OPT_IS_STR, .str = "one|two"}, "one of one|two|three"},
-        {"list", {.kind = OPT_IS_GROUP}, "a list of it"},
+        {"list", {.kind = OPT_IS_GROUP}, "or a list: ["},
         {"pairs", {.kind = OPT_IS_LIST}, "{ name = \"value\"; }, not a list"},
         {"retry", {.kind = OPT_IS_STR, .str = "always"}, "or \"never\""},
         {"retry", {.kind = OPT_IS_INT, .integer = 3}, "or \"never\""},

@@ -75,13 +75,13 @@ static void check_rename(const struct check *c, const struct conf_source *source
         const char *section = is_http(source) ? "" : "sources.";
         if (!delay_may_rename(pair->name))
             conf_error_at(c->errors, line ? line : at,
-                          "%s%s.headers: \"%.60s\" is no control header of tarry, such "
-                          "as deliver-after or deliver-at",
+                          "%s%s.headers: \"%.60s\" is not a control header; control "
+                          "headers are, for example, deliver-after and deliver-at",
                           section, source->name, pair->name);
         if (*pair->value == '\0')
             conf_error_at(c->errors, line ? line : at,
-                          "%s%s.headers: the new name of %.60s is empty", section,
-                          source->name, pair->name);
+                          "%s%s.headers: the new name of %.60s must not be empty",
+                          section, source->name, pair->name);
     }
 }
 
@@ -96,16 +96,18 @@ static void check_source(const struct check *c, const struct conf_source *source
     }
     if (!is_http(source) && used == 0)
         conf_wrong(c, source_key(source, NULL),
-                   " is used by no route; write from = \"%s\" in one, or take it out",
+                   " is not used by any route; write from = \"%s\" in a route, or remove "
+                   "the source",
                    source->name);
     else if (source->ops && source->ops->one_route && open == 0)
         conf_wrong(c, source_key(source, NULL),
-                   ": all its jobs go by one route: give it one without \"match\"");
+                   ": all jobs of this source use one route; add a route without "
+                   "\"match\" for it");
     check_rename(c, source);
     for (size_t i = 0; i < source->compat.n; i++)
         if (delay_compat(source->compat.v[i]) == 0)
             conf_wrong(c, source_key(source, "compat"),
-                       ": there is no set \"%.60s\"; known: %s", source->compat.v[i],
+                       ": unknown set \"%.60s\"; known: %s", source->compat.v[i],
                        delay_compat_names());
 }
 
@@ -129,22 +131,21 @@ static void check_url(const struct check *c, const struct conf_redis *redis,
         redis_url_parse(redis->url, &parsed, &err) != 0)
         conf_wrong(c, at, ": %s",
                    conf_check_place(c, at.section, at.part, at.key)->filled
-                       ? "is none of redis://HOST:PORT/DB, unix://PATH, "
+                       ? "must be redis://HOST:PORT/DB, unix://PATH, "
                          "redis+sentinel://HOST:PORT,.../MASTER, "
                          "redis+cluster://HOST:PORT,... or \"embedded\""
                        : err.text);
     else if (parsed.kind == REDIS_SENTINEL && redis->sentinel_user &&
              !redis->sentinel_password)
-        conf_wrong(c, redis_key(pool, "sentinel_user"), " needs sentinel_password");
+        conf_wrong(c, redis_key(pool, "sentinel_user"), " requires sentinel_password");
     else if (parsed.kind != REDIS_SENTINEL &&
              (redis->sentinel_user || redis->sentinel_password)) {
         at =
             redis_key(pool, redis->sentinel_user ? "sentinel_user" : "sentinel_password");
-        conf_error_at(
-            c->errors, conf_check_place(c, at.section, at.part, at.key),
-            "%s%s.sentinel_user and sentinel_password are for a url that begins "
-            "with redis+sentinel:// or rediss+sentinel://; take them out",
-            pool ? "pools." : "redis", pool ? pool : "");
+        conf_error_at(c->errors, conf_check_place(c, at.section, at.part, at.key),
+                      "%s%s.sentinel_user and sentinel_password apply only to a url that "
+                      "begins with redis+sentinel:// or rediss+sentinel://; remove them",
+                      pool ? "pools." : "redis", pool ? pool : "");
     }
     redis_url_free(&parsed);
 }
@@ -158,15 +159,15 @@ static void check_redis(const struct check *c, const struct conf_redis *redis,
 
     if (*redis->prefix == '\0' || strpbrk(redis->prefix, "{} \t\n*?[]") != NULL)
         conf_wrong(c, redis_key(pool, "prefix"),
-                   " must not be empty, nor hold blanks or any of {}*?[]");
+                   " must not be empty and must not contain blanks or any of {}*?[]");
     if ((redis->cert_file == NULL) != (redis->key_file == NULL))
         conf_wrong(c, redis_key(pool, NULL),
-                   ".cert_file and %s%s.key_file need each other",
+                   ".cert_file and %s%s.key_file must be set together",
                    pool ? "pools." : "redis", pool ? pool : "");
     if (redis->backoff_first_ms > redis->backoff_max_ms)
         conf_wrong(c, redis_key(pool, "backoff_first"), " is longer than backoff_max");
     if (pool && strcmp(redis->url, "embedded") == 0)
-        conf_wrong(c, redis_key(pool, "url"), ": only redis.url may be \"embedded\"");
+        conf_wrong(c, redis_key(pool, "url"), ": only redis.url can be \"embedded\"");
     else
         check_url(c, redis, pool);
     if (durability_parse(redis->durability, &durability, &err) < 0)
@@ -194,8 +195,8 @@ void conf_check(const struct check *c)
     check_redis(c, &conf->redis, NULL);
     if (conf->daemon.queue_max_bytes < conf->daemon.job_max_bytes)
         conf_wrong(c, (struct conf_place){"daemon", "queue_max", NULL},
-                   " is less than daemon.job_max: no job of that size would ever get "
-                   "through");
+                   " is less than daemon.job_max, so the largest jobs could never be "
+                   "stored; raise it or lower daemon.job_max");
     conf_check_http(c);
     for (size_t i = 0; i < conf->pool_count; i++)
         check_redis(c, &conf->pools[i]->redis, conf->pools[i]->name);
@@ -207,6 +208,6 @@ void conf_check(const struct check *c)
         conf_check_route(c, conf->routes[i]);
     if (conf->route_count == 0)
         conf_error_at(c->errors, conf_check_place(c, "routes", NULL, NULL),
-                      "there is no route; write one: "
-                      "routes: { NAME: { from = \"...\"; to = \"...\"; }; };");
+                      "no route is configured; add one: routes: { NAME: { from = "
+                      "\"...\"; to = \"...\"; }; };");
 }

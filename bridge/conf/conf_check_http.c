@@ -19,7 +19,7 @@ static void check_tls(const struct check *c, const struct listener *l)
     const char *key = l->opts->tls_key ? "tls_key" : "tls_client_ca";
     if (l->opts->tls_cert == NULL && (l->opts->tls_key || l->opts->tls_client_ca))
         conf_wrong(c, (struct conf_place){l->section, key, NULL},
-                   " needs tls_cert, the certificate to show");
+                   " requires tls_cert, the server certificate");
 }
 
 static void check_hosts(const struct check *c, const struct listener *l)
@@ -49,15 +49,16 @@ static void check_twins(const struct check *c, const struct conf_token *token)
     for (size_t i = 0; c->conf->tokens[i] != token; i++) {
         const struct conf_token *other = c->conf->tokens[i];
         if (token->token && other->token && strcmp(token->token, other->token) == 0)
-            conf_error_at(c->errors, conf_check_place(c, "tokens", token->name, "token"),
-                          "tokens.%s has the same token as tokens.%s; give each its own",
-                          token->name, other->name);
+            conf_error_at(
+                c->errors, conf_check_place(c, "tokens", token->name, "token"),
+                "tokens.%s has the same token as tokens.%s; use different tokens",
+                token->name, other->name);
         if (token->certificate && other->certificate &&
             strcmp(token->certificate, other->certificate) == 0)
             conf_error_at(c->errors,
                           conf_check_place(c, "tokens", token->name, "certificate"),
-                          "tokens.%s is the same certificate as tokens.%s; put their "
-                          "roles together",
+                          "tokens.%s names the same certificate as tokens.%s; merge "
+                          "their roles into one entry",
                           token->name, other->name);
     }
 }
@@ -77,13 +78,13 @@ static void check_token(const struct check *c, const struct conf_token *token)
     struct err err;
     unsigned set;
     if ((token->token == NULL) == (token->certificate == NULL))
-        conf_wrong(c, key_of(token, NULL), " needs either token or certificate");
+        conf_wrong(c, key_of(token, NULL), " requires either token or certificate");
     if (token->token && tokens_check(token->token, &err) < 0)
         conf_wrong(c, key_of(token, "token"), " %s", err.text);
     if (token->certificate && !asks_for_certificates(c->conf))
         conf_wrong(c, key_of(token, "certificate"),
-                   ": no listener asks clients for one; write http.tls_client_ca or "
-                   "admin.tls_client_ca");
+                   ": no listener requests client certificates; set http.tls_client_ca "
+                   "or admin.tls_client_ca");
     if (tokens_roles(&token->roles, &set, &err) < 0)
         conf_wrong(c, key_of(token, "roles"), ": %s", err.text);
     check_twins(c, token);
@@ -102,12 +103,13 @@ void conf_check_http(const struct check *c)
             warn_of_strangers(c, l);
     }
     if (strcmp(conf->admin.listen, CONF_ADMIN_ON_HTTP) == 0 && *conf->http.listen == '\0')
-        conf_wrong(c, (struct conf_place){"admin", "listen", NULL},
-                   " is \"http\", but http.listen is empty: give one of them an address");
+        conf_wrong(
+            c, (struct conf_place){"admin", "listen", NULL},
+            " is \"http\", but http.listen is empty; set an address in one of them");
     if (*conf->http.listen != '\0' && strcmp(conf->admin.listen, conf->http.listen) == 0)
         conf_wrong(c, (struct conf_place){"admin", "listen", NULL},
-                   " and http.listen are the same address; for one listener write "
-                   "admin.listen = \"http\"");
+                   " and http.listen are the same address; to use one listener for both, "
+                   "write admin.listen = \"http\"");
     for (size_t i = 0; i < conf->token_count; i++)
         check_token(c, conf->tokens[i]);
 }

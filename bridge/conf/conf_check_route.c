@@ -26,8 +26,8 @@ static void check_from(const struct check *c, const struct conf_route *route)
             continue;
         if (strcmp(name, CONF_HTTP_SOURCE) == 0)
             conf_wrong(c, key_of(route, "from"),
-                       " is \"http\", but http.listen and admin.listen are empty: there "
-                       "is no listener");
+                       " is \"http\", but http.listen and admin.listen are empty, so no "
+                       "HTTP listener exists");
         else
             conf_wrong(c, key_of(route, "from"), ": there is no source \"%.60s\"; %s",
                        name, conf_hint(c->conf, CONF_SOURCES, name, hint));
@@ -54,12 +54,12 @@ static void check_sink(const struct check *c, const struct conf_route *route,
                    conf_hint(c->conf, CONF_SINKS, name, hint));
     if (is_queue(sink) && strcmp(key, "dead") == 0)
         conf_wrong(c, key_of(route, key),
-                   ": the sink %s is a queue, which consumers pull from; name one that "
-                   "delivers",
+                   ": the sink %s is a queue, which cannot deliver dead letters; name a "
+                   "sink of another type",
                    name);
     if (sink != NULL && sink->ops != NULL && sink->ops->target == NULL && topic == NULL)
         conf_error_at(c->errors, conf_check_place(c, "routes", route->name, key),
-                      "routes.%s needs \"%s\": the sink %s (%s) has to be told where to",
+                      "routes.%s requires \"%s\": the sink %s (%s) has no default target",
                       route->name, topic_key, name, sink->ops->name);
 }
 
@@ -87,7 +87,7 @@ static void check_retry_allow(const struct check *c, const struct conf_route *ro
         char hint[OPT_HINT_SIZE];
         if (conf_find(c->conf, CONF_RETRIES, slice_of(name)) == NULL)
             conf_wrong(c, key_of(route, "retry_allow"),
-                       ": there is no schedule \"%.60s\" in retries: { }; %s", name,
+                       ": unknown schedule \"%.60s\" in retries: { }; %s", name,
                        conf_hint(c->conf, CONF_RETRIES, name, hint));
     }
 }
@@ -98,8 +98,8 @@ static void check_to_allow(const struct check *c, const struct conf_route *route
         const char *star = strchr(route->to_allow.v[i], '*');
         if (star != NULL && star[1] != '\0')
             conf_wrong(c, key_of(route, "to_allow"),
-                       ": \"%.60s\" may have a \"*\" only at its "
-                       "end; without one the whole target is compared",
+                       ": \"%.60s\" contains a \"*\" that is not at its end; only a "
+                       "prefix followed by \"*\" matches several targets",
                        route->to_allow.v[i]);
     }
 }
@@ -111,13 +111,13 @@ static void check_order(const struct check *c, const struct conf_route *route)
     if (route->order != ORDER_KEY)
         return;
     if (route->buckets > 1)
-        conf_wrong(c, key_of(route, "buckets"),
-                   " must be 1 with order = \"key\": order holds "
-                   "within a bucket");
+        conf_wrong(
+            c, key_of(route, "buckets"),
+            " must be 1 with order = \"key\", because each bucket has its own order");
     if (route->spread_ms != 0)
-        conf_wrong(c, key_of(route, "spread"),
-                   " must be \"0\" with order = \"key\": what is "
-                   "spread has no order");
+        conf_wrong(
+            c, key_of(route, "spread"),
+            " must be \"0\" with order = \"key\", because spreading changes the order");
 }
 
 static void check_bursts(const struct check *c, const struct conf_route *route)
@@ -132,8 +132,7 @@ static void check_bursts(const struct check *c, const struct conf_route *route)
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
         if (rows[i].burst > 0 && rows[i].rate <= 0)
             conf_wrong(c, key_of(route, rows[i].key),
-                       " needs \"%s\": without a rate nothing holds jobs "
-                       "back",
+                       " requires \"%s\": a burst has no effect without a rate limit",
                        rows[i].needs);
 }
 
@@ -142,28 +141,28 @@ static void check_bursts(const struct check *c, const struct conf_route *route)
 static const struct {
     const char *key, *instead;
 } not_of_queues[] = {
-    {"dead", "it keeps its dead letters itself"},
+    {"dead", "a queue stores its own dead letters"},
     {"retry_allow",
-     "consumers say when a job comes back, and tries of the sink how often"},
-    {"attempts_max", "tries of the sink says how often a job is handed out"},
-    {"spread", "consumers set the pace"},
-    {"max_lateness", "ttl of the sink ends what nobody took"},
-    {"late", "ttl of the sink ends what nobody took"},
-    {"dedupe_window", "an id is known as long as the queue keeps its job"},
-    {"order", "the first due is pulled first, whatever its key"},
-    {"repeat_min", "a job of a queue does not repeat"},
-    {"replays_max", "dead letters of a queue are brought back by its own API"},
-    {"rate", "consumers set the pace"},
-    {"burst", "consumers set the pace"},
-    {"max_in_flight", "each job in flight is some consumer's"},
-    {"shared", "consumers set the pace"},
-    {"target_rate", "consumers set the pace"},
-    {"target_burst", "consumers set the pace"},
-    {"target_in_flight", "each job in flight is some consumer's"},
-    {"breaker", "there is nothing that could fail"},
-    {"breaker_window", "there is nothing that could fail"},
-    {"breaker_least", "there is nothing that could fail"},
-    {"breaker_rest", "there is nothing that could fail"},
+     "consumers choose the retry delay, and the sink option tries limits the attempts"},
+    {"attempts_max", "the sink option tries limits the attempts"},
+    {"spread", "consumers control the rate by pulling"},
+    {"max_lateness", "the sink option ttl removes jobs that no consumer pulled"},
+    {"late", "the sink option ttl removes jobs that no consumer pulled"},
+    {"dedupe_window", "an id is a duplicate while the queue contains its job"},
+    {"order", "consumers pull by due time, regardless of the key"},
+    {"repeat_min", "jobs in queues cannot repeat"},
+    {"replays_max", "the API of the queue replays its dead letters"},
+    {"rate", "consumers control the rate by pulling"},
+    {"burst", "consumers control the rate by pulling"},
+    {"max_in_flight", "each consumer limits its own jobs in flight"},
+    {"shared", "consumers control the rate by pulling"},
+    {"target_rate", "consumers control the rate by pulling"},
+    {"target_burst", "consumers control the rate by pulling"},
+    {"target_in_flight", "each consumer limits its own jobs in flight"},
+    {"breaker", "tarry makes no deliveries that could fail"},
+    {"breaker_window", "tarry makes no deliveries that could fail"},
+    {"breaker_least", "tarry makes no deliveries that could fail"},
+    {"breaker_rest", "tarry makes no deliveries that could fail"},
 };
 
 static void check_queue(const struct check *c, const struct conf_route *route)
@@ -174,8 +173,9 @@ static void check_queue(const struct check *c, const struct conf_route *route)
     for (size_t i = 0; i < sizeof(not_of_queues) / sizeof(*not_of_queues); i++) {
         const char *key = not_of_queues[i].key;
         if (!opt_same(opt_find(conf_route_rows, key), route, &plain))
-            conf_wrong(c, key_of(route, key), ": the sink %s is a queue: %s; take it out",
-                       route->to, not_of_queues[i].instead);
+            conf_wrong(c, key_of(route, key),
+                       ": the sink %s is a queue: %s; remove the option", route->to,
+                       not_of_queues[i].instead);
     }
     opt_free(conf_route_rows, &plain);
 }
@@ -192,9 +192,9 @@ static void check_names(const struct check *c, const struct conf_route *route)
         if (src && src->ops && src->ops->pulls_by_topic &&
             !conf_route_parts_topics(route, topic))
             conf_wrong(c, key_of(route, "topic"),
-                       ": \"%.60s\" leads different topics of the source "
-                       "%s to one queue, so consumers of one topic would get the jobs of "
-                       "another; use {topic}, or a match without a wildcard",
+                       ": \"%.60s\" maps several topics of the source %s to one queue, "
+                       "so consumers of one topic would receive jobs of another; use "
+                       "{topic}, or a match without a wildcard",
                        route->topic, route->from.v[i]);
     }
     tmpl_free(topic);
@@ -227,9 +227,9 @@ void conf_check_route(const struct check *c, const struct conf_route *route)
     }
     if (route->dead_topic != NULL && route->dead == NULL)
         conf_wrong(c, key_of(route, "dead_topic"),
-                   " needs \"dead\", the sink for dead letters");
+                   " requires \"dead\", the sink for dead letters");
     if (route->delay_ms > route->max_delay_ms)
-        conf_wrong(c, key_of(route, "delay"), " is %s, more than max_delay, %s",
+        conf_wrong(c, key_of(route, "delay"), " is %s, which exceeds max_delay (%s)",
                    opt_text_ms(route->delay_ms, delay),
                    opt_text_ms(route->max_delay_ms, most));
 }

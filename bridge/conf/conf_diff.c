@@ -47,7 +47,8 @@ void conf_diff_note(struct conf_diff *d, const char *section, const char *name,
 static void refuse(struct conf_diff *d, const char *section, const char *option)
 {
     buf_addf(&d->refused,
-             "%s.%s is another now, and needs a restart: put it back, or restart\n",
+             "%s.%s has changed, which requires a restart: restore the old value, or "
+             "restart tarry\n",
              section, option);
 }
 
@@ -228,10 +229,9 @@ enum conf_change conf_diff_route(const struct conf_route *old,
     if (old->buckets != now->buckets)
         buf_addf(&d->refused,
                  "routes.%s.buckets: %" PRId64 " is configured, but %" PRId64
-                 " are in use; the number changes only at a start, while the route holds "
+                 " are in use; the number can change only at a start while the route has "
                  "no jobs: drain it (tarry drain %s --wait) and restart, or add a second "
-                 "route with %" PRId64
-                 " buckets and have match send new messages there\n",
+                 "route with %" PRId64 " buckets whose match accepts the new messages\n",
                  now->name, now->buckets, old->buckets, now->name, now->buckets);
     return compare(conf_route_rows, old, now, "routes", now->name, d) ? CONF_SOFT
                                                                       : CONF_SAME;

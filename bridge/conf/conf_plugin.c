@@ -76,15 +76,15 @@ static int check_file(const char *path, struct err *err)
     if (!S_ISREG(st.st_mode))
         return err_set(err, "not a regular file");
     if (st.st_mode & S_IWOTH)
-        return err_set(err, "everybody may write it, and so run code in the daemon; "
-                            "take that right away: chmod o-w");
+        return err_set(err, "every user can write this file and thereby run code in the "
+                            "daemon; remove the permission: chmod o-w");
     if ((st.st_mode & S_IWGRP) && st.st_gid != 0 && st.st_gid != getegid())
-        return err_set(err, "its group may write it, and so run code in the daemon; take "
-                            "that right away: chmod g-w");
+        return err_set(err, "its group can write this file and thereby run code in the "
+                            "daemon; remove the permission: chmod g-w");
     if (st.st_uid != 0 && st.st_uid != geteuid())
         return err_set(err,
-                       "belongs to user %u, who could run code in the daemon; it must "
-                       "belong to root or to the daemon's own user (%u)",
+                       "is owned by user %u, who could run code in the daemon; its owner "
+                       "must be root or the daemon's own user (%u)",
                        (unsigned)st.st_uid, (unsigned)geteuid());
     return 0;
 }
@@ -109,12 +109,12 @@ static int check_default(const struct opt *row, size_t size, struct err *err)
 static int check_row(const struct opt *row, size_t size, struct err *err)
 {
     if ((size_t)row->type >= OPT_TYPES)
-        return err_set(err, "has the type %d, which there is not", (int)row->type);
+        return err_set(err, "has the unknown type %d", (int)row->type);
     if (row->offset > size || size - row->offset < opt_types[row->type].size)
-        return err_set(err, "lies outside of the plugin's struct of %zu bytes", size);
+        return err_set(err, "is outside the plugin's struct of %zu bytes", size);
     if (row->help == NULL || (row->type == OPT_CHOICE && row->choices == NULL))
-        return err_set(err, "needs help%s",
-                       row->type == OPT_CHOICE ? ", and choices" : "");
+        return err_set(err, "requires help%s",
+                       row->type == OPT_CHOICE ? " and choices" : "");
     return check_default(row, size, err);
 }
 
@@ -137,7 +137,7 @@ static int check_calls(const struct conf_plugin *p, struct err *err)
     if (p->size == 0 || p->opts == NULL ||
         !(source ? source->start && source->pause && source->stop
                  : sink->start && (sink->deliver || sink->queue) && sink->stop))
-        return err_set(err, "needs size, opts, start, %s and stop",
+        return err_set(err, "requires size, opts, start, %s and stop",
                        source ? "pause" : "deliver");
     return 0;
 }
@@ -151,11 +151,12 @@ static int check_plugins(enum conf_kind kind, size_t i, struct err *err)
 
     for (; conf_plugin(kind, i, &p); i++) {
         if (p.name == NULL || *p.name == '\0')
-            return err_set(err, "one %s of it has no name", what);
+            return err_set(err, "a %s has no name", what);
         snprintf(where, sizeof(where), "%s \"%.60s\"", what, p.name);
         for (size_t k = 0; k < i && conf_plugin(kind, k, &other); k++)
             if (strcmp(p.name, other.name) == 0)
-                return err_set(err, "%s: the name is taken; choose another", where);
+                return err_set(err, "%s: the name is already used; choose another",
+                               where);
         if (check_calls(&p, err) != 0 || check_rows(p.opts, p.size, err) != 0)
             return err_in(err, where);
     }
@@ -167,14 +168,16 @@ static int check_interface(const struct tarry_plugin *p, struct err *err)
     const struct tarry_plugin ours = TARRY_PLUGIN_OF(NULL, NULL);
 
     if (p->abi != ours.abi)
-        return err_set(err,
-                       "was built for version %u of the plugin interface, and this "
-                       "tarry has %u; build it again with this one's bridge/plugin.h",
-                       p->abi, ours.abi);
+        return err_set(
+            err,
+            "was built for version %u of the plugin interface, but this tarry has "
+            "version %u; rebuild it with the bridge/plugin.h of this tarry",
+            p->abi, ours.abi);
     if (memcmp(p->sizes, ours.sizes, sizeof(ours.sizes)) != 0)
-        return err_set(err, "has structs of other sizes than this tarry's, though it "
-                            "names the same version of the plugin interface; build it "
-                            "again with this one's bridge/plugin.h");
+        return err_set(
+            err,
+            "has structs of different sizes, although its version of the plugin "
+            "interface is the same; rebuild it with the bridge/plugin.h of this tarry");
     return 0;
 }
 
@@ -213,8 +216,8 @@ static int take_handle(const char *path, void *handle, struct err *err)
     const struct tarry_plugin *plugin = dlsym(handle, "tarry_plugin");
 
     if (plugin == NULL)
-        return err_set(err, "has no symbol tarry_plugin: it is no plugin, or lacks the "
-                            "line TARRY_PLUGIN(...)");
+        return err_set(err, "has no symbol tarry_plugin: it is not a plugin, or the line "
+                            "TARRY_PLUGIN(...) is missing");
     if (check_interface(plugin, err) != 0)
         return -1;
     return take(path, plugin, err);

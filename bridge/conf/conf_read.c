@@ -94,7 +94,7 @@ static void read_group(const struct schema *s, const struct opt_value *group)
         for (const struct opt *row = s->layers[i].rows; row && row->name; row++)
             if (row->def == NULL && !row->optional &&
                 conf_tree_member(group, row->name) == NULL)
-                conf_error_at(s->errors, group, "%s needs \"%s\": %s", s->where,
+                conf_error_at(s->errors, group, "%s requires \"%s\": %s", s->where,
                               row->name, row->help);
 }
 
@@ -156,14 +156,14 @@ static bool find_plugin(enum conf_kind kind, const char *where,
     if (found)
         return true;
     if (type == NULL)
-        conf_error_at(errors, group, "%s needs a \"type\"; %s", where, hint);
+        conf_error_at(errors, group, "%s requires a \"type\"; %s", where, hint);
     else if (type->kind != OPT_IS_STR)
         conf_error_at(errors, type, "%s.type must be text in quotes; %s", where, hint);
     else
-        conf_error_at(errors, type, "%s: there is no type \"%.60s\"; %s%s", where, text,
-                      hint,
+        conf_error_at(errors, type, "%s: unknown type \"%.60s\"; %s%s", where, text, hint,
                       kind == CONF_SOURCES && strcmp(text, CONF_HTTP_SOURCE) == 0
-                          ? "; the HTTP listener is a source by itself: from = \"http\""
+                          ? "; the HTTP listener is always a source: write from = "
+                            "\"http\" in a route"
                           : "");
     return false;
 }
@@ -262,10 +262,10 @@ static void read_schedule(struct conf_schedule *schedule, const char *where,
     struct err err;
 
     if (strcmp(v->name, OPT_RETRY_NEVER) == 0)
-        conf_error_at(errors, v,
-                      "%s: the name \"never\" is taken: it means no retry; choose "
-                      "another",
-                      where);
+        conf_error_at(
+            errors, v,
+            "%s: the name \"never\" is reserved (it means no retry); choose another",
+            where);
     if (!is_unfilled(v) && opt_set(conf_kinds[CONF_RETRIES].rows, schedule, v, &err) != 0)
         conf_error_at(errors, v, "%s: %s", where, err.text);
 }
@@ -289,8 +289,7 @@ static void copy_schedule(const struct conf *conf, struct conf_route *route,
         return;
     }
     conf_error_at(errors, v,
-                  "routes.%.80s.retry: there is no schedule \"%.60s\" in retries: { }; "
-                  "%s%s",
+                  "routes.%.80s.retry: unknown schedule \"%.60s\" in retries: { }; %s%s",
                   route->name, v->filled ? "${...}" : v->str,
                   conf_hint(conf, CONF_RETRIES, v->str, hint),
                   conf->schedule_count > 0 ? "" : "; it " OPT_RETRY_FORMS);
@@ -329,12 +328,12 @@ static void check_name(enum conf_kind kind, const char *where, const struct opt_
     if (!name_is_good(v->name))
         conf_error_at(
             errors, v,
-            "%s: a name has 1 to %d letters, digits, \"_\" or \"-\" and nothing else",
+            "%s: a name must have 1 to %d characters: letters, digits, \"_\" and \"-\"",
             where, NAME_MAX_BYTES);
     if (kind == CONF_SOURCES && strcmp(v->name, CONF_HTTP_SOURCE) == 0)
         conf_error_at(errors, v,
-                      "sources.http: the name \"http\" is taken by the HTTP listener; "
-                      "choose another");
+                      "sources.http: the name \"http\" is reserved for the HTTP "
+                      "listener; choose another");
 }
 
 static void read_part(struct conf *conf, enum conf_kind kind, const struct opt_value *v,
@@ -406,7 +405,7 @@ static void unknown_sections(const struct opt_value *root, struct conf_errors *e
         bool known = opt_find(names.v, name) != NULL;
         opt_hint(&names, name, hint);
         if (!known)
-            conf_error_at(errors, &root->item[i], "there is no section \"%s\"; %s", name,
+            conf_error_at(errors, &root->item[i], "unknown section \"%s\"; %s", name,
                           hint);
     }
 }

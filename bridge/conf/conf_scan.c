@@ -95,7 +95,7 @@ static void skip_line_comment(struct scan *s)
  * string. */
 static void never_ends(const struct scan *s, const char *what, int line)
 {
-    conf_error(s->errors, s->file, line, "%s that begins here never ends", what);
+    conf_error(s->errors, s->file, line, "%s that begins here is not closed", what);
 }
 
 static void skip_block_comment(struct scan *s)
@@ -126,7 +126,7 @@ static bool skip_string(struct scan *s)
             s->p++;
         s->line += *s->p == '\n';
     }
-    never_ends(s, "a text in quotes", line);
+    never_ends(s, "a string", line);
     return false;
 }
 
@@ -165,9 +165,8 @@ static void scan_number(struct scan *s)
                    start);
     else
         conf_error(s->errors, s->file, s->line,
-                   "the number %.*s does not fit 32 bits and would be misread; "
-                   "put an L behind it: %.*sL",
-                   length, start, length, start);
+                   "the number %.*s does not fit in 32 bits; append an L: %.*sL", length,
+                   start, length, start);
 }
 
 /* real: canonical path of the file to include; NULL: it does not exist. */
@@ -225,14 +224,14 @@ static void include_file(struct scan *outer, const char *path)
     if (includes_itself(outer, real))
         conf_error(outer->errors, outer->file, outer->line, "%s includes itself", path);
     else if (++outer->whole->includes > INCLUDES_MAX)
-        conf_error(outer->errors, outer->file, outer->line, "more than %d includes",
-                   INCLUDES_MAX);
+        conf_error(outer->errors, outer->file, outer->line,
+                   "too many includes; the maximum is %d", INCLUDES_MAX);
     else if (buf_add_file(&text, path, FILE_MAX_BYTES, &err) != 0)
         conf_error(outer->errors, outer->file, outer->line, "cannot include %s: %s", path,
                    err.text);
     else if (outer->whole->text->n + text.n > WHOLE_MAX_BYTES)
         conf_error(outer->errors, outer->file, outer->line,
-                   "with %s it is more than %d bytes in all", path, WHOLE_MAX_BYTES);
+                   "with %s the configuration exceeds %d bytes", path, WHOLE_MAX_BYTES);
     else {
         s.p = buf_str(&text);
         scan_file(&s);
@@ -369,7 +368,7 @@ void conf_scan(const char *file, struct buf *text, struct conf_lines *lines,
         .real = real, .line = 1, .dir = dir, .whole = &whole, .errors = errors};
 
     if (buf_add_file(&own, file, FILE_MAX_BYTES, &err) != 0) {
-        conf_error(errors, NULL, 0, "cannot read it: %s", err.text);
+        conf_error(errors, NULL, 0, "cannot read the file: %s", err.text);
     } else {
         s.p = buf_str(&own);
         scan_file(&s);

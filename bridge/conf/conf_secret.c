@@ -63,8 +63,8 @@ static void tell(const struct opt_value *v, const char *where, const char *name,
                  const char *of, struct conf_errors *errors)
 {
     conf_warn_at(errors, v,
-                 "%s.%s%s%.60s holds a secret as it is; write ${file:PATH}, ${cred:NAME} "
-                 "or ${env:NAME} in its place",
+                 "%s.%s%s%.60s contains a secret in plain text; write ${file:PATH}, "
+                 "${cred:NAME} or ${env:NAME} instead",
                  where, name, *of ? "." : "", of);
 }
 
@@ -90,11 +90,12 @@ static int look_at_file(enum opt_type type, const char *path, struct err *err)
     if (*path == '\0')
         return 0;
     if (stat(path, &st) != 0 || access(path, R_OK) != 0)
-        return err_set(err, "%s cannot be read by this user: %s", path, strerror(errno));
+        return err_set(err, "this user cannot read %s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return err_set(err, "%s is no regular file", path);
+        return err_set(err, "%s is not a regular file", path);
     if (type == OPT_KEY_FILE && (st.st_mode & S_IROTH) != 0)
-        return err_set(err, "%s is secret, and all can read it: chmod o= %s", path, path);
+        return err_set(err, "%s is secret, but every user can read it: chmod o= %s", path,
+                       path);
     return 0;
 }
 

@@ -53,7 +53,7 @@ static void warn_if_open_to_all(const struct conf_tree *tree, const char *path)
 
     if (stat(path, &st) == 0 && (st.st_mode & S_IROTH) != 0)
         conf_warn_at(tree->errors, tree->here,
-                     "%s can be read by all; if it is a secret: chmod o= %s", path, path);
+                     "every user can read %s; if it is secret: chmod o= %s", path, path);
 }
 
 static int fill_from_path(const struct conf_tree *tree, const char *path, struct buf *out,
@@ -93,11 +93,12 @@ static int fill_from_cred(const struct conf_tree *tree, const char *name, struct
     struct buf path = {0};
 
     if (strchr(name, '/') != NULL || *name == '.')
-        return err_set(err, "${cred:%.60s}: a credential's name has no \"/\"", name);
+        return err_set(
+            err, "${cred:%.60s}: the name of a credential must not contain \"/\"", name);
     if (dir == NULL || *dir == '\0')
         return err_set(err,
-                       "${cred:%.60s}: no credentials are here; the unit needs "
-                       "LoadCredential=%.60s:/PATH",
+                       "${cred:%.60s}: the process has no credentials; add "
+                       "LoadCredential=%.60s:/PATH to the systemd unit",
                        name, name);
     buf_addf(&path, "%s/%s", dir, name);
     int rc = fill_from_path(tree, buf_str(&path), out, err);
@@ -121,8 +122,8 @@ static int fill_one(const struct conf_tree *tree, const char *what, struct buf *
             return fillers[i].fill(tree, what + n, out, err);
     }
     return err_set(err,
-                   "knows ${env:NAME}, ${file:PATH} and ${cred:NAME}, not ${%.60s}; "
-                   "write $${ where a plain ${ is meant",
+                   "has the unknown reference ${%.60s}; valid are ${env:NAME}, "
+                   "${file:PATH} and ${cred:NAME}; write $${ for a literal ${",
                    what);
 }
 
@@ -139,7 +140,7 @@ static int fill_in(const struct conf_tree *tree, const char *text, struct buf *o
         }
         const char *end = strchr(mark, '}');
         if (end == NULL)
-            return err_set(err, "${ without its }; write $${ where a plain ${ is meant");
+            return err_set(err, "${ without a closing }; write $${ for a literal ${");
         char *what = mem_strndup(mark + 2, (size_t)(end - mark - 2));
         struct buf secret = {0};
         int rc = fill_one(tree, what, &secret, err);
@@ -184,7 +185,8 @@ static void take_items(struct conf_tree *tree, config_setting_t *setting, unsign
         config_setting_type(setting) == CONFIG_TYPE_GROUP ? OPT_IS_GROUP : OPT_IS_LIST;
     size_t count = (size_t)config_setting_length(setting);
     if (depth > DEPTH_MAX) {
-        conf_error_at(tree->errors, v, "groups or lists more than %d deep", DEPTH_MAX);
+        conf_error_at(tree->errors, v,
+                      "groups or lists are nested more than %d levels deep", DEPTH_MAX);
         return;
     }
     struct opt_value *items = mem_alloc(count * sizeof(*items));

@@ -11,10 +11,11 @@ int httpd_check_hosts(const struct httpd_opts *opts, struct err *err)
     for (size_t i = 0; i < opts->hosts.n; i++)
         if (strpbrk(opts->hosts.v[i], ":/ ") ||
             (*opts->hosts.v[i] == '*' && opts->hosts.v[i][1]))
-            return err_set(err,
-                           "hosts: \"%.60s\" is no name: write \"tarry.example.com\", "
-                           "without port and scheme, or \"*\" for any",
-                           opts->hosts.v[i]);
+            return err_set(
+                err,
+                "hosts: \"%.60s\" is not a host name; write a name without port and "
+                "scheme, such as \"tarry.example.com\", or \"*\" for any",
+                opts->hosts.v[i]);
     return 0;
 }
 
@@ -23,7 +24,7 @@ int httpd_check_opts(const struct httpd_opts *opts, struct err *err)
     if (httpd_check_hosts(opts, err) < 0)
         return -1;
     if (opts->tls_cert == NULL && (opts->tls_key || opts->tls_client_ca))
-        return err_set(err, "%s needs tls_cert, the certificate to show",
+        return err_set(err, "%s requires tls_cert, the server certificate",
                        opts->tls_key ? "tls_key" : "tls_client_ca");
     return 0;
 }
@@ -46,13 +47,14 @@ void httpd_warn_of_strangers(const struct httpd_opts *opts, const char *prefix,
         return;
     if (secrets == NULL || !secrets->asked_for)
         buf_addf(lines,
-                 "%slisten: whoever reaches %s may use it; write %s%s%stls_client_ca\n",
+                 "%slisten: every client that can connect to %s may use it; set "
+                 "%s%s%stls_client_ca\n",
                  prefix, opts->listen, secrets ? secrets->remedy : "",
                  secrets ? ", or " : "", prefix);
     else if (opts->tls_cert == NULL)
         buf_addf(lines,
-                 "%slisten: %s can be read on their way to %s, as there is no TLS; write "
-                 "%stls_cert, unless a proxy has it\n",
+                 "%slisten: %s travel to %s without TLS, so others can read them; set "
+                 "%stls_cert, unless a proxy in front uses TLS\n",
                  prefix, secrets->what, opts->listen, prefix);
 }
 
@@ -76,11 +78,10 @@ int tokens_roles(const struct opt_list *names, unsigned *roles, struct err *err)
             if (strcmp(role_names[k].name, names->v[i]) == 0)
                 bit = 1U << role_names[k].role;
         if (bit == 0)
-            return err_set(
-                err,
-                "there is no role \"%.60s\"; known: produce, consume, metrics, "
-                "admin (which includes all others)",
-                names->v[i]);
+            return err_set(err,
+                           "unknown role \"%.60s\"; known: produce, consume, metrics, "
+                           "admin (which includes all others)",
+                           names->v[i]);
         *roles |= bit;
     }
     return 0;
@@ -91,11 +92,11 @@ int tokens_check(const char *token, struct err *err)
     size_t n = strlen(token);
     for (size_t i = 0; i < n; i++)
         if (token[i] <= ' ' || token[i] > '~')
-            return err_set(err, "must be visible ASCII without blanks, such as "
-                                "`openssl rand -hex 32` makes");
+            return err_set(err, "must consist of visible ASCII characters without "
+                                "blanks; `openssl rand -hex 32` creates a token");
     if (n < TOKEN_MIN || n > TOKEN_BYTES_MAX)
-        return err_set(err,
-                       "must have %d to %d characters; `openssl rand -hex 32` makes one",
-                       TOKEN_MIN, TOKEN_BYTES_MAX);
+        return err_set(
+            err, "must have %d to %d characters; `openssl rand -hex 32` creates a token",
+            TOKEN_MIN, TOKEN_BYTES_MAX);
     return 0;
 }

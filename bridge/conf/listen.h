@@ -46,54 +46,54 @@ struct httpd_opts {
 /* All rows except listen. */
 #define HTTPD_ROWS_LIMITS(prefix, type, field, head_def, body_def, connections_def)      \
     HTTPD_ROW(prefix "head_max", OPT_BYTES, type, field.head_max_bytes, head_def,        \
-              .help = "Memory of each connection for the line and headers of a "         \
-                      "request.",                                                        \
+              .help = "Memory per connection for the request line and "                  \
+                      "headers.",                                                        \
               .min = 4096, .max = 1024LL * 1024),                                        \
         HTTPD_ROW(prefix "body_max", OPT_BYTES, type, field.body_max_bytes, body_def,    \
-                  .help = "The largest request body; above it 413.", .min = 1024,        \
-                  .max = 1024LL * 1024 * 1024),                                          \
-        HTTPD_ROW(prefix "body_rate", OPT_BYTES, type, field.body_rate_bytes, "16KiB",   \
                   .help =                                                                \
-                      "A body that comes at so many bytes a second or more may take "    \
-                      "longer than deadline; 0: none may.",                              \
+                      "The largest request body; a larger one is answered with 413.",    \
+                  .min = 1024, .max = 1024LL * 1024 * 1024),                             \
+        HTTPD_ROW(prefix "body_rate", OPT_BYTES, type, field.body_rate_bytes, "16KiB",   \
+                  .help = "A body that arrives at this rate (bytes per second) "         \
+                          "or faster may exceed deadline; 0: none may.",                 \
                   .max = 1024LL * 1024 * 1024),                                          \
         HTTPD_ROW(prefix "deadline", OPT_MS, type, field.deadline_ms, "10s",             \
                   .help = "The longest time from the first byte of a request to its "    \
                           "last.",                                                       \
                   .min = 10, .max = 3600000),                                            \
         HTTPD_ROW(prefix "idle", OPT_MS, type, field.idle_ms, "60s",                     \
-                  .help = "A connection without a request for so long is closed.",       \
+                  .help = "A connection is closed after this time without a request.",   \
                   .min = 10, .max = 86400000),                                           \
         HTTPD_ROW(prefix "connections_max", OPT_INT, type, field.connections_max,        \
-                  connections_def, .help = "The most connections at a time.", .min = 1,  \
-                  .max = 100000),                                                        \
+                  connections_def, .help = "The largest number of open connections.",    \
+                  .min = 1, .max = 100000),                                              \
         HTTPD_ROW(prefix "connections_per_address", OPT_INT, type,                       \
                   field.connections_per_address, "0",                                    \
-                  .help =                                                                \
-                      "The most connections of one address (of IPv6: of one /64) at "    \
-                      "a time; a proxy is one address. 0: no limit.",                    \
+                  .help = "The largest number of open connections per client "           \
+                          "address (IPv6: per /64); a proxy counts as one "              \
+                          "address. 0: no limit.",                                       \
                   .max = 100000),                                                        \
         HTTPD_ROW(prefix "requests_max", OPT_INT, type, field.requests_max, "0",         \
-                  .help = "A connection is closed after so many requests; 0: never for " \
-                          "that.",                                                       \
+                  .help = "A connection is closed after this number of "                 \
+                          "requests; 0: no limit.",                                      \
                   .max = 1000000000),                                                    \
         HTTPD_ROW(prefix "tls_cert", OPT_FILE, type, field.tls_cert, NULL,               \
-                  .help = "With it TLS is spoken here, 1.2 or later: our certificate "   \
-                          "and those between it and its authority, PEM.",                \
+                  .help = "Enables TLS, 1.2 or later: the server certificate "           \
+                          "and its intermediate certificates, PEM.",                     \
                   .optional = true, .reread = true),                                     \
         HTTPD_ROW(prefix "tls_key", OPT_KEY_FILE, type, field.tls_key, NULL,             \
-                  .help = "The key of tls_cert, PEM; without it the key stands in "      \
-                          "tls_cert.",                                                   \
+                  .help = "The private key of tls_cert, PEM; default: tls_cert "         \
+                          "contains the key.",                                           \
                   .optional = true, .reread = true),                                     \
         HTTPD_ROW(prefix "tls_client_ca", OPT_FILE, type, field.tls_client_ca, NULL,     \
-                  .help = "Clients must show a certificate that one of these "           \
-                          "authorities signed, PEM.",                                    \
+                  .help = "Clients must present a certificate that one of "              \
+                          "these authorities has signed, PEM.",                          \
                   .optional = true, .reread = true),                                     \
         HTTPD_ROW(prefix "hosts", OPT_LIST, type, field.hosts, "",                       \
-                  .help = "Names in Host by which it may be asked, beside addresses, "   \
-                          "localhost and names without a dot; \"*\": any. Empty: any, "  \
-                          "but on loopback without TLS and tokens none, against DNS "    \
-                          "rebinding.")
+                  .help = "Host names accepted in the Host header, besides "             \
+                          "addresses, localhost and names without a dot; "               \
+                          "\"*\": any. Empty: any; but none on loopback "                \
+                          "without TLS and tokens, to prevent DNS rebinding.")
 
 /* The permission that a request requires; tokens.c maps tokens to roles. OPEN and PAGE
  * are open to everybody. PAGE, METRICS and ADMIN are served only by the admin listener.

@@ -29,7 +29,7 @@ static const char *shown(const struct opt *row, const struct opt_value *v,
     if (v->filled)
         return "the value of ${...}";
     if (row->type == OPT_SECRET)
-        return "what stands there";
+        return "the value there";
     switch (v->kind) {
     case OPT_IS_INT:
         snprintf(out, SHOWN_SIZE, "%" PRId64, v->integer);
@@ -261,15 +261,15 @@ static int set_list(const struct opt *row, void *field, const struct opt_value *
     struct opt_list list = {0};
 
     if (count == 0 && is_required(row))
-        return err_set(err, "must name at least one");
+        return err_set(err, "must contain at least one entry");
     list.v = mem_alloc(count * sizeof(*list.v));
     for (; list.n < count; list.n++) {
         char *text = scalar_text(&item[list.n]);
         if (text == NULL || *text == '\0') {
             free(text);
             free_list(&list);
-            return err_set(err, "must be text in quotes, or a list of it: "
-                                "[ \"one\", \"two\" ], and nothing empty");
+            return err_set(err, "must be text in quotes, or a list: [ \"one\", \"two\" "
+                                "], without empty entries");
         }
         list.v[list.n] = text;
     }
@@ -396,7 +396,7 @@ void opt_defaults(const struct opt *rows, void *self)
     for (const struct opt *row = rows; row->name != NULL; row++)
         if (row->def != NULL && opt_set_text(row, self, row->def, &err) != 0) {
             fprintf(stderr, "tarry: default of %s: %s\n", row->name, err.text);
-            must(!"a default of an option row is right");
+            must(!"the default of an option row is valid");
         }
 }
 

@@ -35,8 +35,9 @@ enum opt_type {               /* field in the struct      in the file           
 
 #define OPT_RETRY_NEVER "never" /* the value of OPT_RETRY that disables retries */
 #define OPT_RETRY_FORMS                                                                  \
-    "must be a list of waits: [ \"10s\", \"20s\" ], or { first = \"1s\"; factor = 2.0; " \
-    "max = \"10m\"; limit = 10; jitter = 0.2; }, or \"" OPT_RETRY_NEVER "\""
+    "must be a list of delays: [ \"10s\", \"20s\" ], or "                                \
+    "{ first = \"1s\"; factor = 2.0; max = \"10m\"; "                                    \
+    "limit = 10; jitter = 0.2; }, or \"" OPT_RETRY_NEVER "\""
 
 struct opt {
     const char *name;

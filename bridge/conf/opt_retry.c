@@ -39,7 +39,8 @@ static const struct opt wait_row = {"",   OPT_MS,     0,
 static int by_list(const struct opt_value *v, struct retry_policy *p, struct err *err)
 {
     if (v->count > LIST_MAX)
-        return err_set(err, "lists more than %d waits; use { first, factor, max, limit }",
+        return err_set(err,
+                       "contains more than %d delays; use { first, factor, max, limit }",
                        LIST_MAX);
     /* Never NULL, even if empty: a non-NULL list means "list, not formula". */
     p->list_ms = mem_alloc(v->count * sizeof(*p->list_ms));
@@ -61,14 +62,14 @@ static int by_formula(const struct opt_value *v, struct retry_policy *p, struct 
         const struct opt_value *item = &v->item[i];
         const struct opt *row = opt_find(formula_rows, item->name);
         if (row == NULL)
-            return err_set(err,
-                           "knows no \"%.60s\"; it has first, factor, max, limit, jitter",
-                           item->name);
+            return err_set(
+                err, "has no option \"%.60s\"; known: first, factor, max, limit, jitter",
+                item->name);
         if (opt_set(row, &f, item, err) != 0)
             return err_in(err, row->name);
     }
     if (f.max_ms < f.first_ms)
-        return err_set(err, "has a max that is shorter than first");
+        return err_set(err, "has a max shorter than first");
     *p = (struct retry_policy){.first_ms = f.first_ms,
                                .factor = f.factor,
                                .max_ms = f.max_ms,

@@ -199,7 +199,7 @@ const char *opt_hint(struct opt_names *names, const char *wrong, char out[OPT_HI
     else if (names->n > 0)
         snprintf(out, OPT_HINT_SIZE, "known: %.300s", buf_str(&known));
     else
-        snprintf(out, OPT_HINT_SIZE, "there are none");
+        snprintf(out, OPT_HINT_SIZE, "none is configured");
     buf_free(&known);
     free(names->v);
     *names = (struct opt_names){0};

@@ -293,7 +293,7 @@ def test_names_are_renewed_by_a_reload(bench):
 @pytest.mark.parametrize("name", ["a.example:80", "https://a.example", "*.example", "a b"])
 def test_a_name_that_can_be_none_is_refused(tmp_path, name):
     done = check(tmp_path, f'admin: {{ hosts = [ "fine.example", "{name}" ]; }};')
-    assert done.returncode == 78 and f'admin.hosts: "{name}" is no name' in done.stderr, done.stderr
+    assert done.returncode == 78 and f'admin.hosts: "{name}" is not a host name' in done.stderr, done.stderr
 
 
 def test_a_body_is_not_read_for_who_may_not_send_it(bench):
@@ -308,13 +308,13 @@ def test_a_body_is_not_read_for_who_may_not_send_it(bench):
 BAD_TOKENS = [
     ('a: { token = "short"; roles = [ "admin" ]; };', "tokens.a.token must have 16 to 1024"),
     ('a: { token = "has a blank in it"; roles = [ "admin" ]; };', "without blanks"),
-    ('a: { token = "0123456789abcdef"; roles = [ "root" ]; };', 'there is no role "root"'),
-    ('a: { token = "0123456789abcdef"; roles = [ ]; };', "tokens.a.roles: must name at least one"),
+    ('a: { token = "0123456789abcdef"; roles = [ "root" ]; };', 'unknown role "root"'),
+    ('a: { token = "0123456789abcdef"; roles = [ ]; };', "tokens.a.roles: must contain at least one entry"),
     ('a: { token = "0123456789abcdef"; };', 'tokens.a needs "roles"'),
-    ('a: { roles = [ "admin" ]; };', "tokens.a needs either token or certificate"),
+    ('a: { roles = [ "admin" ]; };', "tokens.a requires either token or certificate"),
     ('a: { token = "0123456789abcdef"; certificate = "x"; roles = [ "admin" ]; };',
      "tokens.a needs either"),
-    ('a: { certificate = "x"; roles = [ "admin" ]; };', "no listener asks clients for one"),
+    ('a: { certificate = "x"; roles = [ "admin" ]; };', "no listener requests client certificates"),
     ('a: { token = "0123456789abcdef"; roles = [ "admin" ]; };'
      ' b: { token = "0123456789abcdef"; roles = [ "produce" ]; };', "the same token as tokens.a"),
 ]
@@ -334,9 +334,9 @@ def check(folder, text, parts=PARTS):
 
 
 @pytest.mark.parametrize("text, why", [
-    ('http: { listen = ":7700"; };', "whoever reaches :7700 may use it"),
-    ('admin: { listen = "0.0.0.0:7701"; };', "admin.listen: whoever reaches"),
-    (f'http: {{ listen = "[::]:7700"; }}; {tokens()}', "tokens can be read on their way"),
+    ('http: { listen = ":7700"; };', "every client that can connect to :7700 may use it"),
+    ('admin: { listen = "0.0.0.0:7701"; };', "admin.listen: every client that can connect to"),
+    (f'http: {{ listen = "[::]:7700"; }}; {tokens()}', "tokens travel to [::]:7700 without TLS"),
 ])
 def test_a_listener_for_strangers_is_warned_of(tmp_path, text, why):
     done = check(tmp_path, text)
@@ -347,7 +347,7 @@ def test_a_listener_for_strangers_is_warned_of(tmp_path, text, why):
 
 
 HOOK, QUEUE = 'type = "http"; url = "http://127.0.0.1:9/"; accept = "code100";', 'type = "queue";'
-STRANGERS = "whoever reaches 0.0.0.0:7777 may use it; write "
+STRANGERS = "every client that can connect to 0.0.0.0:7777 may use it; set "
 
 
 @pytest.mark.parametrize("kind, options, why", [
@@ -356,12 +356,12 @@ STRANGERS = "whoever reaches 0.0.0.0:7777 may use it; write "
     ("later", 'listen = "{0}"; tls_cert = "{1}"; tls_client_ca = "{1}";', None),
     ("delayqueue", 'listen = "{0}";', f"sources.s.listen: {STRANGERS}tls_client_ca"),
     ("camellia", 'listen = "{0}";', f"sources.s.listen: {STRANGERS}tls_client_ca"),
-    ("lmstfy", 'listen = "{0}";', "sources.s.listen: tokens can be read on their way to 0.0.0.0:7777"),
+    ("lmstfy", 'listen = "{0}";', "sources.s.listen: tokens travel to 0.0.0.0:7777 without TLS"),
     ("lmstfy", 'listen = "{0}"; tls_cert = "{1}";', None),
     ("lmstfy", 'listen = "{0}"; skip_token_check = true;',
      f"sources.s.listen: {STRANGERS}skip_token_check = false, or tls_client_ca"),
     ("lmstfy", 'admin_listen = "{0}";', f"sources.s.admin_listen: {STRANGERS}accounts, or admin_tls_client_ca"),
-    ("lmstfy", 'admin_listen = "{0}"; accounts: {{ boss: "x"; }};', "passwords can be read on their way"),
+    ("lmstfy", 'admin_listen = "{0}"; accounts: {{ boss: "x"; }};', "passwords travel to 0.0.0.0:7777 without TLS"),
 ])
 def test_an_api_for_strangers_is_warned_of(tmp_path, kind, options, why):
     """Whatever tokens: { } says: it is not for these."""
@@ -385,7 +385,7 @@ def test_an_api_for_strangers_is_warned_of_at_the_start_and_when_a_reload_brings
                       more_routes=" ".join(f'r{p}: {{ from = "s{p}"; to = "q"; }};' for p in ports))
 
     def warned(port):
-        return f"sources.s{port}.listen: whoever reaches 0.0.0.0:{port} may use it" in d.log()
+        return f"sources.s{port}.listen: every client that can connect to 0.0.0.0:{port} may use it" in d.log()
     first, second = free_port(), free_port()
     d = Reloaded(bench, bench.redis(), body(first))
     assert warned(first) and not warned(second)
@@ -575,7 +575,7 @@ def test_a_file_that_cannot_be_used_is_named_and_nothing_starts(bench, authority
 
 
 @pytest.mark.parametrize("text, why", [
-    ('admin: { listen = "127.0.0.1:7700"; };', 'the same address; for one listener write'),
+    ('admin: { listen = "127.0.0.1:7700"; };', 'the same address; to use one listener for both, write'),
     ('http: { listen = ""; }; admin: { listen = "http"; };', 'admin.listen is "http", but'),
 ])
 def test_listeners_that_cannot_be_are_refused(tmp_path, text, why):
@@ -586,11 +586,11 @@ def test_listeners_that_cannot_be_are_refused(tmp_path, text, why):
 @pytest.mark.parametrize("option", ["tls_key", "tls_client_ca"])
 def test_half_of_the_files_is_refused(tmp_path, option):
     done = check(tmp_path, f'admin: {{ {option} = "/x"; }};')
-    assert done.returncode == 78 and f"admin.{option} needs tls_cert" in done.stderr
+    assert done.returncode == 78 and f"admin.{option} requires tls_cert" in done.stderr
 
 
-FAULTS = [('tls_key = "/x";', "tls_key needs tls_cert"), ('tls_client_ca = "/x";', "tls_client_ca needs tls_cert"),
-          ('hosts = "x:1";', 'hosts: "x:1" is no name')]
+FAULTS = [('tls_key = "/x";', "tls_key requires tls_cert"), ('tls_client_ca = "/x";', "tls_client_ca requires tls_cert"),
+          ('hosts = "x:1";', 'hosts: "x:1" is not a host name')]
 
 
 @pytest.mark.parametrize("option, why", FAULTS, ids=[why for _, why in FAULTS])

@@ -154,17 +154,17 @@ REFUSED = {
     "another number": ('#include "bridge/plugin.h"\n#undef TARRY_PLUGIN_ABI\n#define TARRY_PLUGIN_ABI 99\n'
                        "TARRY_PLUGIN(NULL, NULL);", "built for version 99 of the plugin interface"),
     "other structs": ('#include "bridge/plugin.h"\nstruct longer { struct sink_ops ops; int more; };\n'
-                      "#define sink_ops longer\nTARRY_PLUGIN(NULL, NULL);", "structs of other sizes"),
-    "a name of ours": (sink("kafka"), 'sink "kafka": the name is taken'),
-    "no name": (sink("").replace('.name = "", ', ""), "one sink of it has no name"),
-    "no deliver": (sink(deliver="NULL"), 'sink "mine": needs size, opts, start, deliver and stop'),
+                      "#define sink_ops longer\nTARRY_PLUGIN(NULL, NULL);", "structs of different sizes"),
+    "a name of ours": (sink("kafka"), 'sink "kafka": the name is already used'),
+    "no name": (sink("").replace('.name = "", ', ""), "a sink has no name"),
+    "no deliver": (sink(deliver="NULL"), 'sink "mine": requires size, opts, start, deliver and stop'),
     "an option beyond its struct": (
-        sink(row='{"n", OPT_INT, 4, "1", .help = "x"},'), 'option "n": lies outside of the plugin'),
+        sink(row='{"n", OPT_INT, 4, "1", .help = "x"},'), 'option "n": is outside the plugin'),
     "a file beyond its struct": (
         sink(row='{"f", OPT_KEY_FILE, sizeof(struct own), "x", .help = "x"},'),
-        'option "f": lies outside of the plugin'),
+        'option "f": is outside the plugin'),
     "an option of no type": (
-        sink(row='{"n", (enum opt_type)77, 0, "1", .help = "x"},'), 'option "n": has the type 77'),
+        sink(row='{"n", (enum opt_type)77, 0, "1", .help = "x"},'), 'option "n": has the unknown type 77'),
     "a default that is none": (
         sink(row='{"n", OPT_MS, 0, "soon", .help = "x"},'), 'option "n": its default'),
     "a call that is not there": (
@@ -188,18 +188,18 @@ def test_a_file_that_others_can_write_is_not_loaded(bench):
     assert check(bench, made, made)[0] == 0  # twice is once
     made.chmod(0o757)
     code, why = check(bench, made)
-    assert code == 78 and "everybody may write it" in why
+    assert code == 78 and "every user can write this file" in why
     made.chmod(0o755)
     if os.geteuid() == 0:
         os.chown(made, -1, 12345)
         assert check(bench, made)[0] == 0
         made.chmod(0o775)
         code, why = check(bench, made)
-        assert code == 78 and "its group may write it" in why
+        assert code == 78 and "its group can write this file" in why
         made.chmod(0o755)
         os.chown(made, 12345, -1)
         code, why = check(bench, made)
-        assert code == 78 and "belongs to user 12345" in why
+        assert code == 78 and "is owned by user 12345" in why
 
 
 @pytest.mark.parametrize("list_, why", [

@@ -36,7 +36,7 @@ def test_what_is_wrong_is_refused_whole_with_every_reason(bench, hook):
             assert line in d.log().replace("\\", ""), what
         d.post(what)
     d.tarry.conf.unlink()
-    assert d.ask()[1]["errors"] == [f"{d.tarry.conf}: cannot read it: No such file or directory"]
+    assert d.ask()[1]["errors"] == [f"{d.tarry.conf}: cannot read the file: No such file or directory"]
     hook.wait_count(len(REFUSED))
     assert d.tarry.metric("tarry_config_last_reload_successful") == 0
     assert d.tarry.metric("tarry_config_reloads_total", result="refused") == len(REFUSED) + 1
