@@ -27,6 +27,6 @@ int plugins_worker(int argc, char **argv)
     for (size_t i = 0; argc > 2 && i < sizeof(workers) / sizeof(workers[0]); i++)
         if (strcmp(argv[2], workers[i].name) == 0)
             return workers[i].main(argc, argv);
-    fprintf(stderr, "tarry: worker is for the daemon's own use\n");
+    fprintf(stderr, "tarry: worker is an internal command of the daemon\n");
     return 64;
 }

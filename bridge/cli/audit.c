@@ -45,13 +45,13 @@ enum { LIST_MAX = 100 }; /* findings listed for one bucket; the others are only 
 static const struct row {
     const char *kind, *means, *repaired;
 } rows[] = {
-    {"no-index", "is kept, but waits nowhere", "due now"},
-    {"twice", "stands in several places", "stays where it is delivered"},
-    {"no-body", "waits, but is not kept: it is lost", "taken out"},
-    {"orphan", "notes of a job that is not there", "deleted"},
-    {"order", "the order of its key is broken", "put right"},
-    {"sums", "so many more jobs than the sums tell of", "the sums begin here"},
-    {"counts", "so many more places than jobs", "by the repairs above"},
+    {"no-index", "is stored, but is in no index", "due now"},
+    {"twice", "is in several indexes", "kept only in the index that delivers it"},
+    {"no-body", "is in an index, but its record is lost", "removed from the index"},
+    {"orphan", "data of a job that does not exist", "deleted"},
+    {"order", "the order of its key is broken", "order restored"},
+    {"sums", "jobs in excess of the sums", "sums reset to the jobs found"},
+    {"counts", "index entries in excess of jobs", "fixed by the repairs above"},
     {"?", "found by a newer version", ""},
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
@@ -149,10 +149,9 @@ static void print_bucket(struct audit_paper *p, const char *name,
 /* why: why the audit is incomplete; NULL: it is complete. */
 static void print_end(struct audit_paper *p, const char *why)
 {
-    const char *verdict = p->all_findings == 0 ? "all agrees"
-                          : p->order->repair
-                              ? "repaired; run it again to see that all agrees"
-                              : "--repair puts right what can be";
+    const char *verdict = p->all_findings == 0 ? "everything is consistent"
+                          : p->order->repair   ? "repaired; run the audit again to verify"
+                                               : "repair them with --repair";
     if (p->order->json)
         printf("\n],\"jobs\":%" PRId64 ",\"found\":%" PRIu64
                ",\"repaired\":%s,\"complete\":%s}\n",
@@ -163,7 +162,7 @@ static void print_end(struct audit_paper *p, const char *why)
         printf("%" PRIu64 " buckets, %" PRId64 " jobs, %" PRIu64 " findings: %s\n",
                p->buckets, p->all_jobs, p->all_findings, verdict);
     if (why)
-        fprintf(stderr, "tarry audit: not all was seen: %s\n", why);
+        fprintf(stderr, "tarry audit: incomplete: %s\n", why);
     buf_free(&p->list);
 }
 
@@ -246,7 +245,7 @@ static int give_up_after(struct audit *a, const struct store *st, int64_t begun_
         return 0;
     }
     snprintf(a->why, sizeof(a->why), "Redis: %s",
-             store_trouble(st)[0] ? store_trouble(st) : "it does not answer");
+             store_trouble(st)[0] ? store_trouble(st) : "no reply");
     return -1;
 }
 

@@ -61,7 +61,7 @@ static void print_flags(unsigned sets, FILE *out)
         if (f->sets & (sets | CLI_ANY))
             print_entry(out, title, FLAG_COLUMN, f->help);
     }
-    print_entry(out, "--", FLAG_COLUMN, "behind it nothing is an option");
+    print_entry(out, "--", FLAG_COLUMN, "the arguments after it are not options");
 }
 
 /* Print the help of one command, of all commands of a name (word NULL), or of all. */
@@ -92,9 +92,9 @@ int cli_help(struct cli_order *o)
             return EX_OK;
         }
     if (name)
-        return cli_wrong(o, "there is no command ", word ? word : name);
+        return cli_wrong(o, "unknown command ", word ? word : name);
     puts("tarry " TARRY_VERSION
-         " - takes messages that must be delivered later, and delivers them");
+         " - accepts messages for later delivery, and delivers them");
     usage(NULL, NULL, stdout);
     return EX_OK;
 }
@@ -144,9 +144,10 @@ static const struct cli_command *choose(const char *name, const char *word)
     }
     opt_hint(&names, name, hint);
     if (of_name.command)
-        cli_wrong(&of_name, "it takes one of these words, not ", word ? word : "none");
+        cli_wrong(&of_name, word ? "unknown subcommand: " : "missing subcommand",
+                  word ? word : "");
     else
-        fprintf(stderr, "tarry: there is no command \"%.60s\"; %s\n", name, hint);
+        fprintf(stderr, "tarry: unknown command \"%.60s\"; %s\n", name, hint);
     return NULL;
 }
 
@@ -187,10 +188,10 @@ static int take_flag(struct cli_order *o, char **argv, int *taken)
             return take_value(o, f, "true");
         *taken = 2;
         if (argv[1] == NULL)
-            return cli_wrong(o, "a value is missing after ", argv[0]);
+            return cli_wrong(o, "missing value after ", argv[0]);
         return take_value(o, f, argv[1]);
     }
-    return cli_wrong(o, "no such option here: ", argv[0]);
+    return cli_wrong(o, "unknown option: ", argv[0]);
 }
 
 static void free_flags(struct cli_order *o)
@@ -218,7 +219,7 @@ static int take_words(struct cli_order *o, char **argv)
         else if (o->place_count < o->command->most && (**argv || may_be_empty(o)))
             o->place[o->place_count++] = *argv;
         else
-            code = cli_wrong(o, "one argument too many, or an empty one: ", *argv);
+            code = cli_wrong(o, "unexpected or empty argument: ", *argv);
         if (code != EX_OK)
             return code;
         argv += taken;
@@ -249,7 +250,7 @@ static int read_and_run(struct cli_order *o, char **words)
         return EX_OK;
     }
     if (o->place_count < o->command->least)
-        return cli_wrong(o, "an argument is missing: ", o->command->places);
+        return cli_wrong(o, "missing argument: ", o->command->places);
     return run(o);
 }
 

@@ -59,7 +59,7 @@ static json_t *text_of(const char *text)
 {
     char shown[LINE_TEXT];
     json_t *v = json_string(redact_text(shown, sizeof(shown), text));
-    return v ? v : json_string("(no UTF-8)");
+    return v ? v : json_string("(not UTF-8)");
 }
 
 static void add_text(struct buf *line, const char *text)
@@ -95,7 +95,7 @@ static void tell(struct paper *paper, const char *kind, const char *name,
 static void tell_start(const char *kind, const char *name)
 {
     struct buf text = {0};
-    buf_addf(&text, "dials %s%s%s ...", kind, *name ? " " : "", name);
+    buf_addf(&text, "connecting to %s%s%s ...", kind, *name ? " " : "", name);
     ctl_progress(buf_str(&text));
     buf_free(&text);
 }
@@ -108,7 +108,7 @@ static void tell_store(struct paper *paper, const char *name, const struct conf_
     const char *why = st == NULL || err->text[0] != '\0' ? err->text
                       : store_is_up(st)                  ? ""
                                                          : store_trouble(st);
-    tell(paper, "redis", name, c->url, "it answers", why);
+    tell(paper, "redis", name, c->url, "it responds", why);
 }
 
 /* Skip the embedded server: only the daemon starts it. */
@@ -118,8 +118,7 @@ static void probe_redis(struct paper *paper, struct conf *conf)
     struct tool tool = {.bridge = &bridge};
     struct err err = {""};
     if (strcmp(conf->redis.url, "embedded") == 0) {
-        tell(paper, "redis", "redis", "embedded", "tarry runs it itself, with the daemon",
-             "");
+        tell(paper, "redis", "redis", "embedded", "the daemon starts it", "");
         return;
     }
     tell_start("redis", "");
@@ -145,7 +144,7 @@ static void probe_listener(struct paper *paper, const char *name,
     if (*opts->listen == '\0' || opts->tls_cert == NULL)
         return;
     int bad = httpd_check(opts, &err);
-    tell(paper, "listen", name, opts->listen, "its certificate can be used",
+    tell(paper, "listen", name, opts->listen, "its certificate is valid",
          bad < 0 ? err.text : "");
 }
 
@@ -249,7 +248,7 @@ int cli_check(struct cli_order *o)
         return EX_CONFIG;
     fputs(buf_str(&conf->warnings), stderr);
     fprintf(o->connect && !o->human ? stderr : stdout,
-            "%s: good; sources: %zu, sinks: %zu, routes: %zu\n", o->place[0],
+            "%s: valid; sources: %zu, sinks: %zu, routes: %zu\n", o->place[0],
             conf->source_count, conf->sink_count, conf->route_count);
     if (o->connect)
         code = probe_all(conf, o->human) == 0 ? EX_OK : EX_UNAVAILABLE;

@@ -142,8 +142,8 @@ static void put_tarry(void)
     put_head("tarry", "1", "deliver messages later");
     put_synopsis();
     puts(".Sh DESCRIPTION\n.Nm\n"
-         "takes messages that must be delivered later from Kafka, MQTT and HTTP,\n"
-         "keeps them in Redis until they are due,\n"
+         "accepts messages for later delivery from Kafka, MQTT and HTTP,\n"
+         "stores them in Redis until they are due,\n"
          "and delivers them to Kafka, MQTT, HTTP callbacks,\n"
          "or queues that consumers pull from.\n"
          "Most commands ask a running daemon over its admin listener.\n"
@@ -157,26 +157,29 @@ static void put_tarry(void)
     for (const struct cli_flag *f = cli_flags; f->name; f++)
         if (f->sets & COMMON)
             put_flag(f);
-    puts(".El\n.Pp\nBehind\n.Fl \\-\n"
-         "nothing is an option, so that an id or a target may begin with anything.\n"
-         ".Sh ENVIRONMENT\n.Bl -tag -width Ds\n"
-         ".It Ev TARRY_URL\nWhere the daemon is, unless\n.Fl \\-url\nsays so.\n"
-         ".It Ev TARRY_TOKEN\nThe token, unless\n.Fl \\-token-file\nnames its file.\n"
-         ".It Ev NO_COLOR\nIf it is set, tables have no colours.\n.El\n"
-         ".Sh EXIT STATUS\n.Bl -tag -width Ds -compact");
+    puts(
+        ".El\n.Pp\nThe arguments after\n.Fl \\-\n"
+        "are not options, so an id or a target can begin with any character.\n"
+        ".Sh ENVIRONMENT\n.Bl -tag -width Ds\n"
+        ".It Ev TARRY_URL\nThe URL of the daemon; the option\n.Fl \\-url\noverrides it.\n"
+        ".It Ev TARRY_TOKEN\nThe token; the option\n.Fl \\-token-file\noverrides it.\n"
+        ".It Ev NO_COLOR\nIf it is set, tables have no colours.\n.El\n"
+        ".Sh EXIT STATUS\n.Bl -tag -width Ds -compact");
     for (const struct cli_code *c = cli_codes; c->help; c++) {
         printf(".It %d\n", c->code);
         put_paragraph(c->help);
     }
     puts(".El\n.Sh EXAMPLES\n"
-         "What is there, and what waits:\n.Bd -literal -offset indent\n"
+         "Show the state of the daemon, its routes and pending jobs:\n.Bd -literal "
+         "-offset indent\n"
          "tarry status\ntarry routes\ntarry jobs list orders\n.Ed\n.Pp\n"
-         "Would the route take this, and when would it leave?\n"
+         "Check whether a route would accept a message, and when it would be delivered:\n"
          ".Bd -literal -offset indent\n"
          "tarry explain orders \\-\\-after 1h30m \\-\\-header \"x-tenant: a\" "
          "'{\"n\":1}'\n"
          ".Ed\n.Pp\n"
-         "Deliver nothing while the other end is mended:\n.Bd -literal -offset indent\n"
+         "Stop deliveries while the receiver is being repaired:\n.Bd -literal -offset "
+         "indent\n"
          "tarry pause orders\ntarry resume orders\n.Ed\n"
          ".Sh SEE ALSO\n.Xr tarry.conf 5");
 }
@@ -223,24 +226,23 @@ static void put_group(void *arg, const char *title, const char *help,
 static void put_tarry_conf(void)
 {
     put_head("tarry.conf", "5", "configuration of tarry");
-    puts(".Sh DESCRIPTION\nThe file that\n.Xr tarry 1\nis started with.");
+    puts(".Sh DESCRIPTION\nThe configuration file of\n.Xr tarry 1 .");
     put_paragraph(
-        "Its form is that of libconfig: groups in braces, settings that end with "
+        "The file has the syntax of libconfig: groups in braces, settings that end with "
         "a semicolon, lists in brackets, strings in quotes. In a string, "
-        "${env:NAME}, ${env:NAME:-else}, ${file:PATH} and ${cred:NAME} stand for "
-        "the value of a variable, and for what a file or a credential of systemd "
-        "holds.");
+        "${env:NAME}, ${env:NAME:-else}, ${file:PATH} and ${cred:NAME} are "
+        "replaced by the value of an environment variable, the content of a file, or "
+        "a systemd credential.");
     puts(".Pp");
-    put_paragraph(
-        "Durations are written \"1500ms\", \"30s\", \"1h30m\", \"7d\"; sizes "
-        "\"256KiB\", \"64MiB\". Every mistake in a file, with its line, is named "
-        "by tarry check FILE.");
+    put_paragraph("Durations are written \"1500ms\", \"30s\", \"1h30m\", \"7d\"; sizes "
+                  "\"256KiB\", \"64MiB\". The command tarry check FILE lists every "
+                  "error in a file with its line.");
     puts(".Sh OPTIONS");
     conf_each_group(put_group, NULL);
     puts(".Sh FILES\n.Bl -tag -width Ds\n.It Pa /etc/tarry/tarry.conf\n"
-         "What the service runs with.\n"
+         "The configuration of the service.\n"
          ".It Pa /usr/share/doc/tarry/examples/tarry.conf\n"
-         "Every option at its default.\n.El\n"
+         "Every option with its default.\n.El\n"
          ".Sh SEE ALSO\n.Xr tarry 1");
 }
 

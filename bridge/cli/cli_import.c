@@ -68,9 +68,9 @@ int cli_import(struct cli_order *o)
     struct buf url = {0};
     int code = EX_USAGE;
     if (o->conf == NULL)
-        return cli_wrong(o, "--conf FILE is needed", "");
+        return cli_wrong(o, "--conf FILE is required", "");
     if (order.dry_run && order.delete)
-        return cli_wrong(o, "--dry-run and --delete exclude each other", "");
+        return cli_wrong(o, "--dry-run and --delete cannot be combined", "");
     if (o->with.n > IMPORT_WITH_MAX)
         return cli_wrong(o, "too many of ", "--with");
     for (size_t i = 0; i < o->with.n; i++)

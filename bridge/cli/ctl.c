@@ -39,13 +39,13 @@ int ctl_ask(struct cli_order *o)
 int ctl_move(struct cli_order *o)
 {
     if ((o->at == NULL) == (o->after == NULL))
-        return cli_wrong(o, "one of --at and --after is needed", "");
+        return cli_wrong(o, "exactly one of --at and --after is required", "");
     return ctl_ask(o);
 }
 
 int ctl_rewind(struct cli_order *o)
 {
-    return o->to ? ctl_ask(o) : cli_wrong(o, "--to is needed", "");
+    return o->to ? ctl_ask(o) : cli_wrong(o, "--to is required", "");
 }
 
 /* --- status --- */
@@ -169,7 +169,8 @@ static void look_at_state(struct wait *w, unsigned i, const char *state)
     bool drains = known && strcmp(state, "draining") == 0;
     if (known && !drains && w->drains[i]) {
         ctl_progress(NULL);
-        fprintf(stderr, "tarry: %s no longer drains: it is %s\n", w->o->place[i], state);
+        fprintf(stderr, "tarry: %s is no longer draining; its state is %s\n",
+                w->o->place[i], state);
         w->code = CLI_GONE;
     }
     w->drains[i] |= drains;
@@ -185,9 +186,9 @@ static void look_at_drained(struct wait *w, unsigned i, const json_t *route,
         return;
     ctl_progress(NULL);
     fprintf(stderr,
-            "tarry: %s drains, but the daemon does not tell when it is done (no "
-            "\"drained\" in its answer): it is an older tarry; upgrade it, or look at "
-            "PENDING and IN FLIGHT of `tarry routes`\n",
+            "tarry: %s is draining, but the daemon does not report when it is done (no "
+            "\"drained\" in its answer), because it is an older version; upgrade it, or "
+            "watch PENDING and IN FLIGHT of `tarry routes`\n",
             w->o->place[i]);
     w->code = EX_UNAVAILABLE;
 }
@@ -226,8 +227,8 @@ static bool all_drained(struct wait *w)
         all = all && drained;
     }
     snprintf(text, sizeof(text), "%" PRId64 " jobs left", left);
-    ctl_progress(left < 0    ? "it is not known yet how many jobs are left"
-                 : left == 0 ? "no jobs left, if all instances know that it drains"
+    ctl_progress(left < 0    ? "the number of remaining jobs is not known yet"
+                 : left == 0 ? "no jobs left; waiting for all instances to see the drain"
                              : text);
     return all;
 }
@@ -273,9 +274,8 @@ static int read_all(FILE *in, const char *name, struct buf *out)
     if (ferror(in))
         fprintf(stderr, "tarry: %.200s: %s\n", name, strerror(errno));
     else
-        fprintf(stderr,
-                "tarry: %.200s: more than %d MiB, which no daemon takes as a job\n", name,
-                MESSAGE_MAX / (1024 * 1024));
+        fprintf(stderr, "tarry: %.200s: more than %d MiB, which is too large for a job\n",
+                name, MESSAGE_MAX / (1024 * 1024));
     return EX_NOINPUT;
 }
 
@@ -318,7 +318,7 @@ static int add_headers(struct cli_order *o)
         const char *line = o->headers.v[i], *colon = strchr(line, ':');
         if (colon == NULL || colon == line || colon[1 + strspn(colon + 1, " ")] == '\0' ||
             strpbrk(line, "\r\n"))
-            return cli_wrong(o, "a header is NAME:VALUE on one line, not ", line);
+            return cli_wrong(o, "a header must be NAME:VALUE on one line, not ", line);
     }
     if (o->headers.n + count >= CLI_LIST_MAX)
         return cli_wrong(o, "too many of ", "--header");
@@ -327,7 +327,8 @@ static int add_headers(struct cli_order *o)
         if (flags[i].value == NULL)
             continue;
         if (strpbrk(flags[i].value, "\r\n"))
-            return cli_wrong(o, "no line may end within ", flags[i].value);
+            return cli_wrong(o,
+                             "the value must not contain a line break: ", flags[i].value);
         buf_addf(&line, "%s: %s", flags[i].name, flags[i].value);
         opt_list_add(&o->headers, buf_str(&line));
         buf_free(&line);
@@ -363,7 +364,7 @@ static int post(struct cli_order *o, const char *text)
 int ctl_send(struct cli_order *o)
 {
     if (o->place_count < 2 && isatty(STDIN_FILENO))
-        return cli_wrong(o, "PAYLOAD is missing; - reads it from here", "");
+        return cli_wrong(o, "missing PAYLOAD; - reads it from the terminal", "");
     return post(o, o->place_count < 2 ? "-" : o->place[1]);
 }
 

@@ -51,7 +51,8 @@ static int set_token(struct ctl_http *h, struct slice token)
         token.n--;
     for (size_t i = 0; i < token.n; i++)
         if (token.p[i] <= ' ' || token.p[i] > '~') {
-            fprintf(stderr, "tarry: a token is one word of visible ASCII characters\n");
+            fprintf(stderr, "tarry: a token must consist of visible ASCII characters "
+                            "without blanks\n");
             return -1;
         }
     if (token.n > 0)
@@ -74,12 +75,12 @@ static int read_token(struct ctl_http *h, const char *file)
         return refuse_token_file(file, strerror(errno));
     size_t n = fread(text, 1, sizeof(text), in);
     const char *why = ferror(in)      ? strerror(errno)
-                      : n > TOKEN_MAX ? "longer than any token; is it the right file?"
+                      : n > TOKEN_MAX ? "too long for a token; is it the right file?"
                                       : NULL;
     fclose(in);
     int bad = why ? refuse_token_file(file, why) : set_token(h, (struct slice){text, n});
     if (bad == 0 && h->token.n == 0)
-        bad = refuse_token_file(file, "it is empty");
+        bad = refuse_token_file(file, "the file is empty");
     explicit_bzero(text, sizeof(text));
     return bad;
 }
@@ -120,7 +121,7 @@ struct ctl_http *ctl_http_new(const struct cli_order *o)
     bool local = begins(url, "unix:/");
     if (!local && !begins(url, "http://") && !begins(url, "https://")) {
         fprintf(stderr,
-                "tarry: \"%.200s\" is no URL of a daemon; write http://HOST:PORT, "
+                "tarry: \"%.200s\" is not the URL of a daemon; write http://HOST:PORT, "
                 "https://HOST:PORT or unix:/PATH\n",
                 url);
         return NULL;
@@ -222,11 +223,12 @@ static void complain(struct ctl_http *h, const json_t *answer, long status)
     ctl_text_add(&text, slice_of(json_string_value(message)));
     if (text.n > 0)
         fprintf(stderr, "tarry: %s%s\n", buf_str(&text),
-                status == 401 ? "; --token-file or TARRY_TOKEN gives one" : "");
+                status == 401 ? "; pass a token with --token-file or TARRY_TOKEN" : "");
     else if (json_array_size(lines) == 0)
-        fprintf(stderr,
-                "tarry: what answers at %s is no tarry, or another version: HTTP %ld\n",
-                h->url, status);
+        fprintf(
+            stderr,
+            "tarry: the server at %s is not tarry, or a different version: HTTP %ld\n",
+            h->url, status);
     buf_free(&text);
 }
 
@@ -267,12 +269,12 @@ static long perform(struct ctl_http *h, const struct ctl_ask *ask)
     if (rc == CURLE_OK)
         curl_easy_getinfo(h->curl, CURLINFO_RESPONSE_CODE, &status);
     else if (rc == CURLE_WRITE_ERROR) /* on_bytes() has reached its limit */
-        fprintf(stderr, "tarry: %s answers more than %d MiB; ask for less, by --max\n",
+        fprintf(stderr, "tarry: the answer of %s exceeds %d MiB; limit it with --max\n",
                 h->url, ANSWER_MAX / (1024 * 1024));
     else
         fprintf(stderr,
-                "tarry: no daemon answers at %s: %s; is it running? --url or TARRY_URL "
-                "says where\n",
+                "tarry: no daemon responds at %s: %s; is it running? Set its URL with "
+                "--url or TARRY_URL\n",
                 h->url, curl_easy_strerror(rc));
     curl_slist_free_all(headers);
     buf_free(&url);

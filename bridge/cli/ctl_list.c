@@ -115,7 +115,7 @@ static int take_page(struct walk *w)
 
 static void add_sum(const struct walk *w, struct buf *out)
 {
-    buf_addf(out, "%s%s %" PRId64 ", refused %" PRId64 ", looked at %" PRId64,
+    buf_addf(out, "%s%s %" PRId64 ", refused %" PRId64 ", examined %" PRId64,
              w->o->dry_run ? "would have " : "", w->did, w->done, w->refused, w->looked);
 }
 
@@ -141,7 +141,8 @@ static int walk(struct walk *w)
     } while (code == EX_OK && w->cursor && w->left != 0 && !interrupted);
     ctl_progress(NULL);
     if (w->cursor)
-        fprintf(stderr, "tarry: there may be more; go on with --cursor %s\n", w->cursor);
+        fprintf(stderr, "tarry: there may be more; continue with --cursor %s\n",
+                w->cursor);
     free(w->cursor);
     return code == EX_OK && interrupted ? CLI_INTERRUPTED : code;
 }
@@ -179,8 +180,8 @@ static int change_many(struct cli_order *o, const char *did)
 {
     struct walk w = {.o = o, .did = did, .left = o->max ? o->max : -1};
     if (!has_filter(o)) {
-        fprintf(stderr, "tarry: which ones? Name an ID, or give --reason, --from, --to, "
-                        "--id-prefix or --max; --all means every one\n");
+        fprintf(stderr, "tarry: choose dead letters: pass an ID, or --reason, --from, "
+                        "--to, --id-prefix or --max; --all selects all\n");
         return EX_USAGE;
     }
     int code = walk(&w);
@@ -197,7 +198,7 @@ static int change(struct cli_order *o, const char *did, const char *method,
         return change_many(o, did);
     if (has_filter(o) || o->rate || o->dry_run) {
         fprintf(stderr,
-                "tarry: with an ID there is nothing to choose: leave the options\n");
+                "tarry: an ID cannot be combined with filters, --rate or --dry-run\n");
         return EX_USAGE;
     }
     one.method = method;
@@ -262,7 +263,7 @@ static int64_t print_events(const struct cli_order *o, const json_t *answer, int
     int64_t missed = json_integer_value(json_object_get(answer, "missed"));
     size_t i;
     if (missed > 0)
-        fprintf(stderr, "tarry: %lld events were missed; --sample takes fewer\n",
+        fprintf(stderr, "tarry: %lld events were missed; --sample N shows fewer\n",
                 (long long)missed);
     json_array_foreach((json_t *)(uintptr_t)events, i, event)
     {

@@ -44,8 +44,8 @@ int import_options(struct import *im, struct import_option *rows, struct err *er
             for (row = rows; row && row->name; row++)
                 buf_addf(&known, "%s%s=%s", row == rows ? "" : ", ", row->name,
                          row->value);
-            err_set(err, "--with %.60s: %s can be given %s", given, im->order->type,
-                    known.n > 0 ? buf_str(&known) : "nothing of that kind");
+            err_set(err, "--with %.60s: unknown option; options of %s: %s", given,
+                    im->order->type, known.n > 0 ? buf_str(&known) : "none");
             buf_free(&known);
             im->misused = true;
             return -1;
@@ -91,12 +91,12 @@ static int wait_for(struct import *im, unsigned jobs, int64_t bytes, struct err 
     while (im->open > jobs || (im->open_bytes > bytes && im->open > 0)) {
         loop_run(); /* returns after an answer or the tick */
         if (loop_mono_ms() - im->heard_ms > im->patience_ms)
-            return err_set(err, "tarry's Redis has not answered for %d s: %s",
+            return err_set(err, "tarry's Redis has not replied for %d s: %s",
                            (int)(im->patience_ms / 1000),
                            store_trouble(im->bridge->store));
     }
     if (im->not_stored)
-        return err_set(err, "tarry's Redis does not take the jobs");
+        return err_set(err, "tarry's Redis rejects the jobs");
     return 0;
 }
 
@@ -108,7 +108,7 @@ int import_flush(struct import *im, struct err *err)
         loop_run();
     const char *why = ask_complaint(im->ask);
     if (why && im->order->delete)
-        return err_set(err, "deleting in the original's Redis: %s", why);
+        return err_set(err, "cannot delete in the original's Redis: %s", why);
     return 0;
 }
 
@@ -311,7 +311,7 @@ static void format_tries(const struct import_how *how, int64_t now_ms, struct bu
     tries.first_ms = tries.last_ms = now_ms;
     if (how->state == IMPORT_DEAD) {
         tries_set_reason(&tries, reason_name(REASON_RETRIES));
-        tries_set_error(&tries, "it was dead when it moved over");
+        tries_set_error(&tries, "it was a dead letter when it was imported");
     }
     tries_format(&tries, out);
 }

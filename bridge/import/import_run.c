@@ -28,9 +28,9 @@ static const struct {
     [IMPORT_ENDED] = {"ended", false},
     [IMPORT_UNREADABLE] = {"unreadable", true},
     [IMPORT_WRONG_TYPE] = {"a key of another type", true},
-    [IMPORT_NO_ROUTE] = {"no route takes it", true},
+    [IMPORT_NO_ROUTE] = {"no route accepts it", true},
     [IMPORT_TOO_LARGE] = {"larger than daemon.job_max", true},
-    [IMPORT_BAD_NAME] = {"its id or topic is empty, too long or holds a NUL", true},
+    [IMPORT_BAD_NAME] = {"its id or topic is empty, too long or contains NUL", true},
 };
 
 static void print_row(const char *text, uint64_t n)
@@ -41,16 +41,16 @@ static void print_row(const char *text, uint64_t n)
 static uint64_t print_table(const struct import *im)
 {
     static const char *const moved[IMPORT_STATES] = {"pending", "in flight",
-                                                     "lost there, found again", "dead"};
+                                                     "lost there, recovered", "dead"};
     const struct import_counts *n = &im->counts;
     uint64_t unreadable = 0;
-    puts(im->order->dry_run ? "would be moved" : "moved");
+    puts(im->order->dry_run ? "would be imported" : "moved");
     for (unsigned i = 0; i < IMPORT_STATES; i++)
         print_row(moved[i], n->moved[i]);
     if (n->shelved > 0)
         print_row("tokens and limits", n->shelved);
     if (!im->order->dry_run)
-        print_row("already there", n->before + n->shelved_before);
+        print_row("already imported", n->before + n->shelved_before);
     for (unsigned i = 0; i < IMPORT_SKIPS; i++) {
         char text[64];
         snprintf(text, sizeof(text), "skipped: %s", skips[i].text);
@@ -164,7 +164,7 @@ static bool found_nothing(struct import *im, struct err *err)
     buf_addf(&there, "%" PRId64 " keys", count_keys(im));
     import_each_key(im, "*", on_sample, &samples, &enough);
     add_databases(im, &there);
-    err_set(err, "nothing of %s in %s, which has %s", im->order->type, im->place,
+    err_set(err, "no data of %s in %s, which contains %s", im->order->type, im->place,
             buf_str(&there));
     buf_free(&there);
     return true;
@@ -183,7 +183,8 @@ static const struct conf_source *find_source(const struct import_order *order,
             (order->source && strcmp(c->name, order->source) != 0))
             continue;
         if (found) {
-            err_set(err, "there are several sources of type \"%s\": --source NAME",
+            err_set(err,
+                    "several sources have the type \"%s\"; choose one with --source NAME",
                     order->type);
             return NULL;
         }
@@ -194,8 +195,7 @@ static const struct conf_source *find_source(const struct import_order *order,
                 order->source ? " " : "", order->source ? order->source : "",
                 order->type);
     else if (found->ops->import == NULL)
-        err_set(err, "nothing can be moved over into a source of type \"%s\"",
-                order->type);
+        err_set(err, "sources of type \"%s\" do not support import", order->type);
     return found && found->ops->import ? found : NULL;
 }
 
@@ -280,7 +280,7 @@ static int run(struct import *im)
     }
     if (whole)
         return unreadable > 0 ? EXIT_LEFT_OVER : EX_OK;
-    fprintf(stderr, "tarry import: not all was moved: %s\n", err.text);
+    fprintf(stderr, "tarry import: incomplete: %s\n", err.text);
     return EX_UNAVAILABLE;
 }
 

@@ -193,7 +193,7 @@ static int scan(struct import *im, int node, const struct slice *args, unsigned 
             return -1;
         if (reply.kind == IMPORT_NIL)
             return 0;
-        int result = is_scan_reply(&reply) ? 0 : err_set(err, "an odd reply to a scan");
+        int result = is_scan_reply(&reply) ? 0 : err_set(err, "unexpected reply to SCAN");
         if (result == 0) {
             snprintf(cursor, sizeof(cursor), "%s", reply.item[0].text.p);
             result = cb(arg, &reply.item[1], err);
@@ -359,7 +359,7 @@ static int on_set(void *arg, struct slice key, struct err *err)
     if (!is_key(w, key))
         return 0;
     if (im->set_count == SETS_MAX)
-        return err_set(err, "more than %d keys match %s; check the name with --with",
+        return err_set(err, "more than %d keys match %s; check the name in --with",
                        SETS_MAX, w->part->keys);
     im->sets = mem_realloc(im->sets, (im->set_count + 1) * sizeof(*im->sets));
     im->sets[im->set_count++] = (struct slice){mem_strndup(key.p, key.n), key.n};

@@ -156,11 +156,10 @@ static int survey(struct ask *a, const struct redis_conf *conf,
         loop_run();
     if (s.covered != REDIS_SLOTS)
         return err_set(err, "%s:%s: %s", place->host, place->port,
-                       s.error[0] ? s.error
-                       : s.nameless
-                           ? "a master of the cluster announces no name: set its "
-                             "cluster-announce-hostname"
-                           : "the cluster has slots without a master");
+                       s.error[0]   ? s.error
+                       : s.nameless ? "a master of the cluster announces no host name; "
+                                      "set its cluster-announce-hostname"
+                                    : "the cluster has slots without a master");
     return links_wait(a, err);
 }
 
@@ -186,7 +185,7 @@ static int refuse_cluster_node(struct ask *a, struct err *err)
     bool is_node =
         reply.kind == IMPORT_TEXT && strstr(reply.text.p, "cluster_enabled:1") != NULL;
     import_values_free(&reply, 1);
-    return is_node ? err_set(err, "it is a node of a Redis Cluster; write "
+    return is_node ? err_set(err, "the server is a node of a Redis Cluster; write "
                                   "redis+cluster://HOST:PORT")
                    : 0;
 }
@@ -323,17 +322,16 @@ int ask_each(struct ask *a, int node, const struct slice *args, unsigned each,
     import_values_free(out, count);
     /* Abort: keys may have moved to nodes that the scan has already passed. */
     if (a->lost)
-        err_set(err, "the connection was lost: %s", a->why[0] ? a->why : "no answer");
+        err_set(err, "the connection was lost: %s", a->why[0] ? a->why : "no reply");
     else
-        err_set(err,
-                "slots of the cluster were moved meanwhile; run the import again when "
-                "that has ended");
+        err_set(err, "slots of the cluster moved during the import; run the import again "
+                     "when the resharding has finished");
     return a->opened ? err_in(err, "the original's Redis") : -1;
 }
 
 int ask_failed(struct import_value *error, struct slice command, struct err *err)
 {
-    err_set(err, "the original's Redis answered %.*s with: %.200s", SLICE_ARG(command),
+    err_set(err, "the original's Redis rejected %.*s: %.200s", SLICE_ARG(command),
             error->text.p);
     import_values_free(error, 1);
     return -1;

@@ -90,7 +90,7 @@ def test_what_is_sound_is_called_so_and_nothing_is_written(bench):
     assert rows["keys/0"] == ["9", "3", "0", "0", "6", "0", "0"]
     assert rows["lines:urgent"] == ["5", "5", "0", "0", "0", "0", "0"]
     assert sum(int(rows[f"r/{n}"][0]) for n in range(3)) == 60
-    assert said.endswith("5 buckets, 74 jobs, 0 findings: all agrees\n")
+    assert said.endswith("5 buckets, 74 jobs, 0 findings: everything is consistent\n")
     code, said, _ = audit(place.tarry, "--json", "--route", "line")
     assert (code, [b["name"] for b in said["buckets"]]) == (0, ["lines:urgent"])
     assert (said["jobs"], said["found"], said["complete"]) == (5, 0, True)
@@ -150,8 +150,8 @@ def test_each_damage_is_named_and_repaired_and_then_every_job_still_comes(bench)
     assert {row[0] for row in found(said) if row[1] == "sums"} >= {"r/1", place_of(wanted, "j3")}
     assert place.dump() == before, "without --repair nothing is written"
     code, said, _ = audit(place.tarry, "--repair")
-    assert code == 1 and '"j1" is kept, but waits nowhere; due now' in said, said
-    assert '"gone\\u0007"' in said and "repaired; run it again" in said
+    assert code == 1 and '"j1" is stored, but is in no index; due now' in said, said
+    assert '"gone\\u0007"' in said and "repaired; run the audit again" in said
     code, said, _ = audit(place.tarry, "--json")
     assert (code, found(said)) == (0, [])
     wait_for("the job that stood nowhere to come", lambda: [

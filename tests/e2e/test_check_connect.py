@@ -150,5 +150,5 @@ def test_on_a_terminal(desk):
     (desk.folder / "tarry.conf").write_text(f'redis: {{ url = "{desk.redis}"; }};\n'
                                             + to_hook(f"http://127.0.0.1:{free_port()}/"))
     code, text = cli.on_terminal("check", "--connect", desk.folder / "tarry.conf")
-    assert code == 69 and "dials sink hook" in text
+    assert code == 69 and "connecting to sink hook" in text
     assert re.search(r"FAILED sink +hook http: .*onnect", cli.plain(text))

@@ -339,7 +339,7 @@ def test_a_tap_that_waits_hears_of_the_end(bench):
     begun = time.monotonic()
     place.tarry.stop()
     assert time.monotonic() - begun < soon_s(3)
-    assert child.wait(30) == 69 and "no daemon answers" in child.stderr.read()
+    assert child.wait(30) == 69 and "no daemon responds" in child.stderr.read()
 
 
 def test_taps_that_wait_are_answered_at_once_when_the_daemon_stops(bench):
@@ -396,17 +396,17 @@ def test_a_tap_of_a_route_that_leaves_shows_its_last_delivery_when_the_daemon_st
     d.tarry.check_log()
 
 
-WRONG = [((), "usage"), (("statsu",), 'did you mean "status"?'), (("jobs",), "one of these words"),
-         (("jobs", "lits", "r"), "one of these words, not lits"), (("jobs", "show", "r"), "an argument is missing"),
-         (("jobs", "show", "r", "a", "b"), "one argument too many"), (("routes", "--rate", "1"), "no such option here"),
-         (("jobs", "list", "r", "--max"), "a value is missing"), (("jobs", "list", "r", "--max", "x"), "--max must be a number"),
-         (("jobs", "list", "r", "--max", "0"), "--max must be at least 1"), (("pause",), "an argument is missing"),
+WRONG = [((), "usage"), (("statsu",), 'did you mean "status"?'), (("jobs",), "missing subcommand"),
+         (("jobs", "lits", "r"), "unknown subcommand: lits"), (("jobs", "show", "r"), "missing argument: "),
+         (("jobs", "show", "r", "a", "b"), "unexpected or empty argument: b"), (("routes", "--rate", "1"), "unknown option: --rate"),
+         (("jobs", "list", "r", "--max"), "missing value after --max"), (("jobs", "list", "r", "--max", "x"), "--max must be a number"),
+         (("jobs", "list", "r", "--max", "0"), "--max must be at least 1"), (("pause",), "missing argument: "),
          (("jobs", "list", "r", "--state", "lost"), "state"), (("jobs", "move", "r", "x", "--after", "soon"), "after"),
-         (("jobs", "move", "r", "x", "--after", "1s", "--at", "1"), "one of --at and --after"),
+         (("jobs", "move", "r", "x", "--after", "1s", "--at", "1"), "exactly one of --at and --after"),
          (("send", "r", "x", "--header", "nocolon"), "NAME:VALUE"), (("send", "r", "x", "--header", "a:b\nc:d"), "NAME:VALUE"),
-         (("send", "r", "x", "--id", "a\r\nb: c"), "no line may end"), (("send", "r", "x", "--after", "soon"), "deliver-after"),
-         (("tap", "r", "--sample", "0"), "sample"), (("tap", "r", ""), "an empty one"), (("help", "me"), "no command"),
-         (("status", "--url", "ftp://x"), "is no URL"), (("worker", "nobody"), "own use")]
+         (("send", "r", "x", "--id", "a\r\nb: c"), "must not contain a line break"), (("send", "r", "x", "--after", "soon"), "deliver-after"),
+         (("tap", "r", "--sample", "0"), "sample"), (("tap", "r", ""), "unexpected or empty argument: "), (("help", "me"), "unknown command me"),
+         (("status", "--url", "ftp://x"), "is not the URL of a daemon"), (("worker", "nobody"), "worker is an internal command")]
 
 
 @pytest.mark.parametrize("args,word", WRONG, ids=[" ".join(a).replace("\n", " ").replace("\r", " ") or "nothing" for a, _ in WRONG])
@@ -430,7 +430,7 @@ def test_no_daemon(tmp_path):
     for url in (f"http://127.0.0.1:{free_port()}", f"unix:{tmp_path}/none.sock"):
         for args in (("status",), ("jobs", "list", "r"), ("tap", "r"), ("send", "r", "x"), ("ready",), ("reload",)):
             done = cli.run(*args, url=url)
-            assert done.returncode == 69 and f"no daemon answers at {url}" in done.stderr, args
+            assert done.returncode == 69 and f"no daemon responds at {url}" in done.stderr, args
 
 
 def test_tokens(bench, tmp_path):
@@ -446,7 +446,7 @@ def test_tokens(bench, tmp_path):
     assert cli.one(place.run("pause", "r", "--token-file", file))["state"] == "paused"
     done = place.run("status", "--token-file", tmp_path / "none")
     assert done.returncode == 64 and "none" in done.stderr
-    for text, why in (("t" * 4097, "longer than any token"), ("\n", "it is empty"), ("", "it is empty")):
+    for text, why in (("t" * 4097, "too long for a token"), ("\n", "the file is empty"), ("", "the file is empty")):
         file.write_text(text)
         done = place.run("status", "--token-file", file)
         assert done.returncode == 64 and f"{file}: {why}" in done.stderr, done
@@ -574,5 +574,5 @@ def test_dead_letters_on_a_terminal_and_elsewhere(place):
     code, text = place.on_terminal("dead", "list", "r")
     assert code == 0 and cli.plain(text).splitlines()[0].split() == ["BURIED", "REASON", "TRIES", "ID", "ERROR"]
     code, text = place.on_terminal("dead", "drop", "r", "--all")
-    assert code == 0 and text == "dropped 3, refused 0, looked at 3\n"  # one page is no long work
+    assert code == 0 and text == "dropped 3, refused 0, examined 3\n"  # one page is no long work
     assert cli.lines(place.run("dead", "list", "r")) == []

@@ -90,7 +90,7 @@ def test_help_of_one_command_of_several_words_is_of_that_alone():
     assert both == told("help", "jobs") and "tarry jobs list" in both and "--at TIME" in both and "--state" in both
     for args in (("help", "jobs", "lits"), ("help", "status", "list")):
         done = cli.run(*args)
-        assert done.returncode == 64 and f"there is no command {args[-1]}" in done.stderr, done.stderr
+        assert done.returncode == 64 and f"unknown command {args[-1]}" in done.stderr, done.stderr
     wrong = cli.run("jobs", "move", "r")
     assert wrong.returncode == 64 and "tarry jobs move" in wrong.stderr and "tarry jobs list" not in wrong.stderr
 

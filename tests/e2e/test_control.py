@@ -175,7 +175,7 @@ def test_waiting_for_a_drain_ends_when_somebody_takes_it_back(yard, done):
     assert waits.poll() is None
     assert yard.run(done, "r").returncode == 0
     assert waits.wait(60) == 1
-    assert f"r no longer drains: it is {'paused' if done == 'pause' else 'running'}" in waits.stderr.read()
+    assert f"r is no longer draining; its state is {'paused' if done == 'pause' else 'running'}" in waits.stderr.read()
 
 
 class Posting(threading.Thread):

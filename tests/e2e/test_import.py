@@ -57,7 +57,7 @@ class Move:
 
     def check_moves(self, code=0, **counts):
         """Dry, real, and once more; the original's keys stay as they are."""
-        names = {"lost": "lost there, found again", "tokens": "tokens and limits"}
+        names = {"lost": "lost there, recovered", "tokens": "tokens and limits"}
         want = {names.get(name, name.replace("skipped_", "skipped: ").replace("_", " ")): n
                 for name, n in counts.items()}
         moved = sum(n for name, n in want.items() if not name.startswith("skipped"))
@@ -66,7 +66,7 @@ class Move:
         assert not list(self.new.scan_iter("tarry:*")), "--dry-run stored something"
         assert self.run()[:2] == (code, want)
         again = {name: n for name, n in want.items() if name.startswith("skipped")}
-        assert self.run()[:2] == (code, {"already there": moved, **again})
+        assert self.run()[:2] == (code, {"already imported": moved, **again})
         assert self.dump() == before
 
     def ask(self, method, path, body=None, headers=None, timeout_s=60):
@@ -309,7 +309,7 @@ def test_lmstfy_lists_of_many_pages_keep_their_order_and_delete_leaves_what_was_
     assert time.monotonic() - begun < 30
     assert set(move.old.scan_iter()) == {b"q/ns/q", b"other", b"tk/default/ns"}
     assert move.old.lrange("q/ns/q", 0, -1) == [stale]
-    assert move.run("--delete")[:2] == (0, {"already there": 1, "skipped: gone": 1})
+    assert move.run("--delete")[:2] == (0, {"already imported": 1, "skipped: gone": 1})
     move.daemon.start()
     got = []
     while len(got) < len(names):
@@ -545,10 +545,10 @@ def test_import_says_what_is_wrong(bench):
         assert (got, table) == (code, {}) and words in stderr, stderr
     for code, words, options in ((78, "no source nobody", ("--source", "nobody")),
                                  (64, "exclude", ("--dry-run", "--delete")),
-                                 (64, "no such option", ("--force",)),
+                                 (64, "unknown option: --force", ("--force",)),
                                  (64, "missing", ("--source",)),
                                  (64, "too many", ("more",)),
-                                 (64, "nothing of that kind", ("--with", "a=b"))):
+                                 (64, "unknown option; options of", ("--with", "a=b"))):
         got, _, stderr = move.run(*options)
         assert got == code and words in stderr, stderr
     assert move.run("--source", "in")[:2] == (66, {})  # nothing to move: see test_import_place.py
@@ -585,7 +585,7 @@ def test_an_import_that_was_killed_or_lost_redis_is_run_again_and_nothing_is_mis
     before = move.new.hlen(pool)
     assert 15000 <= before < len(names)
     move.old.hset("tk/default/ns", TOKEN["X-Token"], "mine")
-    assert move.run()[:2] == (0, {"pending": len(names) - before, "already there": before,
+    assert move.run()[:2] == (0, {"pending": len(names) - before, "already imported": before,
                                   "tokens and limits": 1})
     assert set(move.new.hkeys(pool)) == {name.encode() for name in names}
     move.daemon.start()  # a consumer who waits there is told of what comes

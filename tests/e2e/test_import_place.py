@@ -51,14 +51,14 @@ def test_import_from_an_empty_redis_or_another_database_is_an_error(bench, kind)
     move = move_of(bench, kind)
     for options in ((), ("--dry-run",)):
         code, table, stderr = move.run(*options)
-        assert (code, table) == (NOTHING, {}) and f"nothing of {kind}" in stderr, stderr
+        assert (code, table) == (NOTHING, {}) and f"no data of {kind}" in stderr, stderr
         assert "0 keys" in stderr
     elsewhere = redis.Redis(unix_socket_path=move.redis.socket, db=3)
     fill(kind, elsewhere)
     code, table, stderr = move.run()
     assert (code, table) == (NOTHING, {}) and "databases with keys: 0, 3" in stderr, stderr
     assert move.run(url=f"{move.redis.url}?db=3")[:2] == (0, {"pending": 1})
-    assert move.run(url=f"{move.redis.url}?db=3")[:2] == (0, {"already there": 1})
+    assert move.run(url=f"{move.redis.url}?db=3")[:2] == (0, {"already imported": 1})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,7 +70,7 @@ def test_import_from_another_products_redis_is_an_error_that_shows_its_keys(benc
     move.old.hset("sess\n:1", "a", "b")
     code, table, stderr = move.run()
     assert (code, table) == (NOTHING, {}), stderr
-    assert f"nothing of {kind} in unix://" in stderr and "keys, such as " in stderr, stderr
+    assert f"no data of {kind} in unix://" in stderr and "keys, such as " in stderr, stderr
     assert "\n:1" not in stderr
     fill(kind, move.old)
     assert move.run()[:2] == (0, {"pending": 1})
@@ -113,7 +113,7 @@ def test_a_key_of_the_wrong_type_is_named_and_the_exit_code_tells(bench, kind, k
             move.old.zadd("camellia_delay_queue_waiting|{|default|t|}", {"x": 1e12})
     else:
         move.old.set(key, "not what it should be")
-        state = {"later_delay": None, "q/ns/q": "lost there, found again"}.get(key, state)
+        state = {"later_delay": None, "q/ns/q": "lost there, recovered"}.get(key, state)
     code, table, stderr = move.run()
     jobs = {state: 1} if state else {}  # what stood in that key, else another one
     assert (code, table) == (1, {**jobs, "skipped: a key of another type": 1}), stderr
@@ -155,7 +155,7 @@ def test_camellia_topics_of_any_bytes_and_huge_times_move_over(bench):
         move.old.lpush(old.key("ready"), name)
     code, table, stderr = move.run()
     assert (code, table) == (1, {"pending": len(ODD) + 5, "skipped: its id or topic is empty, too long or "
-                                 "holds a NUL": 2}), stderr
+                                 "contains NUL": 2}), stderr
     assert r"|default|a\x00b|m" in stderr and "|t|" + "i" * 513 in stderr
     move.daemon.start()
     for topic in ODD:
@@ -194,7 +194,7 @@ def test_an_original_behind_sentinel_is_read_from_its_master(bench):
     assert move.run(url=group.url)[:2] == (0, {"pending": 1})
     code, _, stderr = move.run(url=group.url_of(name="nobody"))
     assert code == 69 and "the original's Redis" in stderr
-    assert move.run("--delete", url=group.url)[:2] == (0, {"already there": 1})
+    assert move.run("--delete", url=group.url)[:2] == (0, {"already imported": 1})
     assert not list(group.master().client().scan_iter())
 
 
@@ -216,7 +216,7 @@ def test_camellia_in_a_cluster_moves_over_whole(bench):
     assert (code, table) == (69, {}) and "redis+cluster://" in stderr, stderr
     code, table, stderr = move.run(url=f"redis+cluster://127.0.0.1:{cluster.nodes[1].port}")
     assert (code, table) == (0, moved), stderr
-    assert move.run("--delete", url=cluster.url)[:2] == (0, {"already there": 620})
+    assert move.run("--delete", url=cluster.url)[:2] == (0, {"already imported": 620})
     assert not cluster.keys("*")
     code, table, stderr = move.run(url=cluster.url)
     assert (code, table) == (NOTHING, {}) and "0 keys" in stderr, stderr

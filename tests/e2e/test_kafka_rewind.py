@@ -154,5 +154,5 @@ def test_rewind_without_a_kafka_source_or_with_a_bad_time_is_refused(bench):
     web = r.command("web", "--to", "-1h")
     assert web.returncode != 0 and "no Kafka source of the route web" in web.stderr, web
     assert r.command("none", "--to", "-1h").returncode != 0
-    assert "--to is needed" in r.command("main").stderr
+    assert "--to is required" in r.command("main").stderr
     r.tarry.stop()
