@@ -81,9 +81,9 @@ const scenarios = {
     await page.locator('.login').waitFor();
     await shot('login');
     await login('not-a-token-of-this-daemon');
-    await shows('The daemon does not know this token.');
+    await shows('Unknown token.');
     await login(have.producer);
-    await shows('This token has not the role admin.');
+    await shows('This token does not have the role admin.');
     await login(have.admin);
     await page.locator('.routes tbody tr').first().waitFor();
     await page.reload();
@@ -139,7 +139,7 @@ const scenarios = {
     await said(/page 2, 50 shown/);
     seen.next_page_ms = Date.now() - next;
     assert.notEqual(await rows().nth(0).locator('button').innerText(), first);
-    await button('‹ Before').click();
+    await button('‹ Previous').click();
     await said(/^50 shown/);
     assert.equal(await rows().nth(0).locator('button').innerText(), first);
     // A whole id is found at once, and behind it those that begin so.
@@ -151,10 +151,10 @@ const scenarios = {
     await page.keyboard.press('Enter');
     const search = Date.now();
     for (let pages = 1; !/\d shown/.test(await text('.said')); pages++) {
-      await page.locator('.said').filter({ hasText: /\d shown|^none among/ }).waitFor({ timeout: 60000 });
-      if (/^none among/.test(await text('.said'))) {
+      await page.locator('.said').filter({ hasText: /\d shown|^no match among/ }).waitFor({ timeout: 60000 });
+      if (/^no match among/.test(await text('.said'))) {
         await button('Next ›').click();
-        await said(/Looking/);
+        await said(/Searching/);
       }
       assert.ok(pages < 100, 'it is not found');
     }
@@ -180,12 +180,12 @@ const scenarios = {
     await button('Move…').click();
     const box = page.getByRole('dialog');
     await box.getByRole('button', { name: 'Move' }).click();
-    await box.getByText('Say either after how long').waitFor();
-    await box.getByLabel('After, from now').fill('5h');
+    await box.getByText('Enter either a delay').waitFor();
+    await box.getByLabel('Delay from now').fill('5h');
     await shot('move');
     await box.getByRole('button', { name: 'Move' }).click();
     await toast(/to-move: due in 4 h 59 m|to-move: due in 5 h/);
-    await said(/1 shown, no more/);
+    await said(/1 shown, end of the list/);
   },
 
   async dead() {
@@ -205,21 +205,21 @@ const scenarios = {
     await said(new RegExp(`^${have.shown} shown`));
     await button('Replay these…').click();
     const box = page.getByRole('dialog');
-    await box.getByText(`${have.all} letters will be replayed`).waitFor();
+    await box.getByText(`${have.all} dead letters will be replayed`).waitFor();
     await box.getByText('Only: id begins with a-.').waitFor();
     await shot('replay');
     await box.getByRole('button', { name: 'Back' }).click();
     await button('Replay these…').click();
-    await box.getByText(`${have.all} letters will be replayed`).waitFor();
+    await box.getByText(`${have.all} dead letters will be replayed`).waitFor();
     await box.getByRole('button', { name: 'Replay' }).click();
-    await toast(new RegExp(`${have.all} letters replayed`));
+    await toast(new RegExp(`${have.all} dead letters replayed`));
     await page.getByLabel('Id begins with').fill('');
     await page.keyboard.press('Enter');
     await said(/1 shown/);
     await button('Drop these…').click();
-    await box.getByText('1 letter will be dropped').waitFor();
+    await box.getByText('1 dead letter will be dropped').waitFor();
     await box.getByRole('button', { name: 'Drop' }).click();
-    await toast(/1 letter dropped/);
+    await toast(/1 dead letter dropped/);
     await said(/There are no dead letters/);
   },
 
@@ -272,7 +272,7 @@ const scenarios = {
   // Without a mouse: a route, a job, what it holds, and back.
   async keys() {
     await goto('/route/%'); // somebody's typing: no escape
-    await shows('There is no route %.');
+    await shows('Unknown route %.');
     await page.locator('#health.good').waitFor();
     await goto('/');
     await page.locator('.routes tbody tr').first().waitFor();
@@ -300,7 +300,7 @@ const scenarios = {
     await route('r');
     await rows().nth(0).waitFor();
     ready();
-    await page.locator('#health.bad').filter({ hasText: 'does not answer' }).waitFor();
+    await page.locator('#health.bad').filter({ hasText: 'does not respond' }).waitFor();
     await button('Show').click();
     if (have.answers) {
       await said(have.answers);
@@ -320,7 +320,7 @@ const scenarios = {
     await button('Pause').click();
     await page.getByRole('dialog').waitFor();
     ready();
-    await shows('The daemon does not know this token.');
+    await shows('Unknown token.');
     assert.equal(await page.getByRole('dialog').count(), 0);
     assert.equal(await page.evaluate(() => sessionStorage.length), 0);
     await login(have.later);
@@ -339,7 +339,7 @@ const scenarios = {
                                && /in [3-5] h/.test(document.querySelector('.drawer time').innerText), due);
     await button('Move…').focus();
     ready('moved');
-    await page.locator('.drawer').getByText('It has left').waitFor();
+    await page.locator('.drawer').getByText('It is gone').waitFor();
     assert.equal(await page.locator('.drawer .buttons').count(), 0);
     assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Close');
     await page.locator('.drawer pre').waitFor();
@@ -357,14 +357,14 @@ const scenarios = {
     await page.waitForTimeout(have.wait_ms);
     await page.getByRole('button', { name: 'Cancel the job' }).click();
     await toast(/one: no such job/);
-    await said(/1 shown, no more/);
+    await said(/1 shown, end of the list/);
     assert.equal(await page.evaluate(() => document.activeElement.textContent), 'two');
     await button('two').click();
     ready('next'); // it is delivered
-    await page.locator('.drawer').getByText('It has left').waitFor();
+    await page.locator('.drawer').getByText('It is gone').waitFor();
     await page.getByRole('button', { name: 'Close' }).click();
     await button('Show').click();
-    await said(/Nothing waits/);
+    await said(/No pending jobs/);
     await shot('empty');
   },
 
@@ -374,13 +374,13 @@ const scenarios = {
     await rows().nth(49).waitFor();
     await page.getByLabel('Id begins with').fill('a-');
     await button('Next ›').click();
-    await said(/^page 2, 10 shown, no more/);
+    await said(/^page 2, 10 shown, end of the list/);
     assert.equal(await page.locator('.list tbody button', { hasText: 'b-' }).count(), 10);
     await page.getByLabel('Id begins with').press('Enter');
-    await said(/^30 shown, no more/);
+    await said(/^30 shown, end of the list/);
     await page.getByLabel('Id begins with').fill('none-such');
     await page.getByLabel('Id begins with').press('Enter');
-    await said(/^Nothing matches/);
+    await said(/^No dead letter matches/);
   },
 
   async queue() {
@@ -395,7 +395,7 @@ const scenarios = {
     await toast(/m2: due/);
     await page.getByLabel('Queue').fill('');
     await button('Show').click();
-    await said(/Name a queue/);
+    await said(/Choose a queue/);
   },
 
   // 500 routes, two of them with names and targets as long as can be.
@@ -450,7 +450,7 @@ const scenarios = {
     await page.locator('.login').waitFor();
     await legible('login');
     await login('nothing');
-    await shows('does not know');
+    await shows('Unknown token');
     await legible('a login that is refused');
     await login(have.admin);
     await page.locator('.routes tbody tr').first().waitFor();
@@ -487,16 +487,16 @@ const scenarios = {
   async names() {
     for (const place of ['/__proto__', '/constructor', '/toString/x', '/__proto__/__proto__', '/route/__proto__']) {
       await goto(place);
-      await (place.startsWith('/route/') ? shows('There is no route') : page.locator('.routes tbody tr').first().waitFor());
+      await (place.startsWith('/route/') ? shows('Unknown route') : page.locator('.routes tbody tr').first().waitFor());
       await goto('/status');
       await page.locator('.card table').first().waitFor();
     }
     await route(have.route);
     for (const id of ['.']) {
       await rows().getByRole('button', { name: id, exact: true }).click();
-      await page.locator('.drawer .fault').filter({ hasText: 'A browser can\'t name' }).waitFor();
+      await page.locator('.drawer .fault').filter({ hasText: 'A browser cannot request' }).waitFor();
       await button('Run now').click();
-      await toast(/A browser can't name/);
+      await toast(/A browser cannot request/);
       await page.keyboard.press('Escape');
     }
     await rows().filter({ hasText: '\ufffd' }).locator('button').click(); // named by bytes
@@ -506,7 +506,7 @@ const scenarios = {
     await page.getByRole('tab', { name: 'Dead letters' }).click();
     await rows().getByRole('button', { name: '..', exact: true }).click();
     await button('Replay').click();
-    await toast(/A browser can't name/);
+    await toast(/A browser cannot request/);
   },
 };
 

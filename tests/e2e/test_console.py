@@ -80,7 +80,7 @@ def test_a_route_is_paused_and_resumed(yard, browser):
 def test_a_reload_tells_what_has_changed_or_what_is_wrong(yard, browser):
     good = yard.tarry.conf.read_text()
     yard.tarry.conf.write_text(good.replace('to = "hook"; match = "r"', 'to = "nowhere"; match = "r"'))
-    assert "nowhere" in browser(yard, "reload", want="Refused; the old one goes on")["told"]
+    assert "nowhere" in browser(yard, "reload", want="Rejected; the previous configuration remains active")["told"]
     yard.tarry.conf.write_text(good.replace('retry = [ "1h" ]', 'retry = [ "2h" ]'))
     told = browser(yard, "reload", want="Generation")["told"]
     assert "r" in told.splitlines()[-1]
@@ -118,7 +118,7 @@ def test_all_can_be_done_by_keys(yard, browser):
 @pytest.mark.parametrize("how", ["ends", "stands still"])
 def test_a_daemon_that_is_gone_is_told_and_comes_back(yard, browser, how):
     yard.put("waits")
-    child = browser.begin(yard, "gone", answers="The daemon does not answer" if how == "ends" else None)
+    child = browser.begin(yard, "gone", answers="The daemon does not respond" if how == "ends" else None)
     heard(child)
     yard.tarry.stop() if how == "ends" else yard.tarry.child.send_signal(signal.SIGSTOP)
     heard(child, "told")

@@ -21,7 +21,7 @@ export const token = {
 // Encode one segment of a path. Browsers resolve dot segments, so they are rejected.
 export function segment(name) {
   if (name === '.' || name === '..') {
-    throw new ApiError(0, 'bad-path', `A browser can't name "${name}"; use the command line: tarry jobs`);
+    throw new ApiError(0, 'bad-path', `A browser cannot request "${name}"; use the command line: tarry jobs`);
   }
   return encodeURIComponent(name);
 }
@@ -51,7 +51,7 @@ export async function ask(method, path, params, signal) {
     if (fault.name === 'AbortError') {
       throw fault;
     }
-    throw new ApiError(0, 'no-answer', 'The daemon does not answer.');
+    throw new ApiError(0, 'no-answer', 'The daemon does not respond.');
   }
   if (!answer.ok) {
     const said = body || {};

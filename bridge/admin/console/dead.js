@@ -13,8 +13,8 @@ const REASONS = ['', 'rejected', 'retries', 'expired', 'late', 'no-route', 'too-
 
 const DO = {
   replay: { label: 'Replay', done: 'replayed', kind: 'primary',
-            why: 'They are due again, now or one after another.' },
-  drop: { label: 'Drop', done: 'dropped', kind: 'danger', why: 'They are deleted for good.' },
+            why: 'They become due again, at once or at the given rate.' },
+  drop: { label: 'Drop', done: 'dropped', kind: 'danger', why: 'They are deleted permanently.' },
 };
 
 // Process all matches. tell(sum): called after each step; is_over(): true stops.
@@ -34,7 +34,7 @@ async function run(name, what, filters, more, tell, is_over) {
   return sum;
 }
 
-const letters = (n) => (n === 1 ? '1 letter' : `${whole(n)} letters`);
+const letters = (n) => (n === 1 ? '1 dead letter' : `${whole(n)} dead letters`);
 
 // filters: parameters of the API; spoken: the same as text.
 async function bulk(name, what, filters, spoken, done) {
@@ -43,10 +43,10 @@ async function bulk(name, what, filters, spoken, done) {
   const rate = h('input', { name: 'rate', type: 'number', min: '0.001', max: '1000000', step: 'any',
                             placeholder: 'all at once', id: 'rate' });
   let over = false, sum = null; // sum: of changed letters, not of counted ones
-  const body = h('div', null, found, h('p', null, spoken ? `Only: ${spoken}.` : 'No filter is set: these are all.'),
+  const body = h('div', null, found, h('p', null, spoken ? `Only: ${spoken}.` : 'No filter is set: this applies to all.'),
     h('p', null, row.why), what === 'replay' ? h('div.fields', null, h('label', { for: 'rate' }, 'Per second'), rate) : null);
   const tell = (text) => (s) => put(found, `${letters(s.done)} ${text}` +
-    (s.refused ? `, ${whole(s.refused)} refused (replayed too often, or without a route)` : ''));
+    (s.refused ? `, ${whole(s.refused)} refused (replays_max reached, or no route)` : ''));
   const counted = run(name, what, filters, { dry_run: true }, tell(`would be ${row.done} so far…`), () => over)
     .then(tell(`will be ${row.done}`));
   counted.catch((e) => put(found, e.message));
@@ -85,14 +85,14 @@ function detail(name, letter, done) {
   };
   return h('div', null, h('h2.id', null, letter.id),
     h('p.buttons', null, button('Replay', one(() => post(`${path()}/replay`), 'replayed'), 'primary'),
-      button('Drop…', one(() => dialog(`Drop ${letter.id}?`, h('p', null, 'It is deleted for good.'), 'Drop',
+      button('Drop…', one(() => dialog(`Drop ${letter.id}?`, h('p', null, 'It is deleted permanently.'), 'Drop',
         () => ask('DELETE', path()), 'danger'), 'dropped'), 'danger')),
     facts([['Reason', letter.reason], ['Error', letter.error], ['Status', letter.status && String(letter.status)],
            ['Attempts', String(letter.attempts)], ['Replays', String(letter.replays)],
            ...[['Buried', 'buried'], ['First attempt', 'first'], ['Last attempt', 'last'], ['Was due', 'due']]
              .map(([label, what]) => [label, letter[what] && moment(Date.parse(letter[what]))]),
            ['Key', key_of(letter)],
-           ['Note', letter.unreadable ? 'Its record cannot be read by this tarry.' : '']]),
+           ['Note', letter.unreadable ? 'Its record cannot be read by this version of tarry.' : '']]),
     ...(letter.unreadable ? [] : content(letter)));
 }
 
@@ -100,7 +100,7 @@ export function deadList(name) {
   const all = (what) => bulk(name, what, list.filters(), list.spoken(), list.begin);
   const list = pages({
     most: PAGE,
-    none: (asked) => (Object.keys(asked).length ? 'Nothing matches.' : 'There are no dead letters.'),
+    none: (asked) => (Object.keys(asked).length ? 'No dead letter matches.' : 'There are no dead letters.'),
     fields: [{ name: 'id_prefix', label: 'Id begins with', type: 'search' },
              { name: 'reason', label: 'Reason', options: REASONS },
              { name: 'from', label: 'Buried from', type: 'datetime-local' },

@@ -31,7 +31,7 @@ function payload(job) {
   let text, note = '';
   if (job.payload_base64 !== undefined) {
     const bytes = bytes_of(job.payload_base64);
-    [text, note] = [dump(bytes), `${size(bytes.length)}, no text`];
+    [text, note] = [dump(bytes), `${size(bytes.length)}, not text`];
   } else if (job.payload === null) {
     note = 'none (null)';
   } else {
@@ -65,12 +65,12 @@ export const key_of = (job) => (job.key_base64 !== undefined ? `${job.key_base64
 async function moveDialog(path, id, queue) {
   const after = h('input', { name: 'after', placeholder: '30m', id: 'after', spellcheck: 'false', autocomplete: 'off' });
   const at = h('input', { name: 'at', type: 'datetime-local', step: '1', id: 'at' });
-  const body = h('div.fields', null, h('label', { for: 'after' }, 'After, from now'), after,
+  const body = h('div.fields', null, h('label', { for: 'after' }, 'Delay from now'), after,
     h('label', { for: 'at' }, 'or at (your time)'), at);
   return dialog(`Move ${id}`, body, 'Move', () => {
     const how = { after: after.value.trim(), at: at.value && new Date(at.value).toISOString() };
     if (!how.after === !how.at) {
-      throw new Error('Say either after how long, such as 30m or 1h30m, or at which time.');
+      throw new Error('Enter either a delay, such as 30m or 1h30m, or a time.');
     }
     return post(`${path}/move`, { ...how, queue });
   });
@@ -80,7 +80,7 @@ async function moveDialog(path, id, queue) {
 function actions(name, job, queue, done) {
   const path = () => `/v1/admin/routes/${segment(name)}/jobs/${idSegment(job)}`;
   const told = (moved) => `${job.id}: due ${fromNow(moved.due_ms, now())}` +
-    (moved.held ? ', behind others of its key' : '');
+    (moved.held ? ', waiting behind other jobs of its key' : '');
   const tried = (act) => async () => {
     try {
       const text = await act();
@@ -100,26 +100,26 @@ function actions(name, job, queue, done) {
     const moved = await moveDialog(path(), job.id, queue);
     return moved && told(moved);
   });
-  const cancel = tried(() => dialog(`Cancel ${job.id}?`, h('p', null, 'It is taken out, and never delivered.'),
+  const cancel = tried(() => dialog(`Cancel ${job.id}?`, h('p', null, 'It will not be delivered.'),
     'Cancel the job', async () => {
       await ask('DELETE', path().replace('/admin', ''));
       return `${job.id} is cancelled.`;
     }, 'danger'));
   // The running delivery may succeed. If it fails, the job gets no further attempt.
-  const end = tried(() => dialog(`Give ${job.id} no further attempt?`,
-    h('p', null, 'It is being delivered, and that can\'t be called back. If it fails, it is not tried again.'),
-    'No further attempt', async () => {
+  const end = tried(() => dialog(`Stop retrying ${job.id}?`,
+    h('p', null, 'A delivery is in progress and cannot be stopped. If it fails, tarry does not retry it.'),
+    'Stop retrying', async () => {
       await ask('DELETE', path().replace('/admin', '')).catch((e) => {
         if (e.word !== 'in-flight') {
           throw e;
         }
       });
-      return `${job.id} is not tried again.`;
+      return `tarry will not retry ${job.id}.`;
     }, 'danger'));
   if (!job.named || (queue && job.state === 'in-flight')) {
     return null;
   } else if (job.state === 'in-flight') {
-    return h('p.buttons', null, button('No further attempt…', end, 'danger'));
+    return h('p.buttons', null, button('Stop retrying…', end, 'danger'));
   } else if (job.state !== 'waiting' && job.state !== 'held') {
     return null;
   }
@@ -129,10 +129,10 @@ function actions(name, job, queue, done) {
 
 function note_of(job) {
   const notes = [
-    [job.gone, 'It has left: delivered, cancelled or expired.'],
+    [job.gone, 'It is gone: delivered, cancelled or expired.'],
     [job.state === 'dead', 'It has become a dead letter.'],
-    [job.unreadable, 'Its record cannot be read by this tarry.'],
-    [!job.named, 'A Kafka record that is due later than redis.horizon: it can be named when its time is near.'],
+    [job.unreadable, 'Its record cannot be read by this version of tarry.'],
+    [!job.named, 'A Kafka record due later than redis.horizon: it has no id until shortly before it is due.'],
   ];
   return notes.find(([is]) => is)?.[1];
 }
@@ -140,7 +140,7 @@ function note_of(job) {
 function head(name, job, queue, done) {
   return [h('h2.id', null, job.id), actions(name, job, queue, done),
           facts([['State', job.state + (job.far && !job.gone ? ', far' : '')], ['Note', note_of(job)],
-                 ['Due', moment(job.due_ms)], ['Lease ends', moment(job.lease_ends_ms)], ['Attempts', String(job.attempts)],
+                 ['Due', moment(job.due_ms)], ['Lease expires', moment(job.lease_ends_ms)], ['Attempts', String(job.attempts)],
                  ['Last error', job.last_error], ['Target', job.target], ['Key', key_of(job)], ['Source', job.source],
                  ['Record', job.bytes === undefined ? '' : size(job.bytes)]])].filter(Boolean);
 }
@@ -192,7 +192,7 @@ function detail(name, job, queue, done) {
   if (queue || !job.named) {
     return { element };
   }
-  rest.append(h('p.hint', null, 'Looking…'));
+  rest.append(h('p.hint', null, 'Loading…'));
   look();
   return { element, heard: () => told.gone || look() };
 }
@@ -214,21 +214,21 @@ async function exactly(name, id, state, signal) {
   }
 }
 
-const NONE = { waiting: 'Nothing waits.', held: 'Nothing waits behind another job of its key.',
-               'in-flight': 'Nothing is in flight.' };
+const NONE = { waiting: 'No pending jobs.', held: 'No job waits behind another job of its key.',
+               'in-flight': 'No job is in flight.' };
 
 export function jobList(name, state, isQueue) {
   const ends = state === 'in-flight';
   const list = pages({
     most: PAGE,
-    none: (asked) => (isQueue && !asked.queue ? 'Name a queue.' : Object.keys(asked).some((what) => what !== 'queue')
-      ? 'Nothing matches.' : NONE[state]),
+    none: (asked) => (isQueue && !asked.queue ? 'Choose a queue.' : Object.keys(asked).some((what) => what !== 'queue')
+      ? 'No job matches.' : NONE[state]),
     fields: [...(isQueue ? [{ name: 'queue', label: 'Queue', list: 'queues' }] : []),
              { name: 'id_prefix', label: 'Id begins with', type: 'search' },
-             { name: 'from', label: ends ? 'Lease ends from' : 'Due from', type: 'datetime-local' },
+             { name: 'from', label: ends ? 'Lease expires from' : 'Due from', type: 'datetime-local' },
              { name: 'to', label: 'Until', type: 'datetime-local' }],
     extra: isQueue ? h('datalist', { id: 'queues' }) : null,
-    columns: [['Id', 'text'], [ends ? 'Lease ends' : 'Due', 'time'], ['Attempts', 'number'], ['Target', 'text.more'],
+    columns: [['Id', 'text'], [ends ? 'Lease expires' : 'Due', 'time'], ['Attempts', 'number'], ['Target', 'text.more'],
               ['Key', 'text.more'], ['Source', 'word.more'], ['Size', 'number.more']],
     ask: async (asked, cursor, signal) => {
       if (isQueue && !asked.queue) {

@@ -91,15 +91,15 @@ function login(why) {
     },
   }, h('h1', null, 'tarry'), h('label', { for: 'token' }, 'Token with the role admin'), field, fault,
   h('button.primary', { type: 'submit' }, 'Log in'),
-  h('p.hint', null, 'It is kept in this tab until it is closed.'));
+  h('p.hint', null, 'The token is stored until this tab is closed.'));
   show(form);
   field.focus();
 }
 
 const REFUSALS = {
   'no-token': '', // no token entered yet
-  'bad-token': 'The daemon does not know this token.',
-  'no-role': 'This token has not the role admin.',
+  'bad-token': 'Unknown token.',
+  'no-role': 'This token does not have the role admin.',
 };
 const refusal = (e) => (Object.hasOwn(REFUSALS, e.word) ? REFUSALS[e.word] : e.message);
 
@@ -135,7 +135,7 @@ async function poll() {
       login(refusal(e));
       return;
     }
-    tell(false, e.message + (heard_ms ? ` Last heard of at ${clock(heard_ms).slice(11)}.` : ''), true);
+    tell(false, e.message + (heard_ms ? ` Last response at ${clock(heard_ms).slice(11)}.` : ''), true);
     if (!(e instanceof ApiError)) {
       throw e;
     }

@@ -28,7 +28,7 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
       begin();
     },
   }, fields.map((f, i) => h('label', null, h('span', null, f.label), inputs[i])), show, extra);
-  const before = button('‹ Before', () => {
+  const before = button('‹ Previous', () => {
     stack.pop();
     load();
   }, 'quiet');
@@ -102,15 +102,15 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
       if (!cursor || page.enough || items.length >= most) {
         break;
       }
-      put(said, `Looking… ${looked} looked at`);
+      put(said, `Searching… ${looked} examined`);
     }
     return { items, looked };
   }
 
   function tell({ items, looked }) {
     const from = stack.length > 1 ? `page ${stack.length}, ` : '';
-    put(said, items.length ? `${from}${items.length} shown${cursor ? '' : ', no more behind them'}`
-      : cursor ? `none among ${looked} that were looked at; more are behind them` : none(asked));
+    put(said, items.length ? `${from}${items.length} shown${cursor ? '' : ', end of the list'}`
+      : cursor ? `no match among ${looked} examined; the list continues` : none(asked));
   }
 
   async function load() {

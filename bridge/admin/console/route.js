@@ -11,11 +11,11 @@ import { jobList } from './jobs.js';
 // The actions for the whole route.
 const ACTIONS = {
   pause: { label: 'Pause', from: ['running', 'draining'],
-           why: 'Jobs still come in; none is handed over until the route is resumed. It holds for all ' +
-                'instances, and over restarts.' },
+           why: 'The route still accepts jobs, but delivers none until it is resumed. The pause applies to ' +
+                'all instances and survives restarts.' },
   resume: { label: 'Resume', from: ['paused', 'draining'], why: null },
   drain: { label: 'Drain', from: ['running', 'paused'],
-           why: 'Nothing new is taken; what waits is delivered in its time.' },
+           why: 'The route rejects new jobs and delivers the stored ones.' },
 };
 
 // changed(): called when the state has changed.
@@ -52,7 +52,7 @@ function figure(label) {
   } };
 }
 
-const since_start = (n) => [count(n), `${whole(n)} by this instance, since it began`];
+const since_start = (n) => [count(n), `${whole(n)} by this instance since its start`];
 
 // The values above the charts: label, and its [text, title, note].
 const FIGURES = [
@@ -71,7 +71,7 @@ function tabs(name, isQueue) {
   const panel = h('div.panel', { role: 'tabpanel', id: 'panel', tabindex: '-1' });
   const made = [['waiting', 'Waiting', () => jobList(name, 'waiting', isQueue)],
                 ['in-flight', 'In flight', () => jobList(name, 'in-flight', isQueue)],
-                ...(isQueue ? [] : [['held', 'Behind others', () => jobList(name, 'held', false)],
+                ...(isQueue ? [] : [['held', 'Held', () => jobList(name, 'held', false)],
                                     ['dead', 'Dead letters', () => deadList(name)]])];
   let shown = null;
   const buttons = made.map(([what, label, make], i) => h('button', {
@@ -107,8 +107,8 @@ export function routeView(name) {
   const figures = FIGURES.map(([label]) => figure(label));
   const charts = [
     chart('Jobs per second', [{ key: 'in', label: 'in' }, { key: 'out', label: 'out' }], rate, 1),
-    chart('Backlog', [{ key: 'pending', label: 'waiting', area: true }, { key: 'overdue', label: 'overdue' }], count, 10),
-    chart('Handed over late', [{ key: 'p50', label: 'p50' }, { key: 'p99', label: 'p99' }], span, 10, round_ms),
+    chart('Backlog', [{ key: 'pending', label: 'pending', area: true }, { key: 'overdue', label: 'overdue' }], count, 10),
+    chart('Lateness', [{ key: 'p50', label: 'p50' }, { key: 'p99', label: 'p99' }], span, 10, round_ms),
   ];
   const rest = h('div');
   const body = h('div', { hidden: true }, h('dl.figures', null, figures.map((f) => f.element)),
@@ -122,7 +122,7 @@ export function routeView(name) {
   function update() {
     const known = model.routes.get(name);
     none.hidden = Boolean(known);
-    put(none, model.heard ? `There is no route ${name}.` : 'Looking…');
+    put(none, model.heard ? `Unknown route ${name}.` : 'Loading…');
     body.hidden = !known;
     control.element.hidden = !known;
     if (!known) {

@@ -45,7 +45,7 @@ function row() {
     spark.update(known.history.times, known.history.pending, Date.now());
     put(next, ...nextDue(r));
     put(overdue, r.overdue ? `${count(r.overdue)} · ${span(r.oldest_overdue_ms)}` : r.overdue === 0 ? '0' : '–',
-      r.overdue ? `${whole(r.overdue)} jobs, the first for ${span(r.oldest_overdue_ms)}` : '');
+      r.overdue ? `${whole(r.overdue)} jobs, the oldest for ${span(r.oldest_overdue_ms)}` : '');
     overdue.classList.toggle('alarm', r.oldest_overdue_ms > 10000 && r.state === 'running');
     put(flying, count(r.in_flight));
     put(dead, count(r.dead), whole(r.dead));
@@ -118,11 +118,11 @@ export function routesView() {
     });
     const sum = (of) => shown.reduce((all, known) => all + (of(known) || 0), 0);
     put(total, model.routes.size ? `${shown.length === 1 ? '1 route' : `${shown.length} routes`} · ` +
-      `${count(sum((k) => k.told.pending))} waiting · ` +
+      `${count(sum((k) => k.told.pending))} pending · ` +
       `${rate(sum((k) => k.rates.in))} in /s · ${rate(sum((k) => k.rates.out))} out /s` : '');
     table.hidden = !shown.length;
     empty.hidden = shown.length > 0;
-    put(empty, model.routes.size ? 'No route matches.' : model.heard ? 'No route is configured.' : 'Looking…');
+    put(empty, model.routes.size ? 'No route matches.' : model.heard ? 'No route is configured.' : 'Loading…');
   }
   return { element, update };
 }

@@ -21,7 +21,7 @@ function fill(cell, value) {
 // columns: [label, kind]; update(rows) expects values for fill().
 function table(title, columns) {
   const body = h('tbody');
-  const none = h('p.empty', null, 'There are none.');
+  const none = h('p.empty', null, 'None.');
   const scroll = h('div.scroll', null, h('table.list', null,
     h('thead', null, h('tr', null, columns.map(([label, kind]) => h('th.' + kind, { scope: 'col' }, label)))), body));
   const row = () => h('tr', null, columns.map(([, kind], i) =>
@@ -57,11 +57,11 @@ function reloadButton(outcome) {
     try {
       const done = await post('/v1/admin/reload');
       put(outcome, done.changed.length ? `Generation ${done.generation}:\n${done.changed.join('\n')}`
-        : `Generation ${done.generation}: nothing has changed.`);
-      toast('The configuration was read again.');
+        : `Generation ${done.generation}: no changes.`);
+      toast('The configuration was reloaded.');
     } catch (e) {
       const lines = e instanceof ApiError && e.body && e.body.errors;
-      put(outcome, lines ? `Refused; the old one goes on:\n${lines.join('\n')}` : e.message);
+      put(outcome, lines ? `Rejected; the previous configuration remains active:\n${lines.join('\n')}` : e.message);
     }
   });
 }
@@ -89,7 +89,7 @@ export function statusView() {
                    state(s.ready, s.ready ? 'ready' : s.stopping ? 'stopping' : 'not ready')]);
     const { file, generation, loaded_ms, last } = s.config;
     config.update([file, String(generation), clock(loaded_ms), clock(last.at_ms),
-                   state(last.ok, last.ok ? 'taken' : 'refused'), last.error]);
+                   state(last.ok, last.ok ? 'accepted' : 'rejected'), last.error]);
     redis.update(s.redis.map((r) => [r.name, state(r.up && !r.trouble, r.trouble || (r.up ? 'up' : 'down')), r.url]));
     instances.update(s.instances.map((i) => [i.self ? `${i.id} (this one)` : i.id,
                                              i.routes.length === 1 ? '1 route' : `${whole(i.routes.length)} routes`]));
