@@ -142,10 +142,12 @@ static void tell_pause(struct bridge *bridge, bool pause)
 {
     const char *why = store_trouble(bridge->store);
     if (pause && !bridge->draining)
-        log_limited(&bridge->complain_paused, LOG_WARN, "daemon", "sources held back: %s",
-                    *why ? why : "too many jobs on their way");
+        log_limited(&bridge->complain_paused, LOG_WARN, "daemon", "sources paused: %s",
+                    *why ? why
+                         : "too many jobs are waiting for Redis (daemon.queue_max_jobs, "
+                           "daemon.queue_max)");
     else if (!pause)
-        log_limited(&bridge->complain_resumed, LOG_INFO, "daemon", "sources go on");
+        log_limited(&bridge->complain_resumed, LOG_INFO, "daemon", "sources resumed");
 }
 
 /* Not in on_store_up(): a job that arrives immediately after it would be rejected with
@@ -184,12 +186,14 @@ static void tell_manager(const struct daemon *daemon)
     const char *why = store_trouble(bridge->store);
     char text[256];
     if (bridge->draining)
-        snprintf(text, sizeof(text), "stopping: what is on its way ends");
+        snprintf(text, sizeof(text), "stopping: finishing open work");
     else if (!daemon->bridge.started)
-        snprintf(text, sizeof(text), "waits for Redis: %s", why);
+        snprintf(text, sizeof(text), "waiting for Redis: %s", why);
     else if (bridge->flow.paused)
-        snprintf(text, sizeof(text), "sources held back: %s",
-                 *why ? why : "too many jobs on their way");
+        snprintf(text, sizeof(text), "sources paused: %s",
+                 *why ? why
+                      : "too many jobs are waiting for Redis (daemon.queue_max_jobs, "
+                        "daemon.queue_max)");
     else
         snprintf(text, sizeof(text), "%zu sources, %zu sinks, %zu routes",
                  bridge->conf->source_count, bridge->conf->sink_count,
@@ -226,7 +230,7 @@ static void on_stop_signal(void *arg, int signo)
         /* timeout(1) and terminals may send the same signal twice at once */
         if (loop_mono_ms() - daemon->stop_asked_ms < SECOND_SIGNAL_MS)
             return;
-        log_warn("daemon", "second signal: leaving at once");
+        log_warn("daemon", "second signal: exiting immediately");
         _exit(EXIT_BY_FORCE);
     }
     log_info("daemon", "signal %d: stopping", signo);
@@ -321,7 +325,7 @@ static void settle_in(void)
     struct err err;
     hold_reload_signal(true);
     if (notify_open(&err) < 0)
-        log_warn("daemon", "the service manager is told nothing: %s", err.text);
+        log_warn("daemon", "cannot notify the service manager: %s", err.text);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* children need no privileges either */
 }
 
@@ -329,8 +333,8 @@ static void settle_in(void)
 static void warn_root(void)
 {
     if (geteuid() == 0)
-        log_warn("daemon", "runs as root, and needs nothing of that: give it a user of "
-                           "its own");
+        log_warn("daemon",
+                 "running as root, which is not necessary; run tarry as its own user");
 }
 
 int daemon_run(const char *conf_file)
@@ -340,7 +344,7 @@ int daemon_run(const char *conf_file)
     settle_in();
     daemon.bridge.conf = conf_open(conf_file);
     if (daemon.bridge.conf == NULL) {
-        notify_status("bad configuration: see the log");
+        notify_status("invalid configuration; see the log");
         return EXIT_CONF;
     }
     log_set_level((enum log_level)daemon.bridge.conf->daemon.log_level);

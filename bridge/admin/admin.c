@@ -31,7 +31,7 @@ static void add_stalled(const struct bridge *bridge, struct buf *out)
     EACH_ROUTE (bridge, route) {
         int64_t n = count_stalled(route);
         if (n > 0)
-            buf_addf(out, "[-]route %s due jobs do not leave %lld of %lld buckets\n",
+            buf_addf(out, "[-]route %s due jobs are stalled in %lld of %lld buckets\n",
                      route->conf->name, (long long)n, (long long)route->bucket_count);
     }
 }
@@ -61,7 +61,7 @@ static void readyz(void *arg, struct httpd_req *req)
     else
         buf_addf(&out, "[-]redis %s\n", store_trouble(bridge->store));
     if (!route_states_known(bridge->states))
-        buf_add_str(&out, "[-]routes not yet asked which of them are paused\n");
+        buf_add_str(&out, "[-]routes their states are not yet read from Redis\n");
     EACH_POOL (bridge, pool) {
         bool there = store_is_ready(pool->store);
         buf_addf(&out, "[%c]pool %s %s\n", there ? '+' : '-', pool->conf->name,
@@ -103,7 +103,7 @@ struct route *admin_route(const struct bridge *bridge, struct httpd_req *req,
     struct route *route = route_of_name(bridge, name);
     if (route == NULL)
         httpd_error(req, 404, "no-route",
-                    "there is no route %.*s; routes are configured under routes: { }",
+                    "unknown route %.*s; routes are configured under routes: { }",
                     (int)(name.n < 100 ? name.n : 100), name.p);
     return route;
 }
@@ -115,13 +115,13 @@ struct route *admin_job_route(const struct bridge *bridge, struct httpd_req *req
     if (route == NULL)
         return NULL;
     if (!route_is_open(route))
-        httpd_busy(req, "Redis was not there yet; ask again");
+        httpd_busy(req, "Redis has not been reached yet; try again");
     else if (route->sink->rules && queue.n == 0)
         httpd_error(req, 409, "is-queue",
-                    "the route ends at queues: name one of them with queue=NAME (of the "
-                    "command line, --queue NAME)");
+                    "the route leads to queues; choose a queue with queue=NAME (command "
+                    "line: --queue NAME)");
     else if (route->sink->rules && !queue_name_is_good(queue))
-        httpd_error(req, 400, "bad-request", "no queue can be called so");
+        httpd_error(req, 400, "bad-request", "this is not a valid queue name");
     else
         return route;
     return NULL;

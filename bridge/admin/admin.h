@@ -51,7 +51,7 @@ struct route *admin_job_route(const struct bridge *bridge, struct httpd_req *req
 #define ADMIN_GIVEN_ROW(name, offset)                                                    \
     {                                                                                    \
         name, HTTP_TEXT, offset, .from = FROM_QUERY, .min = 1,                           \
-                                 .wrong = name " is empty; leave it out instead"         \
+                                 .wrong = name " is empty; omit it instead"              \
     }
 
 struct console_file {

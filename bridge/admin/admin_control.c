@@ -26,7 +26,7 @@ static void on_set(void *arg, int outcome)
     struct control *c = arg;
     struct buf json = {0};
     if (outcome < 0) {
-        httpd_busy(c->req, "Redis did not answer; send it again");
+        httpd_busy(c->req, "Redis did not reply; send the request again");
     } else {
         buf_addf(&json, "{\"routes\":[%s],\"state\":\"%s\"}\n", buf_str(&c->routes),
                  route_state_name(c->state));
@@ -59,7 +59,7 @@ static size_t find_routes(const struct bridge *bridge, struct httpd_req *req,
         return 0;
     while (also.n > 0) {
         if (n == TOGETHER_MAX) {
-            httpd_error(req, 400, "bad-request", "also: %d routes at most",
+            httpd_error(req, 400, "bad-request", "also: at most %d routes",
                         TOGETHER_MAX - 1);
             return 0;
         }

@@ -153,7 +153,8 @@ static void post_rewind(void *arg, struct httpd_req *req)
         return;
     if (!has_sources(bridge, route)) {
         httpd_error(req, 409, "no-source",
-                    "no Kafka source of the route %s runs; only these can be rewound",
+                    "no Kafka source of the route %s is running; only Kafka sources can "
+                    "be rewound",
                     route->conf->name);
         return;
     }

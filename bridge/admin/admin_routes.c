@@ -187,8 +187,8 @@ static void on_queues(void *arg, const struct redisReply *reply)
     struct buf out = {0};
     size_t n = redis_items(reply) / 2;
     if (reply == NULL || redis_error(reply) != REDIS_NO_ERROR) {
-        httpd_busy(req, reply ? "Redis did not tell; ask again"
-                              : "Redis did not answer; ask again");
+        httpd_busy(req, reply ? "Redis did not reply; try again"
+                              : "Redis did not reply; try again");
         return;
     }
     buf_add_str(&out, "{\"queues\":[");
@@ -210,7 +210,7 @@ static void queues(void *arg, struct httpd_req *req)
     if (route == NULL)
         return;
     if (route->sink->rules == NULL) {
-        httpd_error(req, 404, "no-queue", "the route does not end at queues");
+        httpd_error(req, 404, "no-queue", "the route does not lead to queues");
         return;
     }
     queue_sink_key(route->sink, "queues", &key);

@@ -165,16 +165,16 @@ static void answer_many(const struct run *run)
 static void answer_one(struct run *run)
 {
     if (run->count == 0)
-        httpd_error(run->req, 404, "not-found",
-                    "no such dead letter: replayed or dropped before, or never there");
+        httpd_error(
+            run->req, 404, "not-found",
+            "no such dead letter: it was replayed or dropped before, or never existed");
     else if (run->refused > 0 && strcmp(run->tries.reason, "no-route") == 0)
         httpd_error(run->req, 409, "refused",
-                    "no route took it, and nobody knows where it was to go: mend the "
-                    "routes, and send the message again");
+                    "no route accepted the message, so its target is unknown; correct "
+                    "the routes and send the message again");
     else if (run->refused > 0)
         httpd_error(run->req, 409, "refused",
-                    "it was replayed %u times, which is the most that replays_max of the "
-                    "route allows",
+                    "it was replayed %u times, the maximum (replays_max of the route)",
                     run->tries.replays);
     else {
         buf_add_str(&run->items, "\n");
@@ -231,7 +231,7 @@ static void on_reply(void *arg, const struct store_dead_reply *reply)
 {
     struct run *run = arg;
     if (reply == NULL && run->looked == 0) {
-        httpd_busy(run->req, "Redis did not answer; ask again");
+        httpd_busy(run->req, "Redis did not reply; try again");
         run_free(run);
         return;
     }
@@ -298,7 +298,7 @@ static void answer_no_reason(struct httpd_req *req, struct slice word)
     struct buf names = {0};
     for (int i = 0; i < REASONS; i++)
         buf_addf(&names, " %s", reason_name((enum reason)i));
-    httpd_error(req, 400, "bad-request", "\"%.*s\" is no reason; there are:%s",
+    httpd_error(req, 400, "bad-request", "unknown reason \"%.*s\"; known:%s",
                 (int)(word.n < 40 ? word.n : 40), word.p, buf_str(&names));
     buf_free(&names);
 }
@@ -310,21 +310,20 @@ static struct route *check(struct bridge *bridge, struct httpd_req *req)
     if (httpd_body(req).n > 0) { /* Ignored filters in a body would select too many
                                   * letters. */
         httpd_error(req, 400, "bad-request",
-                    "no body is read here; put its filters into the query");
+                    "this request must not have a body; put the filters into the query");
         return NULL;
     }
     struct route *route = admin_route(bridge, req, args->route);
     if (route == NULL)
         return NULL;
     if (route->sink->rules)
-        httpd_error(
-            req, 409, "is-queue",
-            "the route %s ends at queues, which keep their own dead letters: GET "
-            "/v1/queues/NAME counts them, POST /v1/queues/NAME/dead/respawn brings them "
-            "back, DELETE /v1/queues/NAME/dead deletes them",
-            route->conf->name);
+        httpd_error(req, 409, "is-queue",
+                    "the route %s leads to queues, which store their own dead letters: "
+                    "GET /v1/queues/NAME counts them, POST /v1/queues/NAME/dead/respawn "
+                    "replays them, DELETE /v1/queues/NAME/dead deletes them",
+                    route->conf->name);
     else if (route->bucket_count == 0)
-        httpd_busy(req, "Redis was not there yet; ask again");
+        httpd_busy(req, "Redis has not been reached yet; try again");
     else if (args->reason.p && !is_reason(args->reason))
         answer_no_reason(req, args->reason);
     else
@@ -365,7 +364,7 @@ static void begin(struct bridge *bridge, struct httpd_req *req, char what, show_
     route->refs++;
     if (args->cursor.n > 0 && read_cursor(run, args->cursor) < 0) {
         httpd_error(req, 400, "bad-request",
-                    "this cursor is none that the route %s has given; begin without one",
+                    "invalid cursor for the route %s; start without a cursor",
                     route->conf->name);
         run_free(run);
         return;

@@ -170,7 +170,7 @@ static void explain(void *arg, struct httpd_req *req)
         return;
     }
     if (bridge->flow.paused) { /* without Redis even the time may be unknown */
-        httpd_busy(req, "Redis is away or full; ask again");
+        httpd_busy(req, "Redis is unreachable or full; try again");
         return;
     }
     struct job *job =

@@ -210,7 +210,7 @@ static void answer_page(struct listing *l, unsigned n, const struct list_place *
 
 static void answer_away(struct listing *l)
 {
-    httpd_busy(l->req, "Redis did not answer; ask again");
+    httpd_busy(l->req, "Redis did not reply; try again");
     listing_free(l);
 }
 
@@ -361,7 +361,7 @@ static void list(void *arg, struct httpd_req *req)
         return;
     }
     httpd_error(req, 400, "bad-request",
-                "this cursor is none that this list has given; begin without one");
+                "invalid cursor for this list; start without a cursor");
     listing_free(l);
 }
 

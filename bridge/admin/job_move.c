@@ -37,7 +37,8 @@ static int check_move(const void *arguments, struct err *err)
 {
     const struct move_args *args = arguments;
     if ((args->at_ms == NOT_GIVEN) == (args->after_ms == NOT_GIVEN))
-        return err_set(err, "say either at=INSTANT or after=DURATION, such as after=30m");
+        return err_set(err,
+                       "pass either at=INSTANT or after=DURATION, such as after=30m");
     return 0;
 }
 
@@ -62,16 +63,15 @@ static const struct refusal {
     const char *word, *why;
 } refusals[] = {
     {LOOK_NOT_THERE, MOVE_DUE_NOT_THERE, 404, "not-found",
-     "no job of that id waits there: it was delivered, cancelled or never stored, or it "
-     "is a Kafka record that is due later than redis.horizon, which can be named when "
-     "its "
-     "time is near"},
+     "no pending job has this id: it was delivered, cancelled or never stored, or it is "
+     "a Kafka record due later than redis.horizon, which has no id until shortly before "
+     "it is due"},
     {LOOK_IN_FLIGHT, MOVE_DUE_IN_FLIGHT, 409, "in-flight",
-     "it is being delivered; its next attempt comes by retry of the route"},
-    {LOOK_DEAD, MOVE_DUE_DEAD, 409, "dead", "it is a dead letter: replay it instead"},
+     "it is in flight; if the attempt fails, the retry option of the route sets the next "
+     "one"},
+    {LOOK_DEAD, MOVE_DUE_DEAD, 409, "dead", "it is a dead letter; replay it instead"},
     {0, MOVE_DUE_EXPIRES, 409, "expires",
-     "it would expire before that, by its deliver-before or its time to live; nothing "
-     "was "
+     "it would expire before that time (deliver-before or time to live); nothing was "
      "changed"},
 };
 
@@ -91,8 +91,8 @@ static void refuse(struct moving *m, char look, char moved)
     if (r)
         httpd_error(m->req, r->status, r->word, "%s", r->why);
     else
-        httpd_busy(m->req, "Redis did not answer, so it is not known whether it was "
-                           "moved; look at the job and ask again");
+        httpd_busy(m->req, "Redis did not reply, so it is unknown whether the job was "
+                           "moved; check the job and try again");
     moving_free(m);
 }
 

@@ -33,10 +33,12 @@ static void print_instances(const struct bridge *bridge, struct buf *out)
     EACH_ROUTE (bridge, route)
         EACH_SCHED (route, s)
             owned += s->rank == 0;
-    gauge(out, "tarry_instances", "Instances that share this Redis; 0: not known.",
+    gauge(out, "tarry_instances", "Instances that share this Redis; 0: unknown.",
           (int64_t)alive_count(bridge->alive));
     gauge(out, "tarry_buckets_owned",
-          "Buckets whose jobs this instance claims at once, the others later.", owned);
+          "Buckets that this instance owns; it claims jobs of other buckets only with a "
+          "delay.",
+          owned);
 }
 
 static void print_orphan(void *arg, const char *field, int64_t jobs, int64_t queues)
@@ -58,9 +60,9 @@ static void print_buckets(const struct bridge *bridge, struct buf *out)
             metric_number(out, "tarry_buckets", LABELS({"route", name}),
                           route->bucket_count);
     }
-    metric_head(
-        out, "tarry_orphan_jobs", "gauge",
-        "Jobs of a route or a queue sink that is not configured any more; they stay.");
+    metric_head(out, "tarry_orphan_jobs", "gauge",
+                "Jobs of a route or queue sink that is no longer configured; they stay "
+                "in Redis.");
     meta_orphans(bridge->meta, print_orphan, out);
     EACH_POOL (bridge, pool)
         meta_orphans(pool->meta, print_orphan, out);
@@ -75,7 +77,7 @@ static void print_scripts(const struct store *store, struct buf *out)
                      LABELS({"script", script_name((enum script)i)}),
                      store_script_calls(store, (enum script)i));
     metric_head(out, "tarry_redis_command_duration_seconds", "histogram",
-                "From sending a script call to its answer.");
+                "Time from sending a script call to its reply.");
     for (int i = 0; i < SCRIPTS; i++)
         metric_histogram(out, "tarry_redis_command_duration_seconds",
                          LABELS({"script", script_name((enum script)i)}),
@@ -104,16 +106,17 @@ static void print_redis(const struct bridge *bridge, bool answers, struct buf *o
     store_memory(store, &used_bytes, &max_bytes);
     print_scripts(store, out);
     print_errors(store, out);
-    gauge(out, "tarry_redis_up", "1 while Redis can be worked with, and answers.",
+    gauge(out, "tarry_redis_up", "1 while Redis is usable and replies.",
           store_is_up(store) && answers);
     counter(out, "tarry_redis_connections_total", "Connections made to Redis.",
             store_connections(store));
-    counter(out, "tarry_redis_wait_shortfall_total",
-            "Times that fewer replicas had the last jobs than redis.durability asks for.",
-            store_wait_shortfalls(store));
+    counter(
+        out, "tarry_redis_wait_shortfall_total",
+        "Times that fewer replicas had the latest jobs than redis.durability requires.",
+        store_wait_shortfalls(store));
     gauge(out, "tarry_redis_durability_level",
-          "How Redis keeps what it was told: 0 not known, 1 in memory, 2 snapshots, 3 a "
-          "log synced each second, 4 a log synced before it answers.",
+          "How Redis persists data: 0 unknown, 1 memory only, 2 snapshots, 3 append-only "
+          "file synced each second, 4 append-only file synced before each reply.",
           (int64_t)store_keeps(store));
     gauge(out, "tarry_redis_memory_bytes", "Memory that Redis uses.", used_bytes);
     gauge(out, "tarry_redis_memory_max_bytes", "Its maxmemory; 0: no limit.", max_bytes);
@@ -122,7 +125,7 @@ static void print_redis(const struct bridge *bridge, bool answers, struct buf *o
 static void print_lines(struct buf *out)
 {
     metric_head(out, "tarry_log_lines_total", "counter",
-                "Lines logged; a line that stands for several counts once.");
+                "Log lines; a line that summarizes several counts once.");
     for (int level = LOG_DEBUG; level <= LOG_ERROR; level++)
         metric_count(out, "tarry_log_lines_total",
                      LABELS({"level", log_level_name((enum log_level)level)}),
@@ -216,15 +219,15 @@ static void print_process(struct buf *out)
     struct process p;
     process_look(&p);
     metric_head(out, "process_cpu_seconds_total", "counter",
-                "CPU time of user and kernel.");
+                "CPU time, user and system.");
     metric_real(out, "process_cpu_seconds_total", NO_LABELS, p.cpu_s);
     metric_head(out, "process_start_time_seconds", "gauge",
-                "When the process began, since 1970.");
+                "Start time of the process, since 1970.");
     metric_real(out, "process_start_time_seconds", NO_LABELS, p.start_s);
-    gauge(out, "process_resident_memory_bytes", "Memory in use.", p.resident_bytes);
-    gauge(out, "process_virtual_memory_bytes", "Memory mapped.", p.virtual_bytes);
+    gauge(out, "process_resident_memory_bytes", "Resident memory.", p.resident_bytes);
+    gauge(out, "process_virtual_memory_bytes", "Virtual memory.", p.virtual_bytes);
     gauge(out, "process_open_fds", "Open file descriptors.", p.fds);
-    gauge(out, "process_max_fds", "The most that may be open.", p.fds_max);
+    gauge(out, "process_max_fds", "The limit of open file descriptors.", p.fds_max);
 }
 
 void metrics_print_daemon(const struct bridge *bridge, bool answers, struct buf *out)
@@ -233,8 +236,8 @@ void metrics_print_daemon(const struct bridge *bridge, bool answers, struct buf 
     print_buckets(bridge, out);
     print_redis(bridge, answers, out);
     counter(out, "tarry_loop_wakeups_total", "Turns of the event loop.", loop_wakeups());
-    gauge(out, "tarry_submitted_jobs", "Jobs taken in that Redis has not answered for.",
-          bridge->flow.jobs);
+    gauge(out, "tarry_submitted_jobs",
+          "Submitted jobs that Redis has not yet acknowledged.", bridge->flow.jobs);
     print_lines(out);
     metric_head(out, "tarry_build_info", "gauge",
                 "Always 1; version and revision are in the labels.");

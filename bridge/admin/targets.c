@@ -56,8 +56,8 @@ static void list(void *arg, struct httpd_req *req)
 static void answer_not_stopped(struct httpd_req *req)
 {
     httpd_error(req, 404, "not-stopped",
-                "no target of that name is stopped; GET /v1/routes/ROUTE/targets shows "
-                "their names as they are written");
+                "no stopped target has this name; GET /v1/routes/ROUTE/targets lists the "
+                "exact names");
 }
 
 /* answer: 0 restarted, 1 was not stopped; else Redis did not answer. */
@@ -71,7 +71,7 @@ static void on_lifted(void *arg, int answer)
         return;
     }
     if (answer != 0) {
-        httpd_busy(req, "Redis did not answer; send it again");
+        httpd_busy(req, "Redis did not reply; send the request again");
         return;
     }
     buf_add_str(&json, "{");

@@ -71,7 +71,7 @@ def test_it_is_ready_when_redis_is_there_and_says_what_it_waits_for(bench, manag
     redis = bench.redis()
     redis.stop()
     tarry = begin(bench, manager, redis.url)
-    assert "waits for Redis: " in manager.wait("STATUS=")
+    assert "waiting for Redis: " in manager.wait("STATUS=")
     assert "READY=1" not in manager.listen(1.5)
     assert tarry.ask("GET", "/livez")[0] == 200
     redis.start()
@@ -127,7 +127,7 @@ def test_it_lives_while_redis_is_away(bench, listener):
     tarry = begin(bench, listener, redis.url, env=[("WATCHDOG_USEC", "2000000")])
     listener.wait("READY=1")
     redis.stop()
-    assert "sources held back: " in listener.wait("STATUS=sources")
+    assert "sources paused: " in listener.wait("STATUS=sources")
     begun = time.monotonic()
     for _ in range(3):
         listener.wait("WATCHDOG=1")
@@ -228,5 +228,5 @@ def test_it_can_gain_no_rights_and_warns_who_runs_it_as_root(bench):
     tarry = bench.tarry(bench.redis().url, BODY).start()
     status = Path(f"/proc/{tarry.child.pid}/status").read_text()
     assert "NoNewPrivs:\t1" in status
-    assert ("runs as root" in tarry.log.read_text()) == (os.geteuid() == 0)
+    assert ("running as root" in tarry.log.read_text()) == (os.geteuid() == 0)
     tarry.stop()

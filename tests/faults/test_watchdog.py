@@ -60,7 +60,7 @@ def test_a_lost_answer_to_a_claim_ends_no_route(bench, scenario):
     publish(tarry)
     publish(tarry)
     said = watch(tarry, ALARM_S + 3)
-    assert set(said) == {200, 503} and "[-]route r due jobs do not leave" in said[503], said
+    assert set(said) == {200, 503} and "[-]route r due jobs are stalled in" in said[503], said
     wait_for("the two jobs behind it", lambda: len(hook.arrivals) >= 2)
     assert time.monotonic() - begun < machine.soon_s(ALARM_S + 6)
     assert tarry.metric("tarry_watchdog_rearms_total", route="r") == 1
@@ -84,7 +84,7 @@ def test_an_answer_that_was_given_up_and_comes_after_all_is_taken(bench, scenari
         said = watch(tarry, 1 + ALARM_S + 3)
     finally:
         redis.child.send_signal(signal.SIGCONT)
-    assert 503 in said and "due jobs do not leave" in said[503], said
+    assert 503 in said and "due jobs are stalled in" in said[503], said
     hook.wait_count(1, 5)  # far sooner than its lease ends
     wait_for("it to be well again", tarry.is_up)
     publish(tarry)
