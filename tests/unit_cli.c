@@ -29,10 +29,10 @@ static void a_path_holds_any_name_as_one_segment(void **state)
     char reason[] = "a=b", key[] = "of no dead letter";
     const struct cli_command command = {.path = "/v1/routes/{}/jobs/{}?t={}",
                                         .sets = CLI_DEAD};
-    const struct cli_order order = {.command = &command,
-                                    .place = {"r", "../a b%/?#", "&"},
-                                    .reason = reason,
-                                    .key = key};
+    const struct cli_args order = {.command = &command,
+                                   .arg = {"r", "../a b%/?#", "&"},
+                                   .reason = reason,
+                                   .key = key};
     ctl_path_add(&out, &order);
     assert_string_equal(
         buf_str(&out), "/v1/routes/r/jobs/%2E%2E%2Fa%20b%25%2F%3F%23?t=%26&reason=a%3Db");
@@ -109,11 +109,12 @@ static void the_tables_agree(void **state)
         assert_int_equal(c->method != NULL, (c->sets & CLI_ASKS) != 0);
         for (const char *p = c->path; p && (p = strstr(p, "{}")); p += 2)
             holes++;
-        assert_true(holes <= c->least);
-        assert_true(c->least <= c->most && c->most <= CLI_PLACES_MAX);
+        assert_true(holes <= c->min_args);
+        assert_true(c->min_args <= c->max_args && c->max_args <= CLI_ARGS_MAX);
         for (const struct cli_command *d = cli_commands; d < c; d++)
-            assert_false(strcmp(c->name, d->name) == 0 &&
-                         (c->word == NULL || strcmp(c->word, d->word) == 0));
+            assert_false(
+                strcmp(c->name, d->name) == 0 &&
+                (c->subcommand == NULL || strcmp(c->subcommand, d->subcommand) == 0));
     }
     for (const struct cli_flag *f = cli_flags; f->name; f++) {
         assert_true((f->sets & sets) == f->sets);

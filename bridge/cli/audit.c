@@ -19,7 +19,7 @@
 #include <sysexits.h>
 #include <time.h>
 
-enum { EXIT_FINDINGS = 1, PATIENCE_MS = 10 * 1000 };
+enum { EXIT_FINDINGS = 1, TIMEOUT_MS = 10 * 1000 };
 enum {
     STEP_MAX = 30,           /* entries per step: well below 1 ms in Redis */
     STEP_MIN = 5,            /* if jobs are large */
@@ -30,8 +30,8 @@ enum {
 
 /* --- the report: a line for each bucket, or one JSON object --- */
 
-struct audit_paper {
-    const struct cli_order *order;
+struct audit_report {
+    const struct cli_args *args;
     struct buf list;   /* printed findings of the current bucket */
     unsigned listed;   /* number of findings in list */
     uint64_t findings; /* of the current bucket, including those not listed */
@@ -64,9 +64,9 @@ static const struct row *row_of(struct slice kind)
     return &rows[i];
 }
 
-static void print_begin(struct audit_paper *p)
+static void print_begin(struct audit_report *p)
 {
-    if (p->order->json)
+    if (p->args->json)
         fputs("{\"buckets\":[", stdout);
     else
         printf("%-32s %10s %10s %10s %10s %10s %10s %9s\n", "bucket", "jobs", "waiting",
@@ -94,19 +94,19 @@ static void add_line(struct buf *out, const struct store_audit_item *f, bool rep
     buf_add_str(out, "\n");
 }
 
-static void print_found(struct audit_paper *p, const struct store_audit_item *f)
+static void print_found(struct audit_report *p, const struct store_audit_item *f)
 {
     p->findings++;
     if (p->listed == LIST_MAX)
         return;
-    if (p->order->json)
-        add_json(&p->list, f, p->listed == 0, p->order->repair);
+    if (p->args->json)
+        add_json(&p->list, f, p->listed == 0, p->args->repair);
     else
-        add_line(&p->list, f, p->order->repair);
+        add_line(&p->list, f, p->args->repair);
     p->listed++;
 }
 
-static void print_json(struct audit_paper *p, const char *name,
+static void print_json(struct audit_report *p, const char *name,
                        const struct store_audit_reply *c)
 {
     struct buf quoted = {0};
@@ -119,7 +119,7 @@ static void print_json(struct audit_paper *p, const char *name,
     buf_free(&quoted);
 }
 
-static void print_lines(struct audit_paper *p, const char *name,
+static void print_lines(struct audit_report *p, const char *name,
                         const struct store_audit_reply *c)
 {
     printf("%-32s %10" PRId64 " %10" PRId64 " %10" PRId64 " %10" PRId64 " %10" PRId64
@@ -131,10 +131,10 @@ static void print_lines(struct audit_paper *p, const char *name,
 }
 
 /* Print a finished bucket, and reset the findings for the next. */
-static void print_bucket(struct audit_paper *p, const char *name,
+static void print_bucket(struct audit_report *p, const char *name,
                          const struct store_audit_reply *c)
 {
-    if (p->order->json)
+    if (p->args->json)
         print_json(p, name, c);
     else
         print_lines(p, name, c);
@@ -147,16 +147,16 @@ static void print_bucket(struct audit_paper *p, const char *name,
 }
 
 /* why: why the audit is incomplete; NULL: it is complete. */
-static void print_end(struct audit_paper *p, const char *why)
+static void print_end(struct audit_report *p, const char *why)
 {
     const char *verdict = p->all_findings == 0 ? "everything is consistent"
-                          : p->order->repair   ? "repaired; run the audit again to verify"
+                          : p->args->repair    ? "repaired; run the audit again to verify"
                                                : "repair them with --repair";
-    if (p->order->json)
+    if (p->args->json)
         printf("\n],\"jobs\":%" PRId64 ",\"found\":%" PRIu64
                ",\"repaired\":%s,\"complete\":%s}\n",
                p->all_jobs, p->all_findings,
-               p->order->repair && p->all_findings ? "true" : "false",
+               p->args->repair && p->all_findings ? "true" : "false",
                why ? "false" : "true");
     else if (why == NULL)
         printf("%" PRIu64 " buckets, %" PRId64 " jobs, %" PRIu64 " findings: %s\n",
@@ -174,9 +174,9 @@ static const char *const parts[] = {"delay", "far",   "unack", "error", "done",
                                     "ended", "ttl",   "pool",  "sums",  NULL};
 
 struct audit {
-    const struct cli_order *order;
+    const struct cli_args *args;
     struct bridge *bridge;
-    struct audit_paper paper;
+    struct audit_report report;
     /* The current step: */
     bool answered, good;
     char cursor[CURSOR_MAX + 1];
@@ -224,7 +224,7 @@ static void on_step(void *arg, const struct store_audit_reply *reply)
     if (reply->bytes > 0)
         a->step = next_step(reply);
     for (unsigned i = 0; i < reply->count; i++)
-        print_found(&a->paper, &reply->items[i]);
+        print_found(&a->report, &reply->items[i]);
 }
 
 /* Run the loop until the reply arrives. Returns whether it was successful. */
@@ -236,11 +236,11 @@ static bool wait_answer(struct audit *a)
     return a->good;
 }
 
-/* Pause before the next try, or return -1 after PATIENCE_MS, with the reason in
+/* Pause before the next try, or return -1 after TIMEOUT_MS, with the reason in
  * a->why. */
-static int give_up_after(struct audit *a, const struct store *st, int64_t begun_ms)
+static int pause_or_fail(struct audit *a, const struct store *st, int64_t begun_ms)
 {
-    if (loop_mono_ms() - begun_ms < PATIENCE_MS) {
+    if (loop_mono_ms() - begun_ms < TIMEOUT_MS) {
         pause_us(INT64_C(100) * 1000);
         return 0;
     }
@@ -249,15 +249,16 @@ static int give_up_after(struct audit *a, const struct store *st, int64_t begun_
     return -1;
 }
 
-static int look(struct audit *a, struct store *st, struct bucket *b, const char *part)
+static int audit_step(struct audit *a, struct store *st, struct bucket *b,
+                      const char *part)
 {
     int64_t begun_ms = loop_mono_ms();
     for (;;) {
-        store_audit(b, slice_of(part), slice_of(a->cursor), a->step, a->order->repair,
+        store_audit(b, slice_of(part), slice_of(a->cursor), a->step, a->args->repair,
                     on_step, a);
         if (wait_answer(a))
             break;
-        if (give_up_after(a, st, begun_ms) < 0)
+        if (pause_or_fail(a, st, begun_ms) < 0)
             return -1;
     }
     pause_us(PAUSE_US);
@@ -273,11 +274,11 @@ static int audit_bucket(struct audit *a, struct store *st, struct bucket *b)
         a->step = reads_jobs ? STEP_MIN : STEP_MAX; /* until the size of jobs is known */
         note_cursor(a, slice_of("0"));
         do {
-            if (look(a, st, b, *part) < 0)
+            if (audit_step(a, st, b, *part) < 0)
                 return -1;
         } while (strcmp(a->cursor, "0") != 0);
     }
-    print_bucket(&a->paper, bucket_name(b), &a->last);
+    print_bucket(&a->report, bucket_name(b), &a->last);
     return 0;
 }
 
@@ -322,7 +323,7 @@ static int ask_names(struct audit *a, struct sink *sink)
     buf_clear(&a->names);
     do {
         store_command(sink->store, args, 5, on_names, a);
-    } while (!wait_answer(a) && (code = give_up_after(a, sink->store, begun_ms)) == 0);
+    } while (!wait_answer(a) && (code = pause_or_fail(a, sink->store, begun_ms)) == 0);
     buf_free(&key);
     return code;
 }
@@ -347,7 +348,7 @@ static int audit_sink(struct audit *a, struct sink *sink)
 
 static bool is_meant(const struct audit *a, const struct route *route)
 {
-    return a->order->route == NULL || strcmp(a->order->route, route->conf->name) == 0;
+    return a->args->route == NULL || strcmp(a->args->route, route->conf->name) == 0;
 }
 
 /* True if a selected route sends to this queue sink. Several routes may. */
@@ -366,7 +367,7 @@ static int audit_all(struct audit *a)
         if (is_meant(a, route) && audit_route(a, route) < 0)
             return -1;
     EACH_SINK (bridge, sink) {
-        bool meant = ends_at(a, sink) || a->order->route == NULL;
+        bool meant = ends_at(a, sink) || a->args->route == NULL;
         if (sink->rules && meant && audit_sink(a, sink) < 0)
             return -1;
     }
@@ -386,10 +387,10 @@ static bool has_route(const struct bridge *bridge, const char *name)
 /* Returns an exit code. */
 static int start(struct audit *a, struct err *err)
 {
-    int code = tool_start(&a->tool, PATIENCE_MS, err);
-    if (code != EX_OK || a->order->route == NULL || has_route(a->bridge, a->order->route))
+    int code = tool_start(&a->tool, TIMEOUT_MS, err);
+    if (code != EX_OK || a->args->route == NULL || has_route(a->bridge, a->args->route))
         return code;
-    err_set(err, "%s has no route \"%.60s\"", a->order->place[0], a->order->route);
+    err_set(err, "%s has no route \"%.60s\"", a->args->arg[0], a->args->route);
     return EX_USAGE;
 }
 
@@ -401,12 +402,12 @@ static int run(struct audit *a)
         fprintf(stderr, "tarry audit: %s\n", err.text);
         return code;
     }
-    print_begin(&a->paper);
+    print_begin(&a->report);
     bool whole = audit_all(a) == 0;
-    print_end(&a->paper, whole ? NULL : a->why);
+    print_end(&a->report, whole ? NULL : a->why);
     if (!whole)
         return EX_UNAVAILABLE;
-    return a->paper.all_findings > 0 ? EXIT_FINDINGS : EX_OK;
+    return a->report.all_findings > 0 ? EXIT_FINDINGS : EX_OK;
 }
 
 /* If the embedded Redis of a daemon is running, connect to it. Otherwise the audit starts
@@ -420,14 +421,12 @@ static void use_running(struct conf_redis *conf)
     conf->url = url;
 }
 
-int cli_audit(struct cli_order *o)
+int cli_audit(struct cli_args *o)
 {
     struct bridge bridge = {0};
-    struct audit a = {.order = o,
-                      .bridge = &bridge,
-                      .tool = {.bridge = &bridge},
-                      .paper = {.order = o}};
-    bridge.conf = conf_open(o->place[0]);
+    struct audit a = {
+        .args = o, .bridge = &bridge, .tool = {.bridge = &bridge}, .report = {.args = o}};
+    bridge.conf = conf_open(o->arg[0]);
     if (bridge.conf == NULL)
         return EX_CONFIG;
     use_running(&bridge.conf->redis);

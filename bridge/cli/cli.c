@@ -18,9 +18,10 @@ enum { HELP_COLUMN = 34, FLAG_COLUMN = 24, LINE_MAX = 80 };
 
 static const char *title_of(const struct cli_command *command, char *room, size_t size)
 {
-    snprintf(room, size, "tarry %s%s%s%s%s", command->name, command->word ? " " : "",
-             command->word ? command->word : "", *command->places ? " " : "",
-             command->places);
+    snprintf(room, size, "tarry %s%s%s%s%s", command->name,
+             command->subcommand ? " " : "",
+             command->subcommand ? command->subcommand : "",
+             *command->arg_names ? " " : "", command->arg_names);
     return room;
 }
 
@@ -32,10 +33,10 @@ static void print_entry(FILE *out, const char *title, int column, const char *he
 }
 
 /* name NULL matches all commands; word NULL matches all commands of that name. */
-static bool is_about(const struct cli_command *c, const char *name, const char *word)
+static bool matches(const struct cli_command *c, const char *name, const char *word)
 {
     return c->help && (name == NULL || strcmp(c->name, name) == 0) &&
-           (word == NULL || (c->word && strcmp(c->word, word) == 0));
+           (word == NULL || (c->subcommand && strcmp(c->subcommand, word) == 0));
 }
 
 static unsigned print_commands(const char *name, const char *word, FILE *out)
@@ -43,7 +44,7 @@ static unsigned print_commands(const char *name, const char *word, FILE *out)
     unsigned sets = 0;
     for (const struct cli_command *c = cli_commands; c->name; c++) {
         char title[128];
-        if (!is_about(c, name, word))
+        if (!matches(c, name, word))
             continue;
         sets |= c->sets;
         print_entry(out, title_of(c, title, sizeof(title)), HELP_COLUMN, c->help);
@@ -82,47 +83,48 @@ static void usage(const char *name, const char *word, FILE *out)
     }
 }
 
-int cli_help(struct cli_order *o)
+int cli_help(struct cli_args *o)
 {
-    const char *name = o->place_count > 0 ? o->place[0] : NULL;
-    const char *word = o->place_count > 1 ? o->place[1] : NULL;
+    const char *name = o->arg_count > 0 ? o->arg[0] : NULL;
+    const char *word = o->arg_count > 1 ? o->arg[1] : NULL;
     for (const struct cli_command *c = cli_commands; name && c->name; c++)
-        if (is_about(c, name, word)) {
+        if (matches(c, name, word)) {
             usage(name, word, stdout);
             return EX_OK;
         }
     if (name)
-        return cli_wrong(o, "unknown command ", word ? word : name);
+        return cli_usage_error(o, "unknown command ", word ? word : name);
     puts("tarry " TARRY_VERSION
          " - accepts messages for later delivery, and delivers them");
     usage(NULL, NULL, stdout);
     return EX_OK;
 }
 
-int cli_wrong(const struct cli_order *o, const char *what, const char *arg)
+int cli_usage_error(const struct cli_args *o, const char *what, const char *arg)
 {
     struct buf text = {0};
     ctl_text_add(&text, slice_of(arg));
     fprintf(stderr, "tarry %s: %s%.200s\n", o->command->name, what, buf_str(&text));
     buf_free(&text);
-    usage(o->command->name, o->word, stderr);
+    usage(o->command->name, o->subcommand, stderr);
     return EX_USAGE;
 }
 
 /* --- choice of the command --- */
 
 /* With --help as word any command of the name matches. */
-static bool is_word_of(const struct cli_command *command, const char *word)
+static bool matches_subcommand(const struct cli_command *command, const char *word)
 {
-    return command->word == NULL ||
-           (word && (strcmp(command->word, word) == 0 || strcmp(word, "--help") == 0));
+    return command->subcommand == NULL ||
+           (word &&
+            (strcmp(command->subcommand, word) == 0 || strcmp(word, "--help") == 0));
 }
 
 /* Returns NULL if no command has this name and word. */
 static const struct cli_command *find_command(const char *name, const char *word)
 {
     for (const struct cli_command *c = cli_commands; c->name; c++)
-        if (strcmp(c->name, name) == 0 && is_word_of(c, word))
+        if (strcmp(c->name, name) == 0 && matches_subcommand(c, word))
             return c;
     return NULL;
 }
@@ -132,7 +134,7 @@ static const struct cli_command *choose(const char *name, const char *word)
 {
     const struct cli_command *command = find_command(name, word);
     struct opt_names names = {0};
-    struct cli_order of_name = {0};
+    struct cli_args of_name = {0};
     char hint[OPT_HINT_SIZE];
     if (command)
         return command;
@@ -144,8 +146,8 @@ static const struct cli_command *choose(const char *name, const char *word)
     }
     opt_hint(&names, name, hint);
     if (of_name.command)
-        cli_wrong(&of_name, word ? "unknown subcommand: " : "missing subcommand",
-                  word ? word : "");
+        cli_usage_error(&of_name, word ? "unknown subcommand: " : "missing subcommand",
+                        word ? word : "");
     else
         fprintf(stderr, "tarry: unknown command \"%.60s\"; %s\n", name, hint);
     return NULL;
@@ -159,7 +161,7 @@ static struct opt row_of(const struct cli_flag *f)
     return (struct opt){f->name, f->type, f->offset, .min = 1, .optional = true};
 }
 
-static int take_value(struct cli_order *o, const struct cli_flag *flag, const char *value)
+static int parse_value(struct cli_args *o, const struct cli_flag *flag, const char *value)
 {
     const struct opt row = row_of(flag);
     struct opt_list *list = (void *)((char *)o + flag->offset);
@@ -167,7 +169,7 @@ static int take_value(struct cli_order *o, const struct cli_flag *flag, const ch
     struct err err;
 
     if (row.type == OPT_LIST && list->n == CLI_LIST_MAX)
-        return cli_wrong(o, "too many of ", row.name);
+        return cli_usage_error(o, "too many of ", row.name);
     if (row.type == OPT_LIST) {
         opt_list_add(list, value);
         return EX_OK;
@@ -175,39 +177,39 @@ static int take_value(struct cli_order *o, const struct cli_flag *flag, const ch
     if (opt_set_text(&row, o, value, &err) == 0)
         return EX_OK;
     snprintf(why, sizeof(why), "%s %s", row.name, err.text);
-    return cli_wrong(o, why, "");
+    return cli_usage_error(o, why, "");
 }
 
 /* argv[0] is a flag. *taken: the number of arguments it used. */
-static int take_flag(struct cli_order *o, char **argv, int *taken)
+static int parse_flag(struct cli_args *o, char **argv, int *taken)
 {
     for (const struct cli_flag *f = cli_flags; f->name; f++) {
         if (strcmp(argv[0], f->name) != 0 || !(f->sets & (o->command->sets | CLI_ANY)))
             continue;
         if (f->value == NULL)
-            return take_value(o, f, "true");
+            return parse_value(o, f, "true");
         *taken = 2;
         if (argv[1] == NULL)
-            return cli_wrong(o, "missing value after ", argv[0]);
-        return take_value(o, f, argv[1]);
+            return cli_usage_error(o, "missing value after ", argv[0]);
+        return parse_value(o, f, argv[1]);
     }
-    return cli_wrong(o, "unknown option: ", argv[0]);
+    return cli_usage_error(o, "unknown option: ", argv[0]);
 }
 
-static void free_flags(struct cli_order *o)
+static void free_flags(struct cli_args *o)
 {
     for (const struct cli_flag *f = cli_flags; f->name; f++)
         opt_free((const struct opt[]){row_of(f), {0}}, o);
 }
 
 /* A payload may be empty; a route, id or file must not. */
-static bool may_be_empty(const struct cli_order *o)
+static bool may_be_empty(const struct cli_args *o)
 {
-    return (o->command->sets & CLI_WRITES) && o->place_count > 0;
+    return (o->command->sets & CLI_WRITES) && o->arg_count > 0;
 }
 
 /* argv starts after the words of the command, and ends with NULL. */
-static int take_words(struct cli_order *o, char **argv)
+static int parse_args(struct cli_args *o, char **argv)
 {
     bool flags_over = false; /* after "--": ids and targets may start with dashes */
     while (*argv) {
@@ -215,11 +217,11 @@ static int take_words(struct cli_order *o, char **argv)
         if (!flags_over && strcmp(*argv, "--") == 0)
             flags_over = true;
         else if (!flags_over && strncmp(*argv, "--", 2) == 0)
-            code = take_flag(o, argv, &taken);
-        else if (o->place_count < o->command->most && (**argv || may_be_empty(o)))
-            o->place[o->place_count++] = *argv;
+            code = parse_flag(o, argv, &taken);
+        else if (o->arg_count < o->command->max_args && (**argv || may_be_empty(o)))
+            o->arg[o->arg_count++] = *argv;
         else
-            code = cli_wrong(o, "unexpected or empty argument: ", *argv);
+            code = cli_usage_error(o, "unexpected or empty argument: ", *argv);
         if (code != EX_OK)
             return code;
         argv += taken;
@@ -227,7 +229,7 @@ static int take_words(struct cli_order *o, char **argv)
     return EX_OK;
 }
 
-static int run(struct cli_order *o)
+static int run(struct cli_args *o)
 {
     o->human = !o->json && (o->table || isatty(STDOUT_FILENO));
     if (!(o->command->sets & CLI_ASKS))
@@ -240,17 +242,17 @@ static int run(struct cli_order *o)
     return code;
 }
 
-static int read_and_run(struct cli_order *o, char **words)
+static int read_and_run(struct cli_args *o, char **words)
 {
-    int code = take_words(o, words);
+    int code = parse_args(o, words);
     if (code != EX_OK)
         return code;
     if (o->help) {
-        usage(o->command->name, o->word, stdout);
+        usage(o->command->name, o->subcommand, stdout);
         return EX_OK;
     }
-    if (o->place_count < o->command->least)
-        return cli_wrong(o, "missing argument: ", o->command->places);
+    if (o->arg_count < o->command->min_args)
+        return cli_usage_error(o, "missing argument: ", o->command->arg_names);
     return run(o);
 }
 
@@ -266,7 +268,7 @@ static const char *name_of(const char *word)
 
 int cli_main(int argc, char **argv)
 {
-    struct cli_order o = {.argc = argc, .argv = argv};
+    struct cli_args o = {.argc = argc, .argv = argv};
     if (argc < 2) {
         usage(NULL, NULL, stderr);
         return EX_USAGE;
@@ -275,8 +277,8 @@ int cli_main(int argc, char **argv)
     o.command = choose(name, word);
     if (o.command == NULL)
         return EX_USAGE;
-    o.word = is_about(o.command, name, word) ? word : NULL;
-    int code = read_and_run(&o, argv + (o.word ? 3 : 2));
+    o.subcommand = matches(o.command, name, word) ? word : NULL;
+    int code = read_and_run(&o, argv + (o.subcommand ? 3 : 2));
     free_flags(&o);
     if (code == EX_OK && (fflush(stdout) != 0 || ferror(stdout))) {
         perror("tarry: standard output");

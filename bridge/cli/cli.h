@@ -23,18 +23,18 @@ int plugins_worker(int argc, char **argv);
 /* Runs the subcommand. Returns its exit code, one of cli_codes. */
 int cli_main(int argc, char **argv);
 
-enum { CLI_PLACES_MAX = 64, CLI_LIST_MAX = 64 };
+enum { CLI_ARGS_MAX = 64, CLI_LIST_MAX = 64 };
 enum { CLI_GONE = 1, CLI_INTERRUPTED = 130 }; /* exit codes in addition to sysexits */
 
 /* A parsed command line. Its texts are borrowed from argv. A flag that was not set is
  * NULL, empty or 0. */
-struct cli_order {
+struct cli_args {
     const struct cli_command *command;
-    const char *word; /* second word of the command name; NULL: none */
-    int argc;         /* the whole command line, for workers */
+    const char *subcommand; /* second word of the command name; NULL: none */
+    int argc;               /* the whole command line, for workers */
     char **argv;
-    const char *place[CLI_PLACES_MAX];
-    unsigned place_count;
+    const char *arg[CLI_ARGS_MAX];
+    unsigned arg_count;
     struct ctl_http *http; /* client of the daemon; NULL: the command does not use one */
     bool human;            /* print tables; else JSON */
     char *url, *token_file, *ca_file, *cert_file, *key_file;
@@ -47,12 +47,12 @@ struct cli_order {
 };
 
 struct cli_command {
-    const char *name, *word; /* word: second word of the name; NULL: none */
-    const char *places;      /* the arguments, as the usage line shows them */
-    const char *help;        /* NULL: not listed */
-    unsigned least, most;    /* number of arguments */
-    unsigned sets;           /* sets of flags: bits of enum cli_set */
-    int (*run)(struct cli_order *o);
+    const char *name, *subcommand; /* subcommand: second word of the name; NULL: none */
+    const char *arg_names;         /* the arguments, as the usage line shows them */
+    const char *help;              /* NULL: not listed */
+    unsigned min_args, max_args;   /* number of arguments */
+    unsigned sets;                 /* sets of flags: bits of enum cli_set */
+    int (*run)(struct cli_args *o);
     /* The HTTP request to the daemon. Each {} in path is replaced by the next argument.
      * method NULL: no request. */
     const char *method, *path;
@@ -85,7 +85,7 @@ enum cli_set {
 struct cli_flag {
     const char *name, *value; /* value: as the usage shows it; NULL: no value */
     enum opt_type type;       /* OPT_BOOL, OPT_STR, OPT_INT from 1, or OPT_LIST */
-    size_t offset;            /* in struct cli_order */
+    size_t offset;            /* in struct cli_args */
     unsigned sets;            /* the commands of these sets accept it */
     const char *query;        /* query parameter of the request; NULL: none */
     const char *help;
@@ -102,20 +102,20 @@ extern const struct cli_flag cli_flags[];
 extern const struct cli_code cli_codes[];
 
 /* Prints an error and the usage to standard error. Returns EX_USAGE. */
-int cli_wrong(const struct cli_order *o, const char *what, const char *arg);
+int cli_usage_error(const struct cli_args *o, const char *what, const char *arg);
 
 /* Each returns an exit code. */
-int cli_help(struct cli_order *o);
-int cli_doc(struct cli_order *o);
-int cli_run(struct cli_order *o);
-int cli_options(struct cli_order *o);
-int cli_version(struct cli_order *o);
-int cli_worker(struct cli_order *o);
-int cli_check(struct cli_order *o);
-int cli_audit(struct cli_order *o);
+int cli_help(struct cli_args *o);
+int cli_doc(struct cli_args *o);
+int cli_run(struct cli_args *o);
+int cli_options(struct cli_args *o);
+int cli_version(struct cli_args *o);
+int cli_worker(struct cli_args *o);
+int cli_check(struct cli_args *o);
+int cli_audit(struct cli_args *o);
 /* Returns 0: all jobs imported; 1: some jobs were skipped and remain in the original; 64:
  * wrong usage; 66: no data of the original found; 69: a Redis is not reachable; 78: wrong
  * configuration. */
-int cli_import(struct cli_order *o);
+int cli_import(struct cli_args *o);
 
 #endif

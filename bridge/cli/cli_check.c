@@ -16,38 +16,38 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-int cli_run(struct cli_order *o)
+int cli_run(struct cli_args *o)
 {
-    return daemon_run(o->place[0]);
+    return daemon_run(o->arg[0]);
 }
 
-int cli_options(struct cli_order *o)
+int cli_options(struct cli_args *o)
 {
-    struct conf *conf = o->place_count > 0 ? conf_open(o->place[0]) : NULL;
-    if (o->place_count > 0 && conf == NULL)
+    struct conf *conf = o->arg_count > 0 ? conf_open(o->arg[0]) : NULL;
+    if (o->arg_count > 0 && conf == NULL)
         return EX_CONFIG;
     conf_print_options(stdout);
     conf_free(conf);
     return EX_OK;
 }
 
-int cli_version(struct cli_order *o)
+int cli_version(struct cli_args *o)
 {
     (void)o;
     version_print(stdout);
     return EX_OK;
 }
 
-int cli_worker(struct cli_order *o)
+int cli_worker(struct cli_args *o)
 {
     return plugins_worker(o->argc, o->argv);
 }
 
 /* --- check --connect --- */
 
-enum { REDIS_PATIENCE_MS = 5000, LINE_TEXT = 2048 };
+enum { REDIS_TIMEOUT_MS = 5000, LINE_TEXT = 2048 };
 
-struct paper {
+struct report {
     bool human;
     unsigned failed;
 };
@@ -69,13 +69,13 @@ static void add_text(struct buf *line, const char *text)
 }
 
 /* why: the error; "": success, then said is shown. */
-static void tell(struct paper *paper, const char *kind, const char *name,
-                 const char *what, const char *said, const char *why)
+static void report_result(struct report *report, const char *kind, const char *name,
+                          const char *what, const char *said, const char *why)
 {
     bool good = *why == '\0';
     struct buf line = {0};
-    paper->failed += !good;
-    if (!paper->human) {
+    report->failed += !good;
+    if (!report->human) {
         json_t *v = json_pack("{ss, ss, so, sb, so, so}", "kind", kind, "name", name,
                               "what", text_of(what), "ok", good, "said", text_of(said),
                               "error", text_of(why));
@@ -92,7 +92,7 @@ static void tell(struct paper *paper, const char *kind, const char *name,
     buf_free(&line);
 }
 
-static void tell_start(const char *kind, const char *name)
+static void show_progress(const char *kind, const char *name)
 {
     struct buf text = {0};
     buf_addf(&text, "connecting to %s%s%s ...", kind, *name ? " " : "", name);
@@ -102,34 +102,35 @@ static void tell_start(const char *kind, const char *name)
 
 /* --- Redis --- */
 
-static void tell_store(struct paper *paper, const char *name, const struct conf_redis *c,
-                       const struct store *st, const struct err *err)
+static void report_store(struct report *report, const char *name,
+                         const struct conf_redis *c, const struct store *st,
+                         const struct err *err)
 {
     const char *why = st == NULL || err->text[0] != '\0' ? err->text
                       : store_is_up(st)                  ? ""
                                                          : store_trouble(st);
-    tell(paper, "redis", name, c->url, "it responds", why);
+    report_result(report, "redis", name, c->url, "it responds", why);
 }
 
 /* Skip the embedded server: only the daemon starts it. */
-static void probe_redis(struct paper *paper, struct conf *conf)
+static void probe_redis(struct report *report, struct conf *conf)
 {
     struct bridge bridge = {.conf = conf, .only_looks = true};
     struct tool tool = {.bridge = &bridge};
     struct err err = {""};
     if (strcmp(conf->redis.url, "embedded") == 0) {
-        tell(paper, "redis", "redis", "embedded", "the daemon starts it", "");
+        report_result(report, "redis", "redis", "embedded", "the daemon starts it", "");
         return;
     }
-    tell_start("redis", "");
+    show_progress("redis", "");
     loop_init();
-    int code = tool_start(&tool, REDIS_PATIENCE_MS, &err);
+    int code = tool_start(&tool, REDIS_TIMEOUT_MS, &err);
     if (code == EX_UNAVAILABLE && bridge.store)
-        err.text[0] = '\0'; /* tell_store() shows the error of each store instead */
+        err.text[0] = '\0'; /* report_store() shows the error of each store instead */
     ctl_progress(NULL);
-    tell_store(paper, "redis", &conf->redis, bridge.store, &err);
+    report_store(report, "redis", &conf->redis, bridge.store, &err);
     EACH_POOL (&bridge, pool)
-        tell_store(paper, pool->conf->name, &pool->conf->redis, pool->store, &err);
+        report_store(report, pool->conf->name, &pool->conf->redis, pool->store, &err);
     tool_end(&tool);
     loop_fini();
 }
@@ -137,34 +138,34 @@ static void probe_redis(struct paper *paper, struct conf *conf)
 /* --- our own listeners --- */
 
 /* Do not bind the address, because the daemon may be running. Check only the files. */
-static void probe_listener(struct paper *paper, const char *name,
+static void probe_listener(struct report *report, const char *name,
                            const struct httpd_opts *opts)
 {
     struct err err = {""};
     if (*opts->listen == '\0' || opts->tls_cert == NULL)
         return;
     int bad = httpd_check(opts, &err);
-    tell(paper, "listen", name, opts->listen, "its certificate is valid",
-         bad < 0 ? err.text : "");
+    report_result(report, "listen", name, opts->listen, "its certificate is valid",
+                  bad < 0 ? err.text : "");
 }
 
 /* --- sources and sinks --- */
 
-static void probe_source(struct paper *paper, const struct conf_source *source)
+static void probe_source(struct report *report, const struct conf_source *source)
 {
     struct buf said = {0};
     struct err err = {""};
     if (source->ops->probe == NULL)
         return;
-    tell_start("source", source->name);
+    show_progress("source", source->name);
     int bad = source->ops->probe(source->self, &said, &err);
     ctl_progress(NULL);
-    tell(paper, "source", source->name, source->ops->name, buf_str(&said),
-         bad < 0 ? err.text : "");
+    report_result(report, "source", source->name, source->ops->name, buf_str(&said),
+                  bad < 0 ? err.text : "");
     buf_free(&said);
 }
 
-static void probe_target(struct paper *paper, const struct conf_sink *sink,
+static void probe_target(struct report *report, const struct conf_sink *sink,
                          const char *text)
 {
     struct buf said = {0};
@@ -172,11 +173,11 @@ static void probe_target(struct paper *paper, const struct conf_sink *sink,
     struct tmpl *tmpl = text && *text ? tmpl_compile(text, &err) : NULL;
     const struct probe_target target = {.text = tmpl ? tmpl_prefix(tmpl) : SLICE_LIT(""),
                                         .whole = tmpl && tmpl_is_constant(tmpl)};
-    tell_start("sink", sink->name);
+    show_progress("sink", sink->name);
     int bad = sink->ops->probe(sink->self, &target, &said, &err);
     ctl_progress(NULL);
-    tell(paper, "sink", sink->name, text && *text ? text : sink->ops->name,
-         buf_str(&said), bad < 0 ? err.text : "");
+    report_result(report, "sink", sink->name, text && *text ? text : sink->ops->name,
+                  buf_str(&said), bad < 0 ? err.text : "");
     tmpl_free(tmpl);
     buf_free(&said);
 }
@@ -205,7 +206,7 @@ static bool was_named(const struct conf *conf, const struct conf_sink *sink, siz
     return false;
 }
 
-static void probe_sink(struct paper *paper, const struct conf *conf,
+static void probe_sink(struct report *report, const struct conf *conf,
                        const struct conf_sink *sink)
 {
     bool used = false;
@@ -216,39 +217,39 @@ static void probe_sink(struct paper *paper, const struct conf *conf,
         if (target == NULL || was_named(conf, sink, i, target))
             continue;
         used = true;
-        probe_target(paper, sink, target);
+        probe_target(report, sink, target);
     }
     if (!used)
-        probe_target(paper, sink, NULL);
+        probe_target(report, sink, NULL);
 }
 
 /* Print one line for each check, as a table or as JSON. Returns the number of failures.
  * Modifies conf like a start of the daemon. */
 static unsigned probe_all(struct conf *conf, bool human)
 {
-    struct paper paper = {.human = human};
+    struct report report = {.human = human};
     log_set_level(LOG_ERROR);
-    probe_listener(&paper, "http", &conf->http);
-    probe_listener(&paper, "admin", &conf->admin);
-    probe_redis(&paper, conf);
+    probe_listener(&report, "http", &conf->http);
+    probe_listener(&report, "admin", &conf->admin);
+    probe_redis(&report, conf);
     for (size_t i = 0; i < conf->source_count; i++)
-        probe_source(&paper, conf->sources[i]);
+        probe_source(&report, conf->sources[i]);
     for (size_t i = 0; i < conf->sink_count; i++)
-        probe_sink(&paper, conf, conf->sinks[i]);
-    return paper.failed;
+        probe_sink(&report, conf, conf->sinks[i]);
+    return report.failed;
 }
 
 /* --- check --- */
 
-int cli_check(struct cli_order *o)
+int cli_check(struct cli_args *o)
 {
-    struct conf *conf = conf_open(o->place[0]);
+    struct conf *conf = conf_open(o->arg[0]);
     int code = EX_OK;
     if (conf == NULL)
         return EX_CONFIG;
     fputs(buf_str(&conf->warnings), stderr);
     fprintf(o->connect && !o->human ? stderr : stdout,
-            "%s: valid; sources: %zu, sinks: %zu, routes: %zu\n", o->place[0],
+            "%s: valid; sources: %zu, sinks: %zu, routes: %zu\n", o->arg[0],
             conf->source_count, conf->sink_count, conf->route_count);
     if (o->connect)
         code = probe_all(conf, o->human) == 0 ? EX_OK : EX_UNAVAILABLE;

@@ -93,8 +93,9 @@ static void put_synopsis(void)
     for (const struct cli_command *c = cli_commands; c->name; c++) {
         if (c->help == NULL)
             continue;
-        printf(".Nm\n.Cm %s%s%s", c->name, c->word ? " " : "", c->word ? c->word : "");
-        put_places(c->places);
+        printf(".Nm\n.Cm %s%s%s", c->name, c->subcommand ? " " : "",
+               c->subcommand ? c->subcommand : "");
+        put_places(c->arg_names);
         puts("\n.Op Ar options");
     }
 }
@@ -122,8 +123,9 @@ static bool has_flags(unsigned sets)
 
 static void put_command(const struct cli_command *c)
 {
-    printf(".It Cm %s%s%s", c->name, c->word ? " " : "", c->word ? c->word : "");
-    put_places(c->places);
+    printf(".It Cm %s%s%s", c->name, c->subcommand ? " " : "",
+           c->subcommand ? c->subcommand : "");
+    put_places(c->arg_names);
     putchar('\n');
     put_paragraph(c->help);
     if (c->more)
@@ -260,7 +262,7 @@ static bool put_words(const char *name)
     bool any = false;
     for (const struct cli_command *c = cli_commands; c->name; c++) {
         bool again = c != cli_commands && is(c->name, c[-1].name);
-        const char *word = name ? c->word : c->name;
+        const char *word = name ? c->subcommand : c->name;
         if (c->help == NULL || word == NULL || (name ? !is(c->name, name) : again))
             continue;
         printf("%s%s", any ? " " : "WORDS ", word);
@@ -284,31 +286,32 @@ static void put_completion(const char *const *written, unsigned n)
     const struct cli_command *c = cli_commands;
     if (n < 2 && put_words(n > 0 ? written[0] : NULL))
         return;
-    while (c->name && !(c->help && is(c->name, written[0]) &&
-                        (c->word == NULL || (n > 1 && is(c->word, written[1])))))
+    while (c->name &&
+           !(c->help && is(c->name, written[0]) &&
+             (c->subcommand == NULL || (n > 1 && is(c->subcommand, written[1])))))
         c++;
     if (c->name == NULL)
         return;
-    bool first = n == (c->word ? 2 : 1);
+    bool first = n == (c->subcommand ? 2 : 1);
     bool route =
-        first && (strncmp(c->places, "ROUTE", 5) == 0 || is(c->places, "[ROUTE]"));
-    bool file = names_file(written[n - 1]) || strstr(c->places, "FILE");
+        first && (strncmp(c->arg_names, "ROUTE", 5) == 0 || is(c->arg_names, "[ROUTE]"));
+    bool file = names_file(written[n - 1]) || strstr(c->arg_names, "FILE");
     fputs(file ? "FILE" : route ? "ROUTE" : "NONE", stdout);
     for (const struct cli_flag *f = cli_flags; f->name; f++)
         if (f->sets & (c->sets | CLI_ANY))
             printf(" %s", f->name);
 }
 
-int cli_doc(struct cli_order *o)
+int cli_doc(struct cli_args *o)
 {
-    const char *what = o->place[0];
+    const char *what = o->arg[0];
     if (is(what, "tarry.1"))
         put_tarry();
     else if (is(what, "tarry.conf.5"))
         put_tarry_conf();
     else if (is(what, "complete"))
-        put_completion(o->place + 1, o->place_count - 1);
+        put_completion(o->arg + 1, o->arg_count - 1);
     else
-        return cli_wrong(o, "it makes tarry.1 and tarry.conf.5, not ", what);
+        return cli_usage_error(o, "it makes tarry.1 and tarry.conf.5, not ", what);
     return EX_OK;
 }

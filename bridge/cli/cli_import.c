@@ -58,9 +58,9 @@ static int take_url(char *arg, struct buf *text)
     return 0;
 }
 
-int cli_import(struct cli_order *o)
+int cli_import(struct cli_args *o)
 {
-    struct import_order order = {.type = o->place[0],
+    struct import_order order = {.type = o->arg[0],
                                  .conf_file = o->conf,
                                  .source = o->source,
                                  .dry_run = o->dry_run,
@@ -68,14 +68,14 @@ int cli_import(struct cli_order *o)
     struct buf url = {0};
     int code = EX_USAGE;
     if (o->conf == NULL)
-        return cli_wrong(o, "--conf FILE is required", "");
+        return cli_usage_error(o, "--conf FILE is required", "");
     if (order.dry_run && order.delete)
-        return cli_wrong(o, "--dry-run and --delete cannot be combined", "");
+        return cli_usage_error(o, "--dry-run and --delete cannot be combined", "");
     if (o->with.n > IMPORT_WITH_MAX)
-        return cli_wrong(o, "too many of ", "--with");
+        return cli_usage_error(o, "too many of ", "--with");
     for (size_t i = 0; i < o->with.n; i++)
         order.with[order.with_count++] = o->with.v[i];
-    if (take_url((char *)(uintptr_t)o->place[1], &url) == 0) {
+    if (take_url((char *)(uintptr_t)o->arg[1], &url) == 0) {
         order.url = buf_str(&url);
         code = import_run(&order);
     }

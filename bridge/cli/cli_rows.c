@@ -31,17 +31,17 @@ const struct cli_command cli_commands[] = {
      .more = "A narrow terminal shows the first columns only. For one route all values "
              "are shown."},
     {"reload", NULL, "", "make the daemon read its configuration again", 0, 0, SHOWS,
-     ctl_ask, .method = "POST", .path = "/v1/admin/reload"},
+     ctl_request, .method = "POST", .path = "/v1/admin/reload"},
 
     {"jobs", "list", "ROUTE", "list pending jobs, earliest due time first", 1, 1,
      LISTS | CLI_JOBS | CLI_QUEUED, ctl_list, .method = "GET",
      .path = "/v1/admin/routes/{}/jobs", .view = &ctl_view_jobs},
     {"jobs", "show", "ROUTE ID", "show the state and the content of a job", 2, 2, SHOWS,
-     ctl_ask, .method = "GET", .path = "/v1/routes/{}/jobs/{}"},
+     ctl_request, .method = "GET", .path = "/v1/routes/{}/jobs/{}"},
     {"jobs", "cancel", "ROUTE ID", "cancel a job before its delivery", 2, 2, SHOWS,
-     ctl_ask, .method = "DELETE", .path = "/v1/routes/{}/jobs/{}"},
-    {"jobs", "now", "ROUTE ID", "make a job due now", 2, 2, SHOWS | CLI_QUEUED, ctl_ask,
-     .method = "POST", .path = "/v1/admin/routes/{}/jobs/{}/now"},
+     ctl_request, .method = "DELETE", .path = "/v1/routes/{}/jobs/{}"},
+    {"jobs", "now", "ROUTE ID", "make a job due now", 2, 2, SHOWS | CLI_QUEUED,
+     ctl_request, .method = "POST", .path = "/v1/admin/routes/{}/jobs/{}/now"},
     {"jobs", "move", "ROUTE ID", "change the due time of a job", 2, 2,
      SHOWS | CLI_MOVES | CLI_QUEUED, ctl_move, .method = "POST",
      .path = "/v1/admin/routes/{}/jobs/{}/move"},
@@ -49,8 +49,8 @@ const struct cli_command cli_commands[] = {
     {"dead", "list", "ROUTE", "list dead letters: time, reason, attempts", 1, 1,
      LISTS | CLI_DEAD, ctl_list, .method = "GET", .path = "/v1/routes/{}/dead",
      .view = &ctl_view_dead},
-    {"dead", "show", "ROUTE ID", "show one dead letter completely", 2, 2, SHOWS, ctl_ask,
-     .method = "GET", .path = "/v1/routes/{}/dead/{}"},
+    {"dead", "show", "ROUTE ID", "show one dead letter completely", 2, 2, SHOWS,
+     ctl_request, .method = "GET", .path = "/v1/routes/{}/dead/{}"},
     {"dead", "replay", "ROUTE [ID]", "deliver dead letters again", 1, 2,
      LISTS | CLI_DEAD | CLI_CHANGES | CLI_REPLAYS, ctl_dead_replay, .method = "POST",
      .path = "/v1/routes/{}/dead/replay"},
@@ -59,15 +59,15 @@ const struct cli_command cli_commands[] = {
      .path = "/v1/routes/{}/dead/drop"},
 
     {"pause", NULL, "ROUTE ...", "stop delivering; the route still accepts jobs", 1,
-     CLI_PLACES_MAX, SHOWS, ctl_control, .method = "POST",
+     CLI_ARGS_MAX, SHOWS, ctl_control, .method = "POST",
      .path = "/v1/admin/routes/{}/pause",
      .more = "The pause applies to all instances and survives restarts, until tarry "
              "resume. Deliveries in flight still finish. Consumers of its queues receive "
              "no jobs; their long polls wait."},
-    {"resume", NULL, "ROUTE ...", "end a pause or a drain", 1, CLI_PLACES_MAX, SHOWS,
+    {"resume", NULL, "ROUTE ...", "end a pause or a drain", 1, CLI_ARGS_MAX, SHOWS,
      ctl_control, .method = "POST", .path = "/v1/admin/routes/{}/resume"},
     {"drain", NULL, "ROUTE ...", "reject new jobs and deliver the stored ones", 1,
-     CLI_PLACES_MAX, SHOWS | CLI_DRAINS, ctl_control, .method = "POST",
+     CLI_ARGS_MAX, SHOWS | CLI_DRAINS, ctl_control, .method = "POST",
      .path = "/v1/admin/routes/{}/drain",
      .more = "HTTP answers 503 for the route. A Kafka or MQTT source pauses while all of "
              "its routes drain, so name all of them in one command. A drain lasts as "
@@ -90,7 +90,7 @@ const struct cli_command cli_commands[] = {
      1, SHOWS, ctl_list, .method = "GET", .path = "/v1/routes/{}/targets",
      .view = &ctl_view_targets},
     {"go-on", NULL, "ROUTE TARGET", "resume deliveries to a stopped target", 2, 2, SHOWS,
-     ctl_ask, .method = "POST", .path = "/v1/routes/{}/targets/go-on?target={}"},
+     ctl_request, .method = "POST", .path = "/v1/routes/{}/targets/go-on?target={}"},
 
     {"kafka", "rewind", "ROUTE",
      "deliver again the records of its Kafka topics since a time", 1, 1,
@@ -126,12 +126,12 @@ const struct cli_command cli_commands[] = {
      cli_version, .more = NULL},
     {"help", NULL, "[COMMAND]", "print this, or the help of a command", 0, 2, 0, cli_help,
      .more = NULL},
-    {"worker", NULL, "NAME ...", NULL, 1, CLI_PLACES_MAX, 0, cli_worker, .more = NULL},
-    {"doc", NULL, "WHAT", NULL, 1, CLI_PLACES_MAX, 0, cli_doc, .more = NULL},
+    {"worker", NULL, "NAME ...", NULL, 1, CLI_ARGS_MAX, 0, cli_worker, .more = NULL},
+    {"doc", NULL, "WHAT", NULL, 1, CLI_ARGS_MAX, 0, cli_doc, .more = NULL},
     {0},
 };
 
-#define AT(field) offsetof(struct cli_order, field)
+#define AT(field) offsetof(struct cli_args, field)
 const struct cli_flag cli_flags[] = {
     {"--connect", NULL, OPT_BOOL, AT(connect), CLI_CHECKS, NULL,
      "also connect to Redis, brokers and callback hosts"},

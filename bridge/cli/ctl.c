@@ -16,7 +16,7 @@
 
 enum { LOOK_US = 500 * 1000 };
 
-static int ask_and_print(struct cli_order *o, struct buf *path)
+static int ask_and_print(struct cli_args *o, struct buf *path)
 {
     const struct ctl_view *view = o->command->view;
     int code;
@@ -29,23 +29,23 @@ static int ask_and_print(struct cli_order *o, struct buf *path)
     return code;
 }
 
-int ctl_ask(struct cli_order *o)
+int ctl_request(struct cli_args *o)
 {
     struct buf path = {0};
     ctl_path_add(&path, o);
     return ask_and_print(o, &path);
 }
 
-int ctl_move(struct cli_order *o)
+int ctl_move(struct cli_args *o)
 {
     if ((o->at == NULL) == (o->after == NULL))
-        return cli_wrong(o, "exactly one of --at and --after is required", "");
-    return ctl_ask(o);
+        return cli_usage_error(o, "exactly one of --at and --after is required", "");
+    return ctl_request(o);
 }
 
-int ctl_rewind(struct cli_order *o)
+int ctl_rewind(struct cli_args *o)
 {
-    return o->to ? ctl_ask(o) : cli_wrong(o, "--to is required", "");
+    return o->to ? ctl_request(o) : cli_usage_error(o, "--to is required", "");
 }
 
 /* --- status --- */
@@ -62,7 +62,7 @@ static void print_lines(struct slice text)
     buf_free(&line);
 }
 
-int ctl_ready(struct cli_order *o)
+int ctl_ready(struct cli_args *o)
 {
     struct slice text;
     long status;
@@ -97,7 +97,7 @@ static const struct ctl_view parts[] = {{"redis", redis_columns, 0},
                                         {"sinks", sink_columns, 0}};
 
 /* Print the single values first, then the tables. */
-static void print_status(const struct cli_order *o, json_t *status)
+static void print_status(const struct cli_args *o, json_t *status)
 {
     json_t *rest = json_copy(status);
     json_object_del(rest, "now_ms"); /* only a reference for the times shown */
@@ -115,7 +115,7 @@ static void print_status(const struct cli_order *o, json_t *status)
     }
 }
 
-int ctl_status(struct cli_order *o)
+int ctl_status(struct cli_args *o)
 {
     struct buf path = {0};
     int code;
@@ -132,20 +132,20 @@ int ctl_status(struct cli_order *o)
 static void add_route_path(struct buf *path, const char *route)
 {
     const struct cli_command one = {.path = "/v1/admin/routes/{}"};
-    ctl_path_add(path, &(struct cli_order){.command = &one, .place = {route}});
+    ctl_path_add(path, &(struct cli_args){.command = &one, .arg = {route}});
 }
 
-int ctl_routes(struct cli_order *o)
+int ctl_routes(struct cli_args *o)
 {
     struct buf path = {0};
     int code;
-    if (o->place_count > 0)
-        add_route_path(&path, o->place[0]);
+    if (o->arg_count > 0)
+        add_route_path(&path, o->arg[0]);
     else
         ctl_path_add(&path, o);
     json_t *answer = ctl_http_get(o, &path, &code);
     const json_t *routes = json_object_get(answer, "routes");
-    if (answer && o->place_count > 0)
+    if (answer && o->arg_count > 0)
         ctl_answer_print(o, json_array_get(routes, 0));
     else if (answer)
         ctl_view_print(o, o->command->view, routes,
@@ -157,28 +157,27 @@ int ctl_routes(struct cli_order *o)
 /* --- pause, resume, drain --- */
 
 struct wait {
-    struct cli_order *o;
+    struct cli_args *o;
     int code;
-    bool drains[CLI_PLACES_MAX]; /* has been reported; some instances notice later */
+    bool drains[CLI_ARGS_MAX]; /* has been reported; some instances notice later */
 };
 
 /* Stop waiting if somebody has resumed or paused the route: it might never drain. */
-static void look_at_state(struct wait *w, unsigned i, const char *state)
+static void check_state(struct wait *w, unsigned i, const char *state)
 {
     bool known = state && strcmp(state, "unknown") != 0;
     bool drains = known && strcmp(state, "draining") == 0;
     if (known && !drains && w->drains[i]) {
         ctl_progress(NULL);
         fprintf(stderr, "tarry: %s is no longer draining; its state is %s\n",
-                w->o->place[i], state);
+                w->o->arg[i], state);
         w->code = CLI_GONE;
     }
     w->drains[i] |= drains;
 }
 
 /* Stop waiting if the daemon is older and does not report "drained". */
-static void look_at_drained(struct wait *w, unsigned i, const json_t *route,
-                            bool *drained)
+static void check_drained(struct wait *w, unsigned i, const json_t *route, bool *drained)
 {
     const json_t *told = json_object_get(route, "drained");
     *drained = json_is_true(told);
@@ -189,7 +188,7 @@ static void look_at_drained(struct wait *w, unsigned i, const json_t *route,
             "tarry: %s is draining, but the daemon does not report when it is done (no "
             "\"drained\" in its answer), because it is an older version; upgrade it, or "
             "watch PENDING and IN FLIGHT of `tarry routes`\n",
-            w->o->place[i]);
+            w->o->arg[i]);
     w->code = EX_UNAVAILABLE;
 }
 
@@ -199,17 +198,18 @@ static void look_at_drained(struct wait *w, unsigned i, const json_t *route,
 static int64_t jobs_left(struct wait *w, unsigned i, bool *drained)
 {
     struct buf path = {0};
-    add_route_path(&path, w->o->place[i]);
-    json_t *answer = ctl_http_ask(
-        w->o->http, &(struct ctl_ask){.method = "GET", .path = buf_str(&path)}, &w->code);
+    add_route_path(&path, w->o->arg[i]);
+    json_t *answer = ctl_http_request(
+        w->o->http, &(struct ctl_request){.method = "GET", .path = buf_str(&path)},
+        &w->code);
     const json_t *found = json_array_get(json_object_get(answer, "routes"), 0),
                  *pending = json_object_get(found, "pending"),
                  *in_flight = json_object_get(found, "in_flight");
     int64_t n = json_is_integer(pending) && json_is_integer(in_flight)
                     ? json_integer_value(pending) + json_integer_value(in_flight)
                     : -1;
-    look_at_drained(w, i, found, drained);
-    look_at_state(w, i, json_string_value(json_object_get(found, "state")));
+    check_drained(w, i, found, drained);
+    check_state(w, i, json_string_value(json_object_get(found, "state")));
     buf_free(&path);
     json_decref(answer);
     return n;
@@ -221,7 +221,7 @@ static bool all_drained(struct wait *w)
     char text[64];
     int64_t left = 0;
     bool all = true, drained;
-    for (unsigned i = 0; i < w->o->place_count && w->code == EX_OK; i++) {
+    for (unsigned i = 0; i < w->o->arg_count && w->code == EX_OK; i++) {
         int64_t n = jobs_left(w, i, &drained);
         left = n < 0 || left < 0 ? -1 : left + n;
         all = all && drained;
@@ -233,7 +233,7 @@ static bool all_drained(struct wait *w)
     return all;
 }
 
-static int wait_for_end(struct cli_order *o)
+static int wait_for_end(struct cli_args *o)
 {
     struct wait w = {.o = o, .code = EX_OK};
     bool drained;
@@ -245,11 +245,11 @@ static int wait_for_end(struct cli_order *o)
     return w.code == EX_OK && !drained ? CLI_INTERRUPTED : w.code;
 }
 
-int ctl_control(struct cli_order *o)
+int ctl_control(struct cli_args *o)
 {
     struct buf path = {0}, also = {0};
-    for (unsigned i = 1; i < o->place_count; i++)
-        buf_addf(&also, "%s%s", i > 1 ? "," : "", o->place[i]);
+    for (unsigned i = 1; i < o->arg_count; i++)
+        buf_addf(&also, "%s%s", i > 1 ? "," : "", o->arg[i]);
     ctl_path_add(&path, o);
     ctl_query_add(&path, "also", also.n > 0 ? buf_str(&also) : NULL);
     buf_free(&also);
@@ -305,7 +305,7 @@ static int read_payload(const char *text, struct buf *out)
 }
 
 /* Check the headers, and add those for other flags. */
-static int add_headers(struct cli_order *o)
+static int add_headers(struct cli_args *o)
 {
     const struct {
         const char *name, *value;
@@ -318,17 +318,18 @@ static int add_headers(struct cli_order *o)
         const char *line = o->headers.v[i], *colon = strchr(line, ':');
         if (colon == NULL || colon == line || colon[1 + strspn(colon + 1, " ")] == '\0' ||
             strpbrk(line, "\r\n"))
-            return cli_wrong(o, "a header must be NAME:VALUE on one line, not ", line);
+            return cli_usage_error(o, "a header must be NAME:VALUE on one line, not ",
+                                   line);
     }
     if (o->headers.n + count >= CLI_LIST_MAX)
-        return cli_wrong(o, "too many of ", "--header");
+        return cli_usage_error(o, "too many of ", "--header");
     for (size_t i = 0; i < count; i++) {
         struct buf line = {0};
         if (flags[i].value == NULL)
             continue;
         if (strpbrk(flags[i].value, "\r\n"))
-            return cli_wrong(o,
-                             "the value must not contain a line break: ", flags[i].value);
+            return cli_usage_error(
+                o, "the value must not contain a line break: ", flags[i].value);
         buf_addf(&line, "%s: %s", flags[i].name, flags[i].value);
         opt_list_add(&o->headers, buf_str(&line));
         buf_free(&line);
@@ -336,7 +337,7 @@ static int add_headers(struct cli_order *o)
     return EX_OK;
 }
 
-static int post(struct cli_order *o, const char *text)
+static int post(struct cli_args *o, const char *text)
 {
     struct buf payload = {0}, path = {0};
     json_t *answer = NULL;
@@ -345,12 +346,12 @@ static int post(struct cli_order *o, const char *text)
         code = add_headers(o);
     ctl_path_add(&path, o);
     if (code == EX_OK)
-        answer = ctl_http_ask(o->http,
-                              &(struct ctl_ask){.method = o->command->method,
-                                                .path = buf_str(&path),
-                                                .body = buf_slice(&payload),
-                                                .headers = &o->headers},
-                              &code);
+        answer = ctl_http_request(o->http,
+                                  &(struct ctl_request){.method = o->command->method,
+                                                        .path = buf_str(&path),
+                                                        .body = buf_slice(&payload),
+                                                        .headers = &o->headers},
+                                  &code);
     if (answer)
         ctl_answer_print(o, answer);
     if (answer && json_is_false(json_object_get(answer, "accepted")))
@@ -361,14 +362,14 @@ static int post(struct cli_order *o, const char *text)
     return code;
 }
 
-int ctl_send(struct cli_order *o)
+int ctl_send(struct cli_args *o)
 {
-    if (o->place_count < 2 && isatty(STDIN_FILENO))
-        return cli_wrong(o, "missing PAYLOAD; - reads it from the terminal", "");
-    return post(o, o->place_count < 2 ? "-" : o->place[1]);
+    if (o->arg_count < 2 && isatty(STDIN_FILENO))
+        return cli_usage_error(o, "missing PAYLOAD; - reads it from the terminal", "");
+    return post(o, o->arg_count < 2 ? "-" : o->arg[1]);
 }
 
-int ctl_explain(struct cli_order *o)
+int ctl_explain(struct cli_args *o)
 {
-    return post(o, o->place_count < 2 ? NULL : o->place[1]);
+    return post(o, o->arg_count < 2 ? NULL : o->arg[1]);
 }

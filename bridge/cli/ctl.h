@@ -16,7 +16,7 @@ enum { CTL_TAP_WAIT_MS = 10000 }; /* length of one long poll */
 
 /* --- ctl_http.c --- */
 struct ctl_http;
-struct ctl_ask {
+struct ctl_request {
     const char *method, *path;      /* path includes the query, percent-encoded */
     struct slice body;              /* p NULL: none */
     const struct opt_list *headers; /* "Name: value"; NULL: none */
@@ -24,19 +24,19 @@ struct ctl_ask {
 };
 /* Creates a client from the flags of o, which must outlive it. NULL: the flags are wrong;
  * the error was printed. */
-struct ctl_http *ctl_http_new(const struct cli_order *o);
+struct ctl_http *ctl_http_new(const struct cli_args *o);
 void ctl_http_free(struct ctl_http *h); /* NULL is fine */
 /* Returns the response. NULL: the error was printed, and *code is the exit code. */
-json_t *ctl_http_ask(struct ctl_http *h, const struct ctl_ask *ask, int *code);
-/* Like ctl_http_ask(), with the method of the command and no body. Frees path. */
-json_t *ctl_http_get(const struct cli_order *o, struct buf *path, int *code);
-/* Like ctl_http_ask(), for a response that is not JSON. *status: HTTP status; *text:
+json_t *ctl_http_request(struct ctl_http *h, const struct ctl_request *ask, int *code);
+/* Like ctl_http_request(), with the method of the command and no body. Frees path. */
+json_t *ctl_http_get(const struct cli_args *o, struct buf *path, int *code);
+/* Like ctl_http_request(), for a response that is not JSON. *status: HTTP status; *text:
  * borrowed until the next call. -1: *code is the exit code. */
 int ctl_http_text(struct ctl_http *h, const char *path, long *status, struct slice *text,
                   int *code);
 
 /* Appends the path of the command with its arguments, and a query from the flags. */
-void ctl_path_add(struct buf *out, const struct cli_order *o);
+void ctl_path_add(struct buf *out, const struct cli_args *o);
 /* Appends ?key=value or &key=value; value NULL: nothing. */
 void ctl_query_add(struct buf *out, const char *key, const char *value);
 
@@ -65,10 +65,10 @@ struct ctl_view {
 };
 /* Prints the items as a table, or as one line of JSON each. now_ms 0: the clock of this
  * host. */
-void ctl_view_print(const struct cli_order *o, const struct ctl_view *view,
+void ctl_view_print(const struct cli_args *o, const struct ctl_view *view,
                     const json_t *items, int64_t now_ms);
 /* Prints a whole response. */
-void ctl_answer_print(const struct cli_order *o, const json_t *answer);
+void ctl_answer_print(const struct cli_args *o, const json_t *answer);
 /* Appends a value in human-readable form. */
 void ctl_value_add(struct buf *out, const json_t *v, enum ctl_kind kind, int64_t now_ms);
 /* The label of a member beside ctl_value_add(), without the unit: "due" for "due_ms". */
@@ -85,18 +85,18 @@ void ctl_catch_interrupt(void);
 bool ctl_interrupted(void);
 
 /* --- the commands; each returns an exit code --- */
-int ctl_ask(struct cli_order *o); /* sends the request and prints the response */
-int ctl_status(struct cli_order *o);
-int ctl_ready(struct cli_order *o);
-int ctl_routes(struct cli_order *o);
-int ctl_move(struct cli_order *o);
-int ctl_rewind(struct cli_order *o);
-int ctl_control(struct cli_order *o);
-int ctl_list(struct cli_order *o);
-int ctl_dead_replay(struct cli_order *o);
-int ctl_dead_drop(struct cli_order *o);
-int ctl_tap(struct cli_order *o);
-int ctl_send(struct cli_order *o);
-int ctl_explain(struct cli_order *o);
+int ctl_request(struct cli_args *o); /* sends the request and prints the response */
+int ctl_status(struct cli_args *o);
+int ctl_ready(struct cli_args *o);
+int ctl_routes(struct cli_args *o);
+int ctl_move(struct cli_args *o);
+int ctl_rewind(struct cli_args *o);
+int ctl_control(struct cli_args *o);
+int ctl_list(struct cli_args *o);
+int ctl_dead_replay(struct cli_args *o);
+int ctl_dead_drop(struct cli_args *o);
+int ctl_tap(struct cli_args *o);
+int ctl_send(struct cli_args *o);
+int ctl_explain(struct cli_args *o);
 
 #endif

@@ -95,7 +95,7 @@ static int find_token(struct ctl_http *h, const char *file)
 
 /* --- connection --- */
 
-static void set_options(struct ctl_http *h, const struct cli_order *o)
+static void set_options(struct ctl_http *h, const struct cli_args *o)
 {
     const struct {
         CURLoption option;
@@ -114,7 +114,7 @@ static void set_options(struct ctl_http *h, const struct cli_order *o)
     curl_easy_setopt(h->curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
 }
 
-struct ctl_http *ctl_http_new(const struct cli_order *o)
+struct ctl_http *ctl_http_new(const struct cli_args *o)
 {
     const char *env = getenv("TARRY_URL");
     const char *url = o->url ? o->url : env && *env ? env : CTL_URL_DEFAULT;
@@ -156,7 +156,7 @@ void ctl_http_free(struct ctl_http *h)
 /* --- a path --- */
 
 /* Add the flags that belong to the query. */
-static void add_flags(struct buf *out, const struct cli_order *o)
+static void add_flags(struct buf *out, const struct cli_args *o)
 {
     for (const struct cli_flag *f = cli_flags; f->name; f++) {
         const char *field = (const char *)o + f->offset;
@@ -169,7 +169,7 @@ static void add_flags(struct buf *out, const struct cli_order *o)
     }
 }
 
-void ctl_path_add(struct buf *out, const struct cli_order *o)
+void ctl_path_add(struct buf *out, const struct cli_args *o)
 {
     unsigned place = 0;
     for (const char *p = o->command->path; *p;) {
@@ -177,7 +177,7 @@ void ctl_path_add(struct buf *out, const struct cli_order *o)
         buf_add(out, p, hole ? (size_t)(hole - p) : strlen(p));
         p = hole ? hole + 2 : p + strlen(p);
         if (hole)
-            text_add_percent(out, slice_of(o->place[place++]), "");
+            text_add_percent(out, slice_of(o->arg[place++]), "");
     }
     add_flags(out, o);
 }
@@ -207,7 +207,7 @@ static int exit_of(long status)
     return status < 300 ? EX_OK : EX_UNAVAILABLE;
 }
 
-static void complain(struct ctl_http *h, const json_t *answer, long status)
+static void print_error(struct ctl_http *h, const json_t *answer, long status)
 {
     const json_t *message = json_object_get(answer, "message"), *line;
     const json_t *lines = json_object_get(answer, "errors");
@@ -233,7 +233,7 @@ static void complain(struct ctl_http *h, const json_t *answer, long status)
 }
 
 /* Suppress the headers that curl adds by default: they would become headers of a job. */
-static struct curl_slist *headers_of(struct ctl_http *h, const struct ctl_ask *ask)
+static struct curl_slist *headers_of(struct ctl_http *h, const struct ctl_request *ask)
 {
     struct curl_slist *list = curl_slist_append(NULL, "Expect:");
     bool typed = false;
@@ -250,7 +250,7 @@ static struct curl_slist *headers_of(struct ctl_http *h, const struct ctl_ask *a
 }
 
 /* Returns the HTTP status; -1: no response, after printing an error. */
-static long perform(struct ctl_http *h, const struct ctl_ask *ask)
+static long perform(struct ctl_http *h, const struct ctl_request *ask)
 {
     struct curl_slist *headers = headers_of(h, ask);
     struct buf url = {0};
@@ -281,7 +281,7 @@ static long perform(struct ctl_http *h, const struct ctl_ask *ask)
     return status;
 }
 
-json_t *ctl_http_ask(struct ctl_http *h, const struct ctl_ask *ask, int *code)
+json_t *ctl_http_request(struct ctl_http *h, const struct ctl_request *ask, int *code)
 {
     long status = perform(h, ask);
     if (status < 0) {
@@ -294,7 +294,7 @@ json_t *ctl_http_ask(struct ctl_http *h, const struct ctl_ask *ask, int *code)
         return answer;
     if (!json_is_object(answer))
         *code = EX_UNAVAILABLE;
-    complain(h, answer, status);
+    print_error(h, answer, status);
     json_decref(answer);
     return NULL;
 }
@@ -302,18 +302,18 @@ json_t *ctl_http_ask(struct ctl_http *h, const struct ctl_ask *ask, int *code)
 int ctl_http_text(struct ctl_http *h, const char *path, long *status, struct slice *text,
                   int *code)
 {
-    *status = perform(h, &(struct ctl_ask){.method = "GET", .path = path});
+    *status = perform(h, &(struct ctl_request){.method = "GET", .path = path});
     *text = buf_slice(&h->answer);
     *code = EX_UNAVAILABLE;
     return *status < 0 ? -1 : 0;
 }
 
-json_t *ctl_http_get(const struct cli_order *o, struct buf *path, int *code)
+json_t *ctl_http_get(const struct cli_args *o, struct buf *path, int *code)
 {
-    const struct ctl_ask ask = {.method = o->command->method,
-                                .path = buf_str(path),
-                                .patience_ms = o->command->patience_ms};
-    json_t *answer = ctl_http_ask(o->http, &ask, code);
+    const struct ctl_request ask = {.method = o->command->method,
+                                    .path = buf_str(path),
+                                    .patience_ms = o->command->patience_ms};
+    json_t *answer = ctl_http_request(o->http, &ask, code);
     buf_free(path);
     return answer;
 }

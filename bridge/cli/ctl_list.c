@@ -21,7 +21,7 @@
 enum { PAGE_MAX = 500, LIST_MAX = 100 };
 
 struct walk {
-    struct cli_order *o;
+    struct cli_args *o;
     const char *did; /* verb for the sum, such as "replayed"; NULL: only list */
     int64_t left;    /* maximum of further items; -1: no limit */
     int64_t done, refused, looked;
@@ -147,7 +147,7 @@ static int walk(struct walk *w)
     return code == EX_OK && interrupted ? CLI_INTERRUPTED : code;
 }
 
-int ctl_list(struct cli_order *o)
+int ctl_list(struct cli_args *o)
 {
     struct walk w = {.o = o, .left = o->max ? o->max : o->all ? -1 : LIST_MAX};
     return walk(&w);
@@ -155,7 +155,7 @@ int ctl_list(struct cli_order *o)
 
 /* --- replay and drop --- */
 
-static bool has_filter(const struct cli_order *o)
+static bool has_filter(const struct cli_args *o)
 {
     return o->all || o->reason || o->from || o->to || o->id_prefix || o->max || o->cursor;
 }
@@ -176,7 +176,7 @@ static void print_sum(const struct walk *w)
 }
 
 /* Require --all or a filter. */
-static int change_many(struct cli_order *o, const char *did)
+static int change_many(struct cli_args *o, const char *did)
 {
     struct walk w = {.o = o, .did = did, .left = o->max ? o->max : -1};
     if (!has_filter(o)) {
@@ -190,11 +190,11 @@ static int change_many(struct cli_order *o, const char *did)
 }
 
 /* The filters and --rate apply only to many items. */
-static int change(struct cli_order *o, const char *did, const char *method,
+static int change(struct cli_args *o, const char *did, const char *method,
                   const char *path)
 {
     struct cli_command one = *o->command;
-    if (o->place_count < 2)
+    if (o->arg_count < 2)
         return change_many(o, did);
     if (has_filter(o) || o->rate || o->dry_run) {
         fprintf(stderr,
@@ -204,15 +204,15 @@ static int change(struct cli_order *o, const char *did, const char *method,
     one.method = method;
     one.path = path;
     o->command = &one;
-    return ctl_ask(o);
+    return ctl_request(o);
 }
 
-int ctl_dead_replay(struct cli_order *o)
+int ctl_dead_replay(struct cli_args *o)
 {
     return change(o, "replayed", "POST", "/v1/routes/{}/dead/{}/replay");
 }
 
-int ctl_dead_drop(struct cli_order *o)
+int ctl_dead_drop(struct cli_args *o)
 {
     return change(o, "dropped", "DELETE", "/v1/routes/{}/dead/{}");
 }
@@ -257,7 +257,7 @@ static void print_event(const json_t *event)
 }
 
 /* Returns the number of events printed. */
-static int64_t print_events(const struct cli_order *o, const json_t *answer, int64_t most)
+static int64_t print_events(const struct cli_args *o, const json_t *answer, int64_t most)
 {
     const json_t *events = json_object_get(answer, "events"), *event;
     int64_t missed = json_integer_value(json_object_get(answer, "missed"));
@@ -278,7 +278,7 @@ static int64_t print_events(const struct cli_order *o, const json_t *answer, int
     return (int64_t)json_array_size(events);
 }
 
-static json_t *poll_once(struct cli_order *o, const char *cursor, int *code)
+static json_t *poll_once(struct cli_args *o, const char *cursor, int *code)
 {
     struct buf path = {0};
     char wait[24];
@@ -289,7 +289,7 @@ static json_t *poll_once(struct cli_order *o, const char *cursor, int *code)
     return ctl_http_get(o, &path, code);
 }
 
-int ctl_tap(struct cli_order *o)
+int ctl_tap(struct cli_args *o)
 {
     int code = EX_OK;
     int64_t left = o->max;

@@ -362,7 +362,7 @@ static void print_table(const struct ctl_view *view, const json_t *items, int64_
     free(t.cells);
 }
 
-void ctl_view_print(const struct cli_order *o, const struct ctl_view *view,
+void ctl_view_print(const struct cli_args *o, const struct ctl_view *view,
                     const json_t *items, int64_t now_ms)
 {
     const json_t *item;
@@ -434,7 +434,7 @@ static void print_member(const char *name, const json_t *v, int indent)
     buf_free(&text);
 }
 
-void ctl_answer_print(const struct cli_order *o, const json_t *answer)
+void ctl_answer_print(const struct cli_args *o, const json_t *answer)
 {
     const char *key;
     const json_t *v;

@@ -129,7 +129,7 @@ def test_a_job_from_its_sending_to_its_end(place):
     assert cli.one(place.run("jobs", "cancel", "r", "one")) == {"id": "one", "cancelled": True}
     for word in ("show", "cancel", "now"):
         done = place.run("jobs", word, "r", "one")
-        assert done.returncode == 1 and re.search("no such job|no job of that id", done.stderr), word
+        assert done.returncode == 1 and re.search("no such job|no pending job has this id", done.stderr), word
     assert cli.lines(place.run("jobs", "list", "r")) == []
 
 
@@ -550,7 +550,7 @@ def test_waiting_for_a_drain_needs_a_daemon_that_tells_of_its_end():
         done = cli.run("drain", "r", "--wait", url=f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
     assert json.loads(done.stdout) == {"routes": ["r"], "state": "draining"}
-    assert done.returncode == 69 and "r drains, but" in done.stderr and '"drained"' in done.stderr, done
+    assert done.returncode == 69 and "r is draining, but" in done.stderr and '"drained"' in done.stderr, done
 
 
 def test_output_that_cannot_be_written_is_an_error(place):
