@@ -9,7 +9,7 @@ code() { find bridge sources sinks tests -name '*.[ch]' 2>/dev/null | sort; }
 
 # Of each library's header: the files that may include it, as an awk pattern. Tests may.
 libraries='
-hiredis/|hiredis.h          ^bridge/((redis|store)/|import/redis_ask)
+hiredis/|hiredis.h          ^bridge/((redis|store)/|import/import_redis)
 uv.h                        ^bridge/base/loop.c$
 uthash.h                    ^bridge/base/hash.h$
 libconfig.h                 ^bridge/conf/conf[a-z_]*.c$

@@ -25,9 +25,9 @@ enum {
     NAMED_MAX = 10 /* keys of each kind that is skipped */
 };
 
-int import_misused(struct import *im, struct err *err, const char *why)
+int import_usage_error(struct import *im, struct err *err, const char *why)
 {
-    im->misused = true;
+    im->usage_error = true;
     return err_set(err, "%s", why);
 }
 
@@ -47,7 +47,7 @@ int import_options(struct import *im, struct import_option *rows, struct err *er
             err_set(err, "--with %.60s: unknown option; options of %s: %s", given,
                     im->order->type, known.n > 0 ? buf_str(&known) : "none");
             buf_free(&known);
-            im->misused = true;
+            im->usage_error = true;
             return -1;
         }
         row->value = equals + 1;
@@ -104,9 +104,9 @@ int import_flush(struct import *im, struct err *err)
 {
     if (wait_for(im, 0, 0, err) < 0)
         return -1;
-    while (ask_behind_count(im->ask) > 0)
+    while (import_redis_unanswered(im->original) > 0)
         loop_run();
-    const char *why = ask_complaint(im->ask);
+    const char *why = import_redis_error(im->original);
     if (why && im->order->delete)
         return err_set(err, "cannot delete in the original's Redis: %s", why);
     return 0;
@@ -114,7 +114,7 @@ int import_flush(struct import *im, struct err *err)
 
 static int make_room(struct import *im, int64_t bytes, struct err *err)
 {
-    while (ask_behind_count(im->ask) > OPEN_MAX)
+    while (import_redis_unanswered(im->original) > OPEN_MAX)
         loop_run();
     if (wait_for(im, OPEN_MAX, OPEN_BYTES_MAX, err) < 0)
         return -1;
@@ -236,20 +236,20 @@ static void clean(const struct carried *c)
 {
     static const char *const counts[] = {
         [IMPORT_TAIL_LISTS] = "-1", [IMPORT_HEAD_LISTS] = "1"};
-    struct ask *ask = c->im->ask;
+    struct import_redis *ask = c->im->original;
     const struct import_entry *e = &c->entry;
     enum import_shape shape = e->part->shape;
-    ask_behind(ask, (struct slice[]){SLICE_LIT("DEL"), c->from.body_key}, 2);
+    import_redis_send(ask, (struct slice[]){SLICE_LIT("DEL"), c->from.body_key}, 2);
     if (shape == IMPORT_TAIL_LISTS || shape == IMPORT_HEAD_LISTS)
-        ask_behind(ask,
-                   (struct slice[]){SLICE_LIT("LREM"), e->key, slice_of(counts[shape]),
-                                    e->member},
-                   4);
+        import_redis_send(ask,
+                          (struct slice[]){SLICE_LIT("LREM"), e->key,
+                                           slice_of(counts[shape]), e->member},
+                          4);
     else if (shape == IMPORT_SETS && !c->from.shared)
-        ask_behind(ask, (struct slice[]){SLICE_LIT("ZREM"), e->key, e->member}, 3);
+        import_redis_send(ask, (struct slice[]){SLICE_LIT("ZREM"), e->key, e->member}, 3);
     for (unsigned i = 0; i < c->im->set_count && c->from.shared; i++)
-        ask_behind(ask, (struct slice[]){SLICE_LIT("ZREM"), c->im->sets[i], e->member},
-                   3);
+        import_redis_send(
+            ask, (struct slice[]){SLICE_LIT("ZREM"), c->im->sets[i], e->member}, 3);
 }
 
 static void on_enqueued(void *arg, char code)
@@ -394,16 +394,16 @@ static void on_kv(void *arg, enum kv_code code)
 {
     struct import *im = arg;
     if (code == KV_OK)
-        im->counts.shelved++;
+        im->counts.kv_stored++;
     else if (code == KV_NOT)
-        im->counts.shelved_before++;
+        im->counts.kv_before++;
     else
         im->not_stored = true;
     answered(im, 0);
 }
 
-static int shelve(struct import *im, const char *kv, struct slice field,
-                  struct slice value, struct err *err)
+static int store_kv(struct import *im, const char *kv, struct slice field,
+                    struct slice value, struct err *err)
 {
     struct buf key = {0};
     buf_addf(&key, "%s ", kv);
@@ -411,7 +411,7 @@ static int shelve(struct import *im, const char *kv, struct slice field,
     bool first = import_seen_add(im->seen, buf_slice(&key));
     buf_free(&key);
     if (im->order->dry_run)
-        im->counts.shelved += first;
+        im->counts.kv_stored += first;
     if (im->order->dry_run || !first)
         return 0;
     if (make_room(im, 0, err) < 0)
@@ -420,14 +420,14 @@ static int shelve(struct import *im, const char *kv, struct slice field,
     return 0;
 }
 
-int import_shelve(struct import *im, struct slice hash, const char *kv,
-                  struct slice before, struct err *err)
+int import_kv(struct import *im, struct slice hash, const char *kv, struct slice before,
+              struct err *err)
 {
     const struct slice args[] = {SLICE_LIT("HGETALL"), hash};
     struct import_value reply;
     struct buf field = {0};
     int result = 0;
-    if (ask_each(im->ask, -1, args, 2, 1, &reply, err) < 0)
+    if (import_redis_commands(im->original, -1, args, 2, 1, &reply, err) < 0)
         return -1;
     if (reply.kind == IMPORT_ERROR)
         import_skip(im, IMPORT_WRONG_TYPE, hash);
@@ -435,7 +435,7 @@ int import_shelve(struct import *im, struct slice hash, const char *kv,
         buf_clear(&field);
         buf_add_slice(&field, before);
         buf_add_slice(&field, reply.item[i].text);
-        result = shelve(im, kv, buf_slice(&field), reply.item[i + 1].text, err);
+        result = store_kv(im, kv, buf_slice(&field), reply.item[i + 1].text, err);
     }
     buf_free(&field);
     import_values_free(&reply, 1);

@@ -30,7 +30,7 @@ struct import_option {
  * option. Every importer must call it first, also without rows. */
 int import_options(struct import *im, struct import_option *rows, struct err *err);
 /* Reports an invalid value of an option. Returns -1, which the importer must return. */
-int import_misused(struct import *im, struct err *err, const char *why);
+int import_usage_error(struct import *im, struct err *err, const char *why);
 
 /* --- the layout: the keys in which the original stores jobs --- */
 
@@ -51,7 +51,7 @@ struct import_part {
     const char *keys; /* a glob pattern, or one key */
     enum import_shape shape;
     enum import_state state; /* default state of its jobs; read() may change it */
-    bool strangers;          /* keys may belong to other programs: count only jobs */
+    bool foreign;            /* keys may belong to other programs: count only jobs */
 };
 
 enum import_skip {
@@ -132,9 +132,9 @@ int import_each_key(struct import *im, const char *pattern, import_key_cb *cb, v
                     struct err *err);
 /* Checks for a key that the original has even without jobs. If it exists, an import
  * without jobs is no error. */
-int import_mark(struct import *im, struct slice key, struct err *err);
+int import_find_key(struct import *im, struct slice key, struct err *err);
 /* Copies each field of a hash into a kv of the source (bridge/engine/kv.h) and counts it.
  * `before` is put in front of each name. Existing names are not changed. */
-int import_shelve(struct import *im, struct slice hash, const char *kv,
-                  struct slice before, struct err *err);
+int import_kv(struct import *im, struct slice hash, const char *kv, struct slice before,
+              struct err *err);
 #endif

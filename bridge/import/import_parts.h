@@ -27,9 +27,9 @@ struct import_order { /* options of the command line */
 
 struct import_counts {
     uint64_t moved[IMPORT_STATES];
-    uint64_t before;  /* already stored by an earlier import */
-    uint64_t shelved; /* fields copied into kv stores */
-    uint64_t shelved_before;
+    uint64_t before;    /* already stored by an earlier import */
+    uint64_t kv_stored; /* fields copied into kv stores */
+    uint64_t kv_before;
     uint64_t skipped[IMPORT_SKIPS];
     struct buf named[IMPORT_SKIPS]; /* the first skipped keys, one per line */
 };
@@ -40,8 +40,8 @@ struct import {
     const struct import_order *order;
     struct bridge *bridge;
     struct source *src;
-    struct ask *ask; /* the original's Redis */
-    char *place;     /* its URL without password */
+    struct import_redis *original; /* the original's Redis */
+    char *place;                   /* its URL without password */
     struct import_seen *seen;
     struct import_counts counts;
     struct slice *sets; /* sets to delete a job of a shared layout from; owned */
@@ -53,8 +53,8 @@ struct import {
     int64_t patience_ms; /* timeout for the next answer of tarry's Redis */
     struct tool tool;
     bool not_stored;
-    bool misused; /* the command line is invalid */
-    bool marked;  /* import_mark() found its key */
+    bool usage_error; /* the command line is invalid */
+    bool has_key;     /* import_find_key() found its key */
 };
 
 /* Runs the import. Returns the exit code (sysexits). */
@@ -88,35 +88,38 @@ bool import_seen_add(struct import_seen *seen, struct slice key);
  * twice, not to decide whether to drop a job. */
 bool import_seen_has(const struct import_seen *seen, struct slice key);
 
-/* --- redis_ask.c: blocking calls to a Redis: one server, the master that Sentinel names,
- * or a Cluster. The calls run the loop until the reply arrives, so do not call them from
- * a callback of the loop. A lost connection is not reopened: the operator runs the import
- * again. --- */
+/* --- import_redis.c: blocking calls to a Redis: one server, the master that Sentinel
+ * names, or a Cluster. The calls run the loop until the reply arrives, so do not call
+ * them from a callback of the loop. A lost connection is not reopened: the operator runs
+ * the import again. --- */
 
 /* Connects; conf->url may be of any kind. user, password: at the sentinels; NULL: none.
  * Returns NULL on failure; err contains the reason. */
-struct ask *ask_open(const struct redis_conf *conf, const char *sentinel_user,
-                     const char *sentinel_password, struct err *err);
-void ask_close(struct ask *a); /* NULL is fine */
+struct import_redis *import_redis_open(const struct redis_conf *conf,
+                                       const char *sentinel_user,
+                                       const char *sentinel_password, struct err *err);
+void import_redis_close(struct import_redis *a); /* NULL is fine */
 
 /* Sends count commands of `each` arguments in one write. Fills out with one value per
  * command; the caller frees them. An error reply is a value. node: index of the server;
  * -1: the master of the key args[1] of each command. Returns -1 if a connection was lost;
  * out is then all nil. */
-int ask_each(struct ask *a, int node, const struct slice *args, unsigned each,
-             unsigned count, struct import_value *out, struct err *err);
+int import_redis_commands(struct import_redis *a, int node, const struct slice *args,
+                          unsigned each, unsigned count, struct import_value *out,
+                          struct err *err);
 /* Sends one command. -1: as above, or an error reply. */
-int ask_one(struct ask *a, int node, const struct slice *args, unsigned n,
-            struct import_value *out, struct err *err);
+int import_redis_command(struct import_redis *a, int node, const struct slice *args,
+                         unsigned n, struct import_value *out, struct err *err);
 /* Writes the error reply of the command to err and frees it. Returns -1. */
-int ask_failed(struct import_value *error, struct slice command, struct err *err);
+int import_redis_failed(struct import_value *error, struct slice command,
+                        struct err *err);
 /* Number of servers: 1, or the masters of the cluster. */
-unsigned ask_node_count(const struct ask *a);
-/* Sends a command without waiting. ask_complaint() reports its error reply. */
-void ask_behind(struct ask *a, const struct slice *args, unsigned n);
-/* Number of ask_behind() commands without a reply. */
-unsigned ask_behind_count(const struct ask *a);
+unsigned import_redis_node_count(const struct import_redis *a);
+/* Sends a command without waiting. import_redis_error() reports its error reply. */
+void import_redis_send(struct import_redis *a, const struct slice *args, unsigned n);
+/* Number of import_redis_send() commands without a reply. */
+unsigned import_redis_unanswered(const struct import_redis *a);
 /* The first error reply to them, or why the connection was lost; NULL: none. */
-const char *ask_complaint(const struct ask *a);
+const char *import_redis_error(const struct import_redis *a);
 
 #endif

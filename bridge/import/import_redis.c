@@ -13,26 +13,26 @@
 enum { VALUE_DEPTH_MAX = 8 };
 
 struct link { /* a connection */
-    struct ask *ask;
+    struct import_redis *ask;
     struct redis *redis;
     char *host, *port; /* of a cluster node; else NULL */
     bool up;
 };
 
-struct ask {
+struct import_redis {
     struct sentinel *sentinel; /* NULL: none */
     struct link **links;
     unsigned count;
     uint16_t *link_of; /* index in links for each slot; NULL: not a cluster */
     bool lost;         /* a connection was lost */
     bool strayed;      /* a key was on another node: MOVED, ASK */
-    bool opened;       /* ask_open() has returned it */
+    bool opened;       /* import_redis_open() has returned it */
     char why[256];
     unsigned open; /* commands without a reply */
     unsigned behind;
 };
 
-static void keep_why(struct ask *a, const char *why)
+static void keep_why(struct import_redis *a, const char *why)
 {
     if (a->why[0] == '\0')
         snprintf(a->why, sizeof(a->why), "%s", why);
@@ -53,8 +53,8 @@ static void on_state(void *arg, enum redis_state state, const char *why)
 }
 
 /* host NULL: use the address of the URL, or the finder. */
-static void link_add(struct ask *a, const struct redis_conf *conf, const char *host,
-                     const char *port)
+static void link_add(struct import_redis *a, const struct redis_conf *conf,
+                     const char *host, const char *port)
 {
     struct link *l = mem_alloc(sizeof(*l));
     struct redis_conf own = *conf;
@@ -74,7 +74,7 @@ static void link_add(struct ask *a, const struct redis_conf *conf, const char *h
 }
 
 /* Wait until all connections are up. Returns -1 if one fails. */
-static int links_wait(struct ask *a, struct err *err)
+static int links_wait(struct import_redis *a, struct err *err)
 {
     for (unsigned i = 0; i < a->count && !a->lost;)
         if (a->links[i]->up)
@@ -84,7 +84,7 @@ static int links_wait(struct ask *a, struct err *err)
     return a->lost ? err_set(err, "%s", a->why) : 0;
 }
 
-static void links_free(struct ask *a)
+static void links_free(struct import_redis *a)
 {
     for (unsigned i = 0; i < a->count; i++) {
         struct link *l = a->links[i];
@@ -101,7 +101,7 @@ static void links_free(struct ask *a)
 /* --- a cluster --- */
 
 struct survey { /* the reply to CLUSTER SLOTS of one node */
-    struct ask *ask;
+    struct import_redis *ask;
     const struct redis_conf *conf;
     const char *host; /* of the node that was asked */
     unsigned covered; /* number of slots with an owner */
@@ -111,7 +111,7 @@ struct survey { /* the reply to CLUSTER SLOTS of one node */
 
 static unsigned link_at(struct survey *s, const char *host, const char *port)
 {
-    struct ask *a = s->ask;
+    struct import_redis *a = s->ask;
     unsigned i = 1; /* link 0 is the node that was asked */
     while (i < a->count &&
            (strcmp(a->links[i]->host, host) != 0 || strcmp(a->links[i]->port, port) != 0))
@@ -142,7 +142,7 @@ static void on_slots(void *arg, const struct redisReply *reply)
 }
 
 /* Link 0 is used only for CLUSTER SLOTS. Each master has a link after it. */
-static int survey(struct ask *a, const struct redis_conf *conf,
+static int survey(struct import_redis *a, const struct redis_conf *conf,
                   const struct redis_place *place, struct err *err)
 {
     static const struct slice args[] = {SLICE_LIT("CLUSTER"), SLICE_LIT("SLOTS")};
@@ -163,7 +163,8 @@ static int survey(struct ask *a, const struct redis_conf *conf,
     return links_wait(a, err);
 }
 
-static int open_cluster(struct ask *a, const struct redis_conf *conf, struct err *err)
+static int open_cluster(struct import_redis *a, const struct redis_conf *conf,
+                        struct err *err)
 {
     int result = -1;
     a->link_of = mem_alloc(REDIS_SLOTS * sizeof(*a->link_of));
@@ -176,11 +177,11 @@ static int open_cluster(struct ask *a, const struct redis_conf *conf, struct err
 
 /* Reject a cluster node without redis+cluster://: only a part of the data would be
  * imported. */
-static int refuse_cluster_node(struct ask *a, struct err *err)
+static int refuse_cluster_node(struct import_redis *a, struct err *err)
 {
     static const struct slice args[] = {SLICE_LIT("INFO"), SLICE_LIT("cluster")};
     struct import_value reply;
-    if (ask_each(a, 0, args, 2, 1, &reply, err) < 0)
+    if (import_redis_commands(a, 0, args, 2, 1, &reply, err) < 0)
         return -1;
     bool is_node =
         reply.kind == IMPORT_TEXT && strstr(reply.text.p, "cluster_enabled:1") != NULL;
@@ -190,7 +191,7 @@ static int refuse_cluster_node(struct ask *a, struct err *err)
                    : 0;
 }
 
-static int open_one(struct ask *a, const struct redis_conf *conf,
+static int open_one(struct import_redis *a, const struct redis_conf *conf,
                     const char *sentinel_user, const char *sentinel_password,
                     struct err *err)
 {
@@ -204,21 +205,22 @@ static int open_one(struct ask *a, const struct redis_conf *conf,
     return links_wait(a, err) < 0 ? -1 : refuse_cluster_node(a, err);
 }
 
-struct ask *ask_open(const struct redis_conf *conf, const char *sentinel_user,
-                     const char *sentinel_password, struct err *err)
+struct import_redis *import_redis_open(const struct redis_conf *conf,
+                                       const char *sentinel_user,
+                                       const char *sentinel_password, struct err *err)
 {
-    struct ask *a = mem_alloc(sizeof(*a));
+    struct import_redis *a = mem_alloc(sizeof(*a));
     int result = conf->url.kind == REDIS_CLUSTER
                      ? open_cluster(a, conf, err)
                      : open_one(a, conf, sentinel_user, sentinel_password, err);
     a->opened = result == 0;
     if (a->opened)
         return a;
-    ask_close(a);
+    import_redis_close(a);
     return NULL;
 }
 
-void ask_close(struct ask *a)
+void import_redis_close(struct import_redis *a)
 {
     if (a == NULL)
         return;
@@ -269,7 +271,7 @@ static void to_value(const struct redisReply *reply, struct import_value *v,
 /* --- commands --- */
 
 struct answer {
-    struct ask *ask;
+    struct import_redis *ask;
     struct import_value *value;
 };
 
@@ -282,7 +284,7 @@ static bool is_elsewhere(const struct import_value *v)
 static void on_answer(void *arg, const struct redisReply *reply)
 {
     struct answer *answer = arg;
-    struct ask *a = answer->ask;
+    struct import_redis *a = answer->ask;
     if (reply == NULL)
         a->lost = true;
     else
@@ -292,18 +294,20 @@ static void on_answer(void *arg, const struct redisReply *reply)
         loop_stop();
 }
 
-static struct link *link_of(const struct ask *a, const struct slice *args, unsigned n)
+static struct link *link_of(const struct import_redis *a, const struct slice *args,
+                            unsigned n)
 {
     return a->links[a->link_of && n > 1 ? a->link_of[redis_slot(args[1])] : 0];
 }
 
-static struct link *link_of_node(const struct ask *a, int node)
+static struct link *link_of_node(const struct import_redis *a, int node)
 {
     return a->links[a->link_of ? node + 1 : 0];
 }
 
-int ask_each(struct ask *a, int node, const struct slice *args, unsigned each,
-             unsigned count, struct import_value *out, struct err *err)
+int import_redis_commands(struct import_redis *a, int node, const struct slice *args,
+                          unsigned each, unsigned count, struct import_value *out,
+                          struct err *err)
 {
     struct answer *answers = mem_alloc(count * sizeof(*answers));
     memset(out, 0, count * sizeof(*out));
@@ -329,7 +333,7 @@ int ask_each(struct ask *a, int node, const struct slice *args, unsigned each,
     return a->opened ? err_in(err, "the original's Redis") : -1;
 }
 
-int ask_failed(struct import_value *error, struct slice command, struct err *err)
+int import_redis_failed(struct import_value *error, struct slice command, struct err *err)
 {
     err_set(err, "the original's Redis rejected %.*s: %.200s", SLICE_ARG(command),
             error->text.p);
@@ -337,26 +341,26 @@ int ask_failed(struct import_value *error, struct slice command, struct err *err
     return -1;
 }
 
-int ask_one(struct ask *a, int node, const struct slice *args, unsigned n,
-            struct import_value *out, struct err *err)
+int import_redis_command(struct import_redis *a, int node, const struct slice *args,
+                         unsigned n, struct import_value *out, struct err *err)
 {
-    if (ask_each(a, node, args, n, 1, out, err) < 0)
+    if (import_redis_commands(a, node, args, n, 1, out, err) < 0)
         return -1;
-    return out->kind == IMPORT_ERROR ? ask_failed(out, args[0], err) : 0;
+    return out->kind == IMPORT_ERROR ? import_redis_failed(out, args[0], err) : 0;
 }
 
-unsigned ask_node_count(const struct ask *a)
+unsigned import_redis_node_count(const struct import_redis *a)
 {
     return a->link_of ? a->count - 1 : 1;
 }
 
-/* The error for a foreign key with the name of a key of the original. ask_behind()
+/* The error for a foreign key with the name of a key of the original. import_redis_send()
  * ignores it. */
 static const char wrong_type[] = "WRONGTYPE";
 
 static void on_behind(void *arg, const struct redisReply *reply)
 {
-    struct ask *a = arg;
+    struct import_redis *a = arg;
     if (reply == NULL)
         a->lost = true;
     else if (reply->type == REDIS_REPLY_ERROR &&
@@ -366,7 +370,7 @@ static void on_behind(void *arg, const struct redisReply *reply)
     loop_stop();
 }
 
-void ask_behind(struct ask *a, const struct slice *args, unsigned n)
+void import_redis_send(struct import_redis *a, const struct slice *args, unsigned n)
 {
     if (a->lost)
         return;
@@ -374,12 +378,12 @@ void ask_behind(struct ask *a, const struct slice *args, unsigned n)
     redis_command(link_of(a, args, n)->redis, args, n, on_behind, a);
 }
 
-unsigned ask_behind_count(const struct ask *a)
+unsigned import_redis_unanswered(const struct import_redis *a)
 {
     return a->behind;
 }
 
-const char *ask_complaint(const struct ask *a)
+const char *import_redis_error(const struct import_redis *a)
 {
     if (a->why[0] != '\0')
         return a->why;

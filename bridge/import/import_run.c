@@ -47,10 +47,10 @@ static uint64_t print_table(const struct import *im)
     puts(im->order->dry_run ? "would be imported" : "moved");
     for (unsigned i = 0; i < IMPORT_STATES; i++)
         print_row(moved[i], n->moved[i]);
-    if (n->shelved > 0)
-        print_row("tokens and limits", n->shelved);
+    if (n->kv_stored > 0)
+        print_row("tokens and limits", n->kv_stored);
     if (!im->order->dry_run)
-        print_row("already imported", n->before + n->shelved_before);
+        print_row("already imported", n->before + n->kv_before);
     for (unsigned i = 0; i < IMPORT_SKIPS; i++) {
         char text[64];
         snprintf(text, sizeof(text), "skipped: %s", skips[i].text);
@@ -83,13 +83,13 @@ static void print_names(const struct import_counts *n)
 
 enum { SAMPLES = 3, SAMPLE_BYTES = 80 };
 
-int import_mark(struct import *im, struct slice key, struct err *err)
+int import_find_key(struct import *im, struct slice key, struct err *err)
 {
     const struct slice args[] = {SLICE_LIT("EXISTS"), key};
     struct import_value reply;
-    if (ask_one(im->ask, -1, args, 2, &reply, err) < 0)
+    if (import_redis_command(im->original, -1, args, 2, &reply, err) < 0)
         return -1;
-    im->marked |= reply.integer > 0;
+    im->has_key |= reply.integer > 0;
     import_values_free(&reply, 1);
     return 0;
 }
@@ -99,9 +99,9 @@ static int64_t count_keys(struct import *im)
     const struct slice args[] = {SLICE_LIT("DBSIZE")};
     int64_t sum = 0;
     struct err err;
-    for (unsigned i = 0; i < ask_node_count(im->ask); i++) {
+    for (unsigned i = 0; i < import_redis_node_count(im->original); i++) {
         struct import_value reply;
-        if (ask_each(im->ask, (int)i, args, 1, 1, &reply, &err) < 0)
+        if (import_redis_commands(im->original, (int)i, args, 1, 1, &reply, &err) < 0)
             break;
         sum += reply.integer;
         import_values_free(&reply, 1);
@@ -132,7 +132,8 @@ static void add_databases(struct import *im, struct buf *out)
     const char *comma = "; databases with keys: ";
     struct import_value reply;
     struct err err;
-    if (ask_node_count(im->ask) > 1 || ask_each(im->ask, 0, args, 2, 1, &reply, &err) < 0)
+    if (import_redis_node_count(im->original) > 1 ||
+        import_redis_commands(im->original, 0, args, 2, 1, &reply, &err) < 0)
         return;
     const char *text = reply.kind == IMPORT_TEXT ? reply.text.p : "";
     for (const char *at = strstr(text, "\ndb"); at; at = strstr(at + 1, "\ndb")) {
@@ -142,9 +143,9 @@ static void add_databases(struct import *im, struct buf *out)
     import_values_free(&reply, 1);
 }
 
-static bool is_nothing(const struct import_counts *n)
+static bool has_no_data(const struct import_counts *n)
 {
-    uint64_t sum = n->before + n->shelved + n->shelved_before;
+    uint64_t sum = n->before + n->kv_stored + n->kv_before;
     for (unsigned i = 0; i < IMPORT_STATES; i++)
         sum += n->moved[i];
     for (unsigned i = 0; i < IMPORT_SKIPS; i++)
@@ -154,12 +155,12 @@ static bool is_nothing(const struct import_counts *n)
 
 /* True if that Redis contains no data of the original, not even the keys that remain
  * after an import. Then err says what it contains. */
-static bool found_nothing(struct import *im, struct err *err)
+static bool report_no_data(struct import *im, struct err *err)
 {
     struct buf there = {0};
     struct samples samples = {&there, 0};
     struct err enough;
-    if (im->marked || !is_nothing(&im->counts))
+    if (im->has_key || !has_no_data(&im->counts))
         return false;
     buf_addf(&there, "%" PRId64 " keys", count_keys(im));
     import_each_key(im, "*", on_sample, &samples, &enough);
@@ -213,24 +214,25 @@ static int start(struct import *im, struct err *err)
 
 /* Connect to the original's Redis. TLS and the login at sentinels are those of tarry's
  * own. */
-static int start_ask(struct import *im, struct err *err)
+static int connect_original(struct import *im, struct err *err)
 {
     const struct conf_redis *own = &im->bridge->conf->redis;
     struct redis_conf conf = core_redis_conf(own, "tarry import");
     if (redis_url_parse(im->order->url, &conf.url, err) < 0) {
-        im->misused = true;
+        im->usage_error = true;
         return err_in(err, "the original's Redis");
     }
     im->place = redis_url_shown(&conf.url);
-    im->ask = ask_open(&conf, own->sentinel_user, own->sentinel_password, err);
+    im->original =
+        import_redis_open(&conf, own->sentinel_user, own->sentinel_password, err);
     redis_url_free(&conf.url);
-    return im->ask ? 0 : err_in(err, "the original's Redis");
+    return im->original ? 0 : err_in(err, "the original's Redis");
 }
 
-/* Undo start() and start_ask(), also if they failed. */
+/* Undo start() and connect_original(), also if they failed. */
 static void release(struct import *im)
 {
-    ask_close(im->ask);
+    import_redis_close(im->original);
     import_seen_free(im->seen);
     for (unsigned i = 0; i < IMPORT_SKIPS; i++)
         buf_free(&im->counts.named[i]);
@@ -256,14 +258,14 @@ static int run(struct import *im)
 {
     struct err err = {""};
     int code = start(im, &err);
-    if (code == 0 && start_ask(im, &err) < 0)
-        code = im->misused ? EX_USAGE : EX_UNAVAILABLE;
+    if (code == 0 && connect_original(im, &err) < 0)
+        code = im->usage_error ? EX_USAGE : EX_UNAVAILABLE;
     if (code != 0) {
         fprintf(stderr, "tarry import: %s\n", err.text);
         return code;
     }
     bool whole = move(im, &err) == 0;
-    if (im->misused) {
+    if (im->usage_error) {
         fprintf(stderr, "tarry import: %s\n", err.text);
         return EX_USAGE;
     }
@@ -274,7 +276,7 @@ static int run(struct import *im)
     uint64_t unreadable = print_table(im);
     fflush(stdout);
     print_names(&im->counts);
-    if (whole && found_nothing(im, &err)) {
+    if (whole && report_no_data(im, &err)) {
         fprintf(stderr, "tarry import: %s\n", err.text);
         return EX_NOINPUT;
     }

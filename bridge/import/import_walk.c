@@ -36,7 +36,7 @@ static bool is_key(const struct walk *w, struct slice key)
 /* Count a body that is skipped. */
 static void skip(const struct walk *w, enum import_skip why, struct slice key)
 {
-    if (why != IMPORT_SKIPS && !w->part->strangers)
+    if (why != IMPORT_SKIPS && !w->part->foreign)
         import_skip(w->im, why, key);
 }
 
@@ -108,7 +108,7 @@ static int ask_bodies(const struct walk *w, const struct page *page,
             args[n++] = page->key[i];
         }
     }
-    return ask_each(w->im->ask, -1, args, 2, n / 2, replies, err);
+    return import_redis_commands(w->im->original, -1, args, 2, n / 2, replies, err);
 }
 
 /* entries: n of them, at most IMPORT_PAGE. */
@@ -161,23 +161,23 @@ static bool is_scan_reply(const struct import_value *v)
            v->item[1].kind == IMPORT_LIST;
 }
 
-/* Like ask_one(), but skips keys of another type: *out is nil. */
+/* Like import_redis_command(), but skips keys of another type: *out is nil. */
 static int ask_of_type(struct import *im, int node, const struct slice *args, unsigned n,
                        struct import_value *out, struct err *err)
 {
-    if (ask_each(im->ask, node, args, n, 1, out, err) < 0)
+    if (import_redis_commands(im->original, node, args, n, 1, out, err) < 0)
         return -1;
     if (out->kind == IMPORT_ERROR && strncmp(out->text.p, "WRONGTYPE", 9) == 0) {
         import_skip(im, IMPORT_WRONG_TYPE, args[1]);
         import_values_free(out, 1);
     }
-    return out->kind == IMPORT_ERROR ? ask_failed(out, args[0], err) : 0;
+    return out->kind == IMPORT_ERROR ? import_redis_failed(out, args[0], err) : 0;
 }
 
 enum { SCAN_ARGS = 8 };
 
 /* Call back with the items of each reply. args[at] is the cursor. node: see
- * ask_each(). */
+ * import_redis_commands(). */
 typedef int items_cb(void *arg, const struct import_value *items, struct err *err);
 static int scan(struct import *im, int node, const struct slice *args, unsigned n,
                 unsigned at, items_cb *cb, void *arg, struct err *err)
@@ -212,7 +212,7 @@ static int scan_keys(struct import *im, const char *pattern, items_cb *cb, void 
     struct slice args[] = {SLICE_LIT("SCAN"),  {NULL, 0},
                            SLICE_LIT("MATCH"), slice_of(pattern),
                            SLICE_LIT("COUNT"), number(count, SCAN_COUNT)};
-    for (unsigned i = 0; i < ask_node_count(im->ask); i++) {
+    for (unsigned i = 0; i < import_redis_node_count(im->original); i++) {
         if (scan(im, (int)i, args, 6, 1, cb, arg, err) < 0)
             return -1;
     }
@@ -295,7 +295,7 @@ static int read_items(struct import *im, struct slice key, bool from_tail, int64
     const struct slice args[] = {SLICE_LIT("LRANGE"), key,
                                  number(first, from_tail ? -to - 1 : from),
                                  number(last, from_tail ? -from - 1 : to)};
-    return ask_one(im->ask, -1, args, 4, reply, err);
+    return import_redis_command(im->original, -1, args, 4, reply, err);
 }
 
 static int walk_list(struct walk *w, struct err *err)

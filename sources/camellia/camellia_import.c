@@ -101,7 +101,7 @@ static int mark_topics(struct import *im, const char *space, struct err *err)
 {
     struct buf key = {0};
     buf_addf(&key, "camellia_delay_queue_topics|%s", space);
-    int result = import_mark(im, buf_slice(&key), err);
+    int result = import_find_key(im, buf_slice(&key), err);
     buf_free(&key);
     return result;
 }

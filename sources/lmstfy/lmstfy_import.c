@@ -212,7 +212,7 @@ static int on_tokens(void *arg, struct slice key, struct err *err)
     if (lmstfy_place_in_key(key, false, &place) < 0)
         return 0;
     buf_addf(&before, "%.*s/%.*s/", SLICE_ARG(place.ns), SLICE_ARG(place.queue));
-    int result = import_shelve(arg, key, LMSTFY_TOKENS_KV, buf_slice(&before), err);
+    int result = import_kv(arg, key, LMSTFY_TOKENS_KV, buf_slice(&before), err);
     buf_free(&before);
     return result;
 }
@@ -232,11 +232,11 @@ int lmstfy_import(struct source *src, void *self, struct import *im, struct err 
         return -1;
     struct slice pool = slice_of(options[0].value);
     if (!lmstfy_has_pool(self, pool))
-        return import_misused(im, err, "the source has no pool of that name");
-    if (import_mark(im, SLICE_LIT("m/ns"), err) < 0 ||
+        return import_usage_error(im, err, "the source has no pool of that name");
+    if (import_find_key(im, SLICE_LIT("m/ns"), err) < 0 ||
         import_walk(im, &layout, &pool, err) < 0 ||
         import_each_key(im, "tk/*", on_tokens, im, err) < 0)
         return -1;
-    return import_shelve(im, SLICE_LIT("__throttler_keys__"), LMSTFY_LIMITS_KV,
-                         SLICE_LIT(""), err);
+    return import_kv(im, SLICE_LIT("__throttler_keys__"), LMSTFY_LIMITS_KV, SLICE_LIT(""),
+                     err);
 }
