@@ -85,7 +85,7 @@ struct source_ops {
     int (*probe)(const void *self, struct buf *said, struct err *err);
     /* Warn about options that are valid but not recommended: append "OPTION: problem, and
      * what to do", one line each. Called after check; does no I/O. NULL: no warnings. */
-    void (*unwise)(const void *self, struct buf *lines);
+    void (*warn)(const void *self, struct buf *lines);
     /* For `tarry explain`: parse job->topic as the source parses the topic of a message,
      * and write the result into the job. NULL: not needed. */
     void (*read_topic)(struct job *job);

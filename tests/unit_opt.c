@@ -191,7 +191,7 @@ static void a_secret_is_never_shown(void **state)
     assert_int_equal(set(&box, "secret", v, &err), -1);
     assert_null(strstr(err.text, "123456"));
     v = str("hunter2");
-    v.filled = true;
+    v.expanded = true;
     const char *const names[] = {"wait_time", "size", "choice",
                                  "number",    "flag", "retry"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {

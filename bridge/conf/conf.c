@@ -61,7 +61,7 @@ const char *conf_hint(const struct conf *conf, enum conf_kind kind, const char *
 
 /* --- errors and warnings --- */
 
-struct conf_complaint {
+struct conf_message {
     char *file; /* NULL: the main file, sorted first */
     int line;
     size_t order; /* keeps errors on the same line in order of discovery */
@@ -81,16 +81,16 @@ void conf_error(struct conf_errors *errors, const char *file, int line, const ch
         if ((unsigned char)*p < ' ' || *p == 0x7f)
             *p = '?';
     errors->v = mem_realloc(errors->v, (errors->n + 1) * sizeof(*errors->v));
-    errors->v[errors->n] = (struct conf_complaint){.file = file ? mem_strdup(file) : NULL,
-                                                   .line = line,
-                                                   .order = errors->n,
-                                                   .text = mem_strdup(text)};
+    errors->v[errors->n] = (struct conf_message){.file = file ? mem_strdup(file) : NULL,
+                                                 .line = line,
+                                                 .order = errors->n,
+                                                 .text = mem_strdup(text)};
     errors->n++;
 }
 
 static int by_place(const void *left, const void *right)
 {
-    const struct conf_complaint *a = left, *b = right;
+    const struct conf_message *a = left, *b = right;
     int files = strcmp(a->file ? a->file : "", b->file ? b->file : "");
 
     if (files != 0)
@@ -100,12 +100,12 @@ static int by_place(const void *left, const void *right)
     return a->order < b->order ? -1 : 1;
 }
 
-void conf_errors_give(struct conf_errors *errors, struct buf *out)
+void conf_errors_flush(struct conf_errors *errors, struct buf *out)
 {
     if (errors->n > 0)
         qsort(errors->v, errors->n, sizeof(*errors->v), by_place);
     for (size_t i = 0; i < errors->n; i++) {
-        struct conf_complaint *c = &errors->v[i];
+        struct conf_message *c = &errors->v[i];
         buf_add_str(out, c->file ? c->file : errors->main_file);
         if (c->line > 0)
             buf_addf(out, ":%d", c->line);

@@ -88,7 +88,8 @@ struct conf_source {
     struct opt_list compat; /* names of compat sets of foreign headers, see delay.h */
     bool binary_ints;
     bool key_is_id;
-    uint64_t files; /* fingerprint of the files that self names, see conf_files_print() */
+    uint64_t files; /* fingerprint of the files that self names, see
+                       conf_files_fingerprint() */
 };
 
 struct conf_schedule { /* retries: { NAME = ...; } */

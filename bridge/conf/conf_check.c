@@ -28,7 +28,7 @@ const struct opt_value *conf_check_place(const struct check *c, const char *sect
     return v;
 }
 
-void conf_wrong(const struct check *c, struct conf_place at, const char *fmt, ...)
+void conf_check_error(const struct check *c, struct conf_place at, const char *fmt, ...)
 {
     char text[800];
     va_list ap;
@@ -95,20 +95,21 @@ static void check_source(const struct check *c, const struct conf_source *source
         open += is_from(route, source) && route->match == NULL;
     }
     if (!is_http(source) && used == 0)
-        conf_wrong(c, source_key(source, NULL),
-                   " is not used by any route; write from = \"%s\" in a route, or remove "
-                   "the source",
-                   source->name);
+        conf_check_error(
+            c, source_key(source, NULL),
+            " is not used by any route; write from = \"%s\" in a route, or remove "
+            "the source",
+            source->name);
     else if (source->ops && source->ops->one_route && open == 0)
-        conf_wrong(c, source_key(source, NULL),
-                   ": all jobs of this source use one route; add a route without "
-                   "\"match\" for it");
+        conf_check_error(c, source_key(source, NULL),
+                         ": all jobs of this source use one route; add a route without "
+                         "\"match\" for it");
     check_rename(c, source);
     for (size_t i = 0; i < source->compat.n; i++)
         if (delay_compat(source->compat.v[i]) == 0)
-            conf_wrong(c, source_key(source, "compat"),
-                       ": unknown set \"%.60s\"; known: %s", source->compat.v[i],
-                       delay_compat_names());
+            conf_check_error(c, source_key(source, "compat"),
+                             ": unknown set \"%.60s\"; known: %s", source->compat.v[i],
+                             delay_compat_names());
 }
 
 /* --- Redis --- */
@@ -129,15 +130,16 @@ static void check_url(const struct check *c, const struct conf_redis *redis,
 
     if (strcmp(redis->url, "embedded") != 0 &&
         redis_url_parse(redis->url, &parsed, &err) != 0)
-        conf_wrong(c, at, ": %s",
-                   conf_check_place(c, at.section, at.part, at.key)->filled
-                       ? "must be redis://HOST:PORT/DB, unix://PATH, "
-                         "redis+sentinel://HOST:PORT,.../MASTER, "
-                         "redis+cluster://HOST:PORT,... or \"embedded\""
-                       : err.text);
+        conf_check_error(c, at, ": %s",
+                         conf_check_place(c, at.section, at.part, at.key)->expanded
+                             ? "must be redis://HOST:PORT/DB, unix://PATH, "
+                               "redis+sentinel://HOST:PORT,.../MASTER, "
+                               "redis+cluster://HOST:PORT,... or \"embedded\""
+                             : err.text);
     else if (parsed.kind == REDIS_SENTINEL && redis->sentinel_user &&
              !redis->sentinel_password)
-        conf_wrong(c, redis_key(pool, "sentinel_user"), " requires sentinel_password");
+        conf_check_error(c, redis_key(pool, "sentinel_user"),
+                         " requires sentinel_password");
     else if (parsed.kind != REDIS_SENTINEL &&
              (redis->sentinel_user || redis->sentinel_password)) {
         at =
@@ -158,22 +160,25 @@ static void check_redis(const struct check *c, const struct conf_redis *redis,
     struct err err;
 
     if (*redis->prefix == '\0' || strpbrk(redis->prefix, "{} \t\n*?[]") != NULL)
-        conf_wrong(c, redis_key(pool, "prefix"),
-                   " must not be empty and must not contain blanks or any of {}*?[]");
+        conf_check_error(
+            c, redis_key(pool, "prefix"),
+            " must not be empty and must not contain blanks or any of {}*?[]");
     if ((redis->cert_file == NULL) != (redis->key_file == NULL))
-        conf_wrong(c, redis_key(pool, NULL),
-                   ".cert_file and %s%s.key_file must be set together",
-                   pool ? "pools." : "redis", pool ? pool : "");
+        conf_check_error(c, redis_key(pool, NULL),
+                         ".cert_file and %s%s.key_file must be set together",
+                         pool ? "pools." : "redis", pool ? pool : "");
     if (redis->backoff_first_ms > redis->backoff_max_ms)
-        conf_wrong(c, redis_key(pool, "backoff_first"), " is longer than backoff_max");
+        conf_check_error(c, redis_key(pool, "backoff_first"),
+                         " is longer than backoff_max");
     if (pool && strcmp(redis->url, "embedded") == 0)
-        conf_wrong(c, redis_key(pool, "url"), ": only redis.url can be \"embedded\"");
+        conf_check_error(c, redis_key(pool, "url"),
+                         ": only redis.url can be \"embedded\"");
     else
         check_url(c, redis, pool);
     if (durability_parse(redis->durability, &durability, &err) < 0)
-        conf_wrong(c, redis_key(pool, "durability"), ": %s", err.text);
+        conf_check_error(c, redis_key(pool, "durability"), ": %s", err.text);
     if (memory_mark_parse(redis->memory_mark, &mark, &err) < 0)
-        conf_wrong(c, redis_key(pool, "memory_mark"), ": %s", err.text);
+        conf_check_error(c, redis_key(pool, "memory_mark"), ": %s", err.text);
 }
 
 static void check_pool_of(const struct check *c, const struct conf_sink *sink)
@@ -183,9 +188,9 @@ static void check_pool_of(const struct check *c, const struct conf_sink *sink)
     char hint[OPT_HINT_SIZE];
 
     if (rules && rules->pool && !conf_find(c->conf, CONF_POOLS, slice_of(rules->pool)))
-        conf_wrong(c, (struct conf_place){"sinks", sink->name, "pool"},
-                   ": there is no pool \"%.60s\"; %s", rules->pool,
-                   conf_hint(c->conf, CONF_POOLS, rules->pool, hint));
+        conf_check_error(c, (struct conf_place){"sinks", sink->name, "pool"},
+                         ": there is no pool \"%.60s\"; %s", rules->pool,
+                         conf_hint(c->conf, CONF_POOLS, rules->pool, hint));
 }
 
 void conf_check(const struct check *c)
@@ -194,9 +199,10 @@ void conf_check(const struct check *c)
 
     check_redis(c, &conf->redis, NULL);
     if (conf->daemon.queue_max_bytes < conf->daemon.job_max_bytes)
-        conf_wrong(c, (struct conf_place){"daemon", "queue_max", NULL},
-                   " is less than daemon.job_max, so the largest jobs could never be "
-                   "stored; raise it or lower daemon.job_max");
+        conf_check_error(
+            c, (struct conf_place){"daemon", "queue_max", NULL},
+            " is less than daemon.job_max, so the largest jobs could never be "
+            "stored; raise it or lower daemon.job_max");
     conf_check_http(c);
     for (size_t i = 0; i < conf->pool_count; i++)
         check_redis(c, &conf->pools[i]->redis, conf->pools[i]->name);

@@ -18,8 +18,8 @@ static void check_tls(const struct check *c, const struct listener *l)
 {
     const char *key = l->opts->tls_key ? "tls_key" : "tls_client_ca";
     if (l->opts->tls_cert == NULL && (l->opts->tls_key || l->opts->tls_client_ca))
-        conf_wrong(c, (struct conf_place){l->section, key, NULL},
-                   " requires tls_cert, the server certificate");
+        conf_check_error(c, (struct conf_place){l->section, key, NULL},
+                         " requires tls_cert, the server certificate");
 }
 
 static void check_hosts(const struct check *c, const struct listener *l)
@@ -37,7 +37,7 @@ static void warn_of_strangers(const struct check *c, const struct listener *l)
     struct buf line = {0};
     char prefix[16];
     snprintf(prefix, sizeof(prefix), "%s.", l->section);
-    httpd_warn_of_strangers(l->opts, prefix, &tokens, &line);
+    httpd_warn_insecure(l->opts, prefix, &tokens, &line);
     if (line.n > 0)
         conf_warn_at(c->errors, conf_check_place(c, l->section, "listen", NULL), "%.*s",
                      (int)line.n - 1, line.p);
@@ -78,15 +78,16 @@ static void check_token(const struct check *c, const struct conf_token *token)
     struct err err;
     unsigned set;
     if ((token->token == NULL) == (token->certificate == NULL))
-        conf_wrong(c, key_of(token, NULL), " requires either token or certificate");
+        conf_check_error(c, key_of(token, NULL), " requires either token or certificate");
     if (token->token && tokens_check(token->token, &err) < 0)
-        conf_wrong(c, key_of(token, "token"), " %s", err.text);
+        conf_check_error(c, key_of(token, "token"), " %s", err.text);
     if (token->certificate && !asks_for_certificates(c->conf))
-        conf_wrong(c, key_of(token, "certificate"),
-                   ": no listener requests client certificates; set http.tls_client_ca "
-                   "or admin.tls_client_ca");
+        conf_check_error(
+            c, key_of(token, "certificate"),
+            ": no listener requests client certificates; set http.tls_client_ca "
+            "or admin.tls_client_ca");
     if (tokens_roles(&token->roles, &set, &err) < 0)
-        conf_wrong(c, key_of(token, "roles"), ": %s", err.text);
+        conf_check_error(c, key_of(token, "roles"), ": %s", err.text);
     check_twins(c, token);
 }
 
@@ -103,13 +104,14 @@ void conf_check_http(const struct check *c)
             warn_of_strangers(c, l);
     }
     if (strcmp(conf->admin.listen, CONF_ADMIN_ON_HTTP) == 0 && *conf->http.listen == '\0')
-        conf_wrong(
+        conf_check_error(
             c, (struct conf_place){"admin", "listen", NULL},
             " is \"http\", but http.listen is empty; set an address in one of them");
     if (*conf->http.listen != '\0' && strcmp(conf->admin.listen, conf->http.listen) == 0)
-        conf_wrong(c, (struct conf_place){"admin", "listen", NULL},
-                   " and http.listen are the same address; to use one listener for both, "
-                   "write admin.listen = \"http\"");
+        conf_check_error(
+            c, (struct conf_place){"admin", "listen", NULL},
+            " and http.listen are the same address; to use one listener for both, "
+            "write admin.listen = \"http\"");
     for (size_t i = 0; i < conf->token_count; i++)
         check_token(c, conf->tokens[i]);
 }

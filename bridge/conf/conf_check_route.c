@@ -21,16 +21,19 @@ static void check_from(const struct check *c, const struct conf_route *route)
         char hint[OPT_HINT_SIZE];
         for (size_t k = 0; k < i; k++)
             if (strcmp(route->from.v[k], name) == 0)
-                conf_wrong(c, key_of(route, "from"), " names \"%.60s\" twice", name);
+                conf_check_error(c, key_of(route, "from"), " names \"%.60s\" twice",
+                                 name);
         if (conf_find(c->conf, CONF_SOURCES, slice_of(name)) != NULL)
             continue;
         if (strcmp(name, CONF_HTTP_SOURCE) == 0)
-            conf_wrong(c, key_of(route, "from"),
-                       " is \"http\", but http.listen and admin.listen are empty, so no "
-                       "HTTP listener exists");
+            conf_check_error(
+                c, key_of(route, "from"),
+                " is \"http\", but http.listen and admin.listen are empty, so no "
+                "HTTP listener exists");
         else
-            conf_wrong(c, key_of(route, "from"), ": there is no source \"%.60s\"; %s",
-                       name, conf_hint(c->conf, CONF_SOURCES, name, hint));
+            conf_check_error(c, key_of(route, "from"),
+                             ": there is no source \"%.60s\"; %s", name,
+                             conf_hint(c->conf, CONF_SOURCES, name, hint));
     }
 }
 
@@ -50,13 +53,14 @@ static void check_sink(const struct check *c, const struct conf_route *route,
         return;
     const struct conf_sink *sink = conf_find(c->conf, CONF_SINKS, slice_of(name));
     if (sink == NULL)
-        conf_wrong(c, key_of(route, key), ": there is no sink \"%.60s\"; %s", name,
-                   conf_hint(c->conf, CONF_SINKS, name, hint));
+        conf_check_error(c, key_of(route, key), ": there is no sink \"%.60s\"; %s", name,
+                         conf_hint(c->conf, CONF_SINKS, name, hint));
     if (is_queue(sink) && strcmp(key, "dead") == 0)
-        conf_wrong(c, key_of(route, key),
-                   ": the sink %s is a queue, which cannot deliver dead letters; name a "
-                   "sink of another type",
-                   name);
+        conf_check_error(
+            c, key_of(route, key),
+            ": the sink %s is a queue, which cannot deliver dead letters; name a "
+            "sink of another type",
+            name);
     if (sink != NULL && sink->ops != NULL && sink->ops->target == NULL && topic == NULL)
         conf_error_at(c->errors, conf_check_place(c, "routes", route->name, key),
                       "routes.%s requires \"%s\": the sink %s (%s) has no default target",
@@ -77,7 +81,7 @@ static void check_text(const struct check *c, const struct conf_route *route,
     struct err err;
 
     if (text != NULL && is_good(text, &err) != 0)
-        conf_wrong(c, key_of(route, key), ": %s", err.text);
+        conf_check_error(c, key_of(route, key), ": %s", err.text);
 }
 
 static void check_retry_allow(const struct check *c, const struct conf_route *route)
@@ -86,9 +90,9 @@ static void check_retry_allow(const struct check *c, const struct conf_route *ro
         const char *name = route->retry_allow.v[i];
         char hint[OPT_HINT_SIZE];
         if (conf_find(c->conf, CONF_RETRIES, slice_of(name)) == NULL)
-            conf_wrong(c, key_of(route, "retry_allow"),
-                       ": unknown schedule \"%.60s\" in retries: { }; %s", name,
-                       conf_hint(c->conf, CONF_RETRIES, name, hint));
+            conf_check_error(c, key_of(route, "retry_allow"),
+                             ": unknown schedule \"%.60s\" in retries: { }; %s", name,
+                             conf_hint(c->conf, CONF_RETRIES, name, hint));
     }
 }
 
@@ -97,10 +101,11 @@ static void check_to_allow(const struct check *c, const struct conf_route *route
     for (size_t i = 0; i < route->to_allow.n; i++) {
         const char *star = strchr(route->to_allow.v[i], '*');
         if (star != NULL && star[1] != '\0')
-            conf_wrong(c, key_of(route, "to_allow"),
-                       ": \"%.60s\" contains a \"*\" that is not at its end; only a "
-                       "prefix followed by \"*\" matches several targets",
-                       route->to_allow.v[i]);
+            conf_check_error(
+                c, key_of(route, "to_allow"),
+                ": \"%.60s\" contains a \"*\" that is not at its end; only a "
+                "prefix followed by \"*\" matches several targets",
+                route->to_allow.v[i]);
     }
 }
 
@@ -111,11 +116,11 @@ static void check_order(const struct check *c, const struct conf_route *route)
     if (route->order != ORDER_KEY)
         return;
     if (route->buckets > 1)
-        conf_wrong(
+        conf_check_error(
             c, key_of(route, "buckets"),
             " must be 1 with order = \"key\", because each bucket has its own order");
     if (route->spread_ms != 0)
-        conf_wrong(
+        conf_check_error(
             c, key_of(route, "spread"),
             " must be \"0\" with order = \"key\", because spreading changes the order");
 }
@@ -131,9 +136,10 @@ static void check_bursts(const struct check *c, const struct conf_route *route)
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
         if (rows[i].burst > 0 && rows[i].rate <= 0)
-            conf_wrong(c, key_of(route, rows[i].key),
-                       " requires \"%s\": a burst has no effect without a rate limit",
-                       rows[i].needs);
+            conf_check_error(
+                c, key_of(route, rows[i].key),
+                " requires \"%s\": a burst has no effect without a rate limit",
+                rows[i].needs);
 }
 
 /* Options that do not apply to queues: tarry delivers nothing from a queue, its consumers
@@ -173,9 +179,9 @@ static void check_queue(const struct check *c, const struct conf_route *route)
     for (size_t i = 0; i < sizeof(not_of_queues) / sizeof(*not_of_queues); i++) {
         const char *key = not_of_queues[i].key;
         if (!opt_same(opt_find(conf_route_rows, key), route, &plain))
-            conf_wrong(c, key_of(route, key),
-                       ": the sink %s is a queue: %s; remove the option", route->to,
-                       not_of_queues[i].instead);
+            conf_check_error(c, key_of(route, key),
+                             ": the sink %s is a queue: %s; remove the option", route->to,
+                             not_of_queues[i].instead);
     }
     opt_free(conf_route_rows, &plain);
 }
@@ -191,11 +197,12 @@ static void check_names(const struct check *c, const struct conf_route *route)
             conf_find(c->conf, CONF_SOURCES, slice_of(route->from.v[i]));
         if (src && src->ops && src->ops->pulls_by_topic &&
             !conf_route_parts_topics(route, topic))
-            conf_wrong(c, key_of(route, "topic"),
-                       ": \"%.60s\" maps several topics of the source %s to one queue, "
-                       "so consumers of one topic would receive jobs of another; use "
-                       "{topic}, or a match without a wildcard",
-                       route->topic, route->from.v[i]);
+            conf_check_error(
+                c, key_of(route, "topic"),
+                ": \"%.60s\" maps several topics of the source %s to one queue, "
+                "so consumers of one topic would receive jobs of another; use "
+                "{topic}, or a match without a wildcard",
+                route->topic, route->from.v[i]);
     }
     tmpl_free(topic);
 }
@@ -226,10 +233,10 @@ void conf_check_route(const struct check *c, const struct conf_route *route)
         check_names(c, route);
     }
     if (route->dead_topic != NULL && route->dead == NULL)
-        conf_wrong(c, key_of(route, "dead_topic"),
-                   " requires \"dead\", the sink for dead letters");
+        conf_check_error(c, key_of(route, "dead_topic"),
+                         " requires \"dead\", the sink for dead letters");
     if (route->delay_ms > route->max_delay_ms)
-        conf_wrong(c, key_of(route, "delay"), " is %s, which exceeds max_delay (%s)",
-                   opt_text_ms(route->delay_ms, delay),
-                   opt_text_ms(route->max_delay_ms, most));
+        conf_check_error(
+            c, key_of(route, "delay"), " is %s, which exceeds max_delay (%s)",
+            opt_text_ms(route->delay_ms, delay), opt_text_ms(route->max_delay_ms, most));
 }

@@ -12,7 +12,7 @@
 struct conf_errors {
     const char *main_file; /* borrowed; used for file == NULL */
     const char *dir;       /* borrowed; base of relative names in @include */
-    struct conf_complaint *v;
+    struct conf_message *v;
     size_t n;
     struct conf_errors *warnings; /* borrowed; NULL: warnings are dropped */
 };
@@ -29,7 +29,7 @@ void conf_error(struct conf_errors *errors, const char *file, int line, const ch
             conf_error_at((errors)->warnings, (value), __VA_ARGS__);                     \
     } while (0)
 /* Appends one "file:line: message" line per error, then frees the errors. */
-void conf_errors_give(struct conf_errors *errors, struct buf *out);
+void conf_errors_flush(struct conf_errors *errors, struct buf *out);
 
 /* --- conf.c: the lists of parts --- */
 
@@ -48,7 +48,7 @@ const char *conf_hint(const struct conf *conf, enum conf_kind kind, const char *
  * with file and line. */
 
 struct conf_lines { /* maps lines of the merged text to files; zeroed: empty */
-    struct conf_stretch *v;
+    struct conf_segment *v;
     size_t n;
 };
 /* Returns the file of merged line `at` and sets *line to the line there. Borrowed until
@@ -119,7 +119,7 @@ struct conf_plugin {
     size_t size;
     const struct opt *opts;
     int (*check)(const void *self, struct err *err);
-    void (*unwise)(const void *self, struct buf *lines); /* NULL: no warnings */
+    void (*warn)(const void *self, struct buf *lines); /* NULL: no warnings */
 };
 /* Fills plugin with the i-th type of that kind (CONF_SOURCES, CONF_SINKS), built-in types
  * first. Returns false after the last. Indexes are stable. */
@@ -133,11 +133,11 @@ int conf_plugin_load(const char *path, struct err *err);
 /* Warns about a secret written in the configuration file, and about a file that is
  * unreadable or readable by everybody. v: a valid value of the row. where:
  * "sources.orders_in". */
-void conf_secret_look(const struct opt *row, const struct opt_value *v, const char *where,
-                      struct conf_errors *errors);
+void conf_secret_check(const struct opt *row, const struct opt_value *v,
+                       const char *where, struct conf_errors *errors);
 /* Returns a fingerprint of all files that OPT_FILE and OPT_KEY_FILE rows name in self, so
  * that a reload detects a renewed certificate. 0: no file. Ignores rows with reread. */
-uint64_t conf_files_print(const struct opt *rows, const void *self);
+uint64_t conf_files_fingerprint(const struct opt *rows, const void *self);
 
 /* --- conf_check*.c: checks across options and parts --- */
 
@@ -159,7 +159,7 @@ struct conf_place {
     const char *section, *part, *key;
 };
 /* Adds an error at that place. The message begins with its path. */
-void conf_wrong(const struct check *c, struct conf_place at, const char *fmt, ...)
+void conf_check_error(const struct check *c, struct conf_place at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 #endif

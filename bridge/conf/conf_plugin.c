@@ -55,9 +55,9 @@ bool conf_plugin(enum conf_kind kind, size_t i, struct conf_plugin *p)
     if (ops == NULL)
         return false;
     if (kind == CONF_SOURCES)
-        *p = (struct conf_plugin){source,        NULL,          source->name,
-                                  source->help,  source->size,  source->opts,
-                                  source->check, source->unwise};
+        *p =
+            (struct conf_plugin){source,       NULL,         source->name,  source->help,
+                                 source->size, source->opts, source->check, source->warn};
     else
         *p = (struct conf_plugin){NULL,       sink,       sink->name,  sink->help,
                                   sink->size, sink->opts, sink->check, NULL};
@@ -193,7 +193,8 @@ static size_t count(enum conf_kind kind)
 }
 
 /* Adds the object's types at the end of the lists, then checks them there. */
-static int take(const char *path, const struct tarry_plugin *plugin, struct err *err)
+static int add_plugin(const char *path, const struct tarry_plugin *plugin,
+                      struct err *err)
 {
     size_t sources = count(CONF_SOURCES), sinks = count(CONF_SINKS);
     struct loaded **end = &first;
@@ -211,7 +212,7 @@ static int take(const char *path, const struct tarry_plugin *plugin, struct err 
     return -1;
 }
 
-static int take_handle(const char *path, void *handle, struct err *err)
+static int add_handle(const char *path, void *handle, struct err *err)
 {
     const struct tarry_plugin *plugin = dlsym(handle, "tarry_plugin");
 
@@ -220,7 +221,7 @@ static int take_handle(const char *path, void *handle, struct err *err)
                             "TARRY_PLUGIN(...) is missing");
     if (check_interface(plugin, err) != 0)
         return -1;
-    return take(path, plugin, err);
+    return add_plugin(path, plugin, err);
 }
 
 int conf_plugin_load(const char *path, struct err *err)
@@ -237,7 +238,7 @@ int conf_plugin_load(const char *path, struct err *err)
         bool said = strncmp(why, path, n) == 0 && strncmp(why + n, ": ", 2) == 0;
         return err_set(err, "%s", said ? why + n + 2 : why);
     }
-    if (take_handle(path, handle, err) == 0)
+    if (add_handle(path, handle, err) == 0)
         return 0;
     dlclose(handle);
     return -1;

@@ -39,12 +39,12 @@ static bool is_wrong(struct conf_errors *errors, const struct opt_value *v,
 
 /* Returns whether v contains an unreadable secret, which conf_tree.c has already
  * reported. */
-static bool is_unfilled(const struct opt_value *v)
+static bool is_unexpanded(const struct opt_value *v)
 {
     if (v->kind == OPT_IS_STR)
-        return !v->filled && strstr(v->str, "${") != NULL;
+        return !v->expanded && strstr(v->str, "${") != NULL;
     for (size_t i = 0; i < v->count; i++)
-        if (is_unfilled(&v->item[i]))
+        if (is_unexpanded(&v->item[i]))
             return true;
     return false;
 }
@@ -74,12 +74,12 @@ static void read_item(const struct schema *s, const struct opt_value *item)
         const struct opt *row = layer->rows ? opt_find(layer->rows, item->name) : NULL;
         if (row == NULL)
             continue;
-        if (is_unfilled(item))
+        if (is_unexpanded(item))
             return;
         if (opt_set(row, layer->self, item, &err) != 0)
             conf_error_at(s->errors, item, "%s.%s: %s", s->where, item->name, err.text);
         else
-            conf_secret_look(row, item, s->where, s->errors);
+            conf_secret_check(row, item, s->where, s->errors);
         return;
     }
     unknown_key(s, item);
@@ -111,7 +111,7 @@ static void load_plugin(const struct opt_value *v, struct conf_errors *errors)
                       " must be a list of files: [ \"/usr/lib/tarry/lines.so\" ]");
         return;
     }
-    if (is_unfilled(v))
+    if (is_unexpanded(v))
         return;
     if (*v->str != '/') /* without a slash, dlopen() would search the library path */
         buf_addf(&path, "%s/", errors->dir);
@@ -174,7 +174,7 @@ static void warn_of(const struct schema *s, const struct conf_plugin *plugin,
     struct buf lines = {0};
     char option[64];
 
-    plugin->unwise(self, &lines);
+    plugin->warn(self, &lines);
     for (const char *p = buf_str(&lines), *end; (end = strchr(p, '\n')); p = end + 1) {
         snprintf(option, sizeof(option), "%.*s", (int)strcspn(p, ":"), p);
         const struct opt_value *at = conf_tree_member(group, option);
@@ -203,10 +203,10 @@ static void *read_plugin(enum conf_kind kind, void *part, const char *where,
     s.layers[1] = (struct layer){plugin->opts, self};
     read_group(&s, group);
     /* check() requires valid options. */
-    bool good = errors->n == errors_before && !is_unfilled(group);
+    bool good = errors->n == errors_before && !is_unexpanded(group);
     if (good && plugin->check != NULL && plugin->check(self, &err) != 0)
         conf_error_at(errors, group, "%s: %s", where, err.text);
-    else if (good && plugin->unwise != NULL)
+    else if (good && plugin->warn != NULL)
         warn_of(&s, plugin, self, group);
     return self;
 }
@@ -220,7 +220,7 @@ static void read_source(struct conf_source *source, const char *where,
     if (source->self == NULL)
         return;
     source->ops = plugin.source;
-    source->files = conf_files_print(plugin.opts, source->self);
+    source->files = conf_files_fingerprint(plugin.opts, source->self);
 }
 
 static void read_sink(struct conf_sink *sink, const char *where,
@@ -232,7 +232,7 @@ static void read_sink(struct conf_sink *sink, const char *where,
     if (sink->self == NULL)
         return;
     sink->ops = plugin.sink;
-    sink->files = conf_files_print(plugin.opts, sink->self);
+    sink->files = conf_files_fingerprint(plugin.opts, sink->self);
 }
 
 static void add_http_source(struct conf *conf)
@@ -266,15 +266,16 @@ static void read_schedule(struct conf_schedule *schedule, const char *where,
             errors, v,
             "%s: the name \"never\" is reserved (it means no retry); choose another",
             where);
-    if (!is_unfilled(v) && opt_set(conf_kinds[CONF_RETRIES].rows, schedule, v, &err) != 0)
+    if (!is_unexpanded(v) &&
+        opt_set(conf_kinds[CONF_RETRIES].rows, schedule, v, &err) != 0)
         conf_error_at(errors, v, "%s: %s", where, err.text);
 }
 
 /* Returns whether a route's "retry" references a schedule of retries: { }. */
-static bool names_schedule(const struct opt_value *v)
+static bool references_schedule(const struct opt_value *v)
 {
     return v != NULL && v->kind == OPT_IS_STR && strcmp(v->str, OPT_RETRY_NEVER) != 0 &&
-           !is_unfilled(v);
+           !is_unexpanded(v);
 }
 
 static void copy_schedule(const struct conf *conf, struct conf_route *route,
@@ -290,7 +291,7 @@ static void copy_schedule(const struct conf *conf, struct conf_route *route,
     }
     conf_error_at(errors, v,
                   "routes.%.80s.retry: unknown schedule \"%.60s\" in retries: { }; %s%s",
-                  route->name, v->filled ? "${...}" : v->str,
+                  route->name, v->expanded ? "${...}" : v->str,
                   conf_hint(conf, CONF_RETRIES, v->str, hint),
                   conf->schedule_count > 0 ? "" : "; it " OPT_RETRY_FORMS);
 }
@@ -300,7 +301,7 @@ static void read_route(const struct conf *conf, struct conf_route *route,
                        struct conf_errors *errors)
 {
     const struct opt_value *retry = conf_tree_member(v, "retry");
-    bool named = names_schedule(retry);
+    bool named = references_schedule(retry);
 
     read_group(&(struct schema){.where = where,
                                 .also = named ? "retry" : NULL,
@@ -434,8 +435,8 @@ struct conf *conf_read(const char *file, struct buf *errors_out)
     if (tree != NULL)
         read_tree(conf, conf_tree_root(tree), &errors);
     bool good = tree != NULL && errors.n == 0;
-    conf_errors_give(&errors, errors_out);
-    conf_errors_give(&warnings, &conf->warnings);
+    conf_errors_flush(&errors, errors_out);
+    conf_errors_flush(&warnings, &conf->warnings);
     conf_tree_free(tree);
     if (good)
         return conf;

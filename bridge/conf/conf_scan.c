@@ -28,7 +28,7 @@ enum {
 
 /* --- the origin of lines --- */
 
-struct conf_stretch {
+struct conf_segment {
     int at, line;
     char *file;
 };
@@ -39,12 +39,12 @@ static void note_lines(struct conf_lines *lines, int at, const char *file, int l
 {
     lines->v = mem_realloc(lines->v, (lines->n + 1) * sizeof(*lines->v));
     lines->v[lines->n++] =
-        (struct conf_stretch){at, line, file ? mem_strdup(file) : NULL};
+        (struct conf_segment){at, line, file ? mem_strdup(file) : NULL};
 }
 
 const char *conf_lines_find(const struct conf_lines *lines, int at, int *line)
 {
-    size_t low = 0, high = lines->n; /* binary search: the last stretch that begins at
+    size_t low = 0, high = lines->n; /* binary search: the last segment that begins at
                                       * or before `at` */
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
@@ -93,7 +93,7 @@ static void skip_line_comment(struct scan *s)
 
 /* At the end of the text: libconfig would report only the last line, and leak the
  * string. */
-static void never_ends(const struct scan *s, const char *what, int line)
+static void report_unclosed(const struct scan *s, const char *what, int line)
 {
     conf_error(s->errors, s->file, line, "%s that begins here is not closed", what);
 }
@@ -109,7 +109,7 @@ static void skip_block_comment(struct scan *s)
             return;
         }
     }
-    never_ends(s, "a comment", line);
+    report_unclosed(s, "a comment", line);
 }
 
 /* Returns false if the string has no end. */
@@ -126,7 +126,7 @@ static bool skip_string(struct scan *s)
             s->p++;
         s->line += *s->p == '\n';
     }
-    never_ends(s, "a string", line);
+    report_unclosed(s, "a string", line);
     return false;
 }
 
@@ -179,7 +179,7 @@ static bool includes_itself(const struct scan *s, const char *real)
 }
 
 /* Appends the text scanned since the last call to the merged text. */
-static void give(struct scan *s)
+static void add_text(struct scan *s)
 {
     const char *from = s->given, *nl;
     for (; from < s->p && (nl = memchr(from, '\n', (size_t)(s->p - from))); from = nl + 1)
@@ -190,7 +190,7 @@ static void give(struct scan *s)
 
 /* Starts a new line in the merged text and records that it originates from the current
  * position of s. */
-static void begin_stretch(struct scan *s)
+static void begin_segment(struct scan *s)
 {
     struct buf *text = s->whole->text;
     if (text->n > 0 && text->p[text->n - 1] != '\n') {
@@ -203,9 +203,9 @@ static void begin_stretch(struct scan *s)
 static void scan_file(struct scan *s)
 {
     s->given = s->p;
-    begin_stretch(s);
+    begin_segment(s);
     scan_text(s);
-    give(s);
+    add_text(s);
 }
 
 static void include_file(struct scan *outer, const char *path)
@@ -299,7 +299,7 @@ static void scan_include(struct scan *s)
 {
     struct buf path = {0};
 
-    give(s);
+    add_text(s);
     s->p += strlen("@include");
     s->p += strspn(s->p, " \t");
     if (*s->p != '"')
@@ -314,7 +314,7 @@ static void scan_include(struct scan *s)
     buf_add(&path, name, n - 1);
     s->given = s->p;
     include(s, &path, dir_n);
-    begin_stretch(s);
+    begin_segment(s);
     buf_free(&path);
 }
 

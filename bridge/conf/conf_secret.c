@@ -34,7 +34,7 @@ static bool is_file(enum opt_type type)
     return type == OPT_FILE || type == OPT_KEY_FILE;
 }
 
-uint64_t conf_files_print(const struct opt *rows, const void *self)
+uint64_t conf_files_fingerprint(const struct opt *rows, const void *self)
 {
     uint64_t print = 0;
 
@@ -56,11 +56,11 @@ uint64_t conf_files_print(const struct opt *rows, const void *self)
 /* Returns whether v is a text written in the file itself. */
 static bool is_literal(const struct opt_value *v)
 {
-    return v->kind == OPT_IS_STR && !v->filled && *v->str != '\0';
+    return v->kind == OPT_IS_STR && !v->expanded && *v->str != '\0';
 }
 
-static void tell(const struct opt_value *v, const char *where, const char *name,
-                 const char *of, struct conf_errors *errors)
+static void warn_of_literal(const struct opt_value *v, const char *where,
+                            const char *name, const char *of, struct conf_errors *errors)
 {
     conf_warn_at(errors, v,
                  "%s.%s%s%.60s contains a secret in plain text; write ${file:PATH}, "
@@ -74,7 +74,7 @@ static bool is_secret(const struct opt *row)
     return row->type == OPT_SECRET && strcmp(row->name, "url") != 0;
 }
 
-static bool tells_secret(const struct opt_value *v, bool secret)
+static bool contains_secret(const struct opt_value *v, bool secret)
 {
     if (!is_literal(v))
         return false;
@@ -83,7 +83,7 @@ static bool tells_secret(const struct opt_value *v, bool secret)
 
 /* Checks that the file is readable and, if secret, not readable by everybody. -1: err
  * says what to do. */
-static int look_at_file(enum opt_type type, const char *path, struct err *err)
+static int check_file(enum opt_type type, const char *path, struct err *err)
 {
     struct stat st;
 
@@ -99,25 +99,25 @@ static int look_at_file(enum opt_type type, const char *path, struct err *err)
     return 0;
 }
 
-void conf_secret_look(const struct opt *row, const struct opt_value *v, const char *where,
-                      struct conf_errors *errors)
+void conf_secret_check(const struct opt *row, const struct opt_value *v,
+                       const char *where, struct conf_errors *errors)
 {
     struct err err;
 
     if (is_file(row->type)) {
-        if (look_at_file(row->type, v->str, &err) != 0)
+        if (check_file(row->type, v->str, &err) != 0)
             conf_warn_at(errors, v, "%s.%s: %s", where, row->name, err.text);
-    } else if (row->type < OPT_INT && tells_secret(v, is_secret(row))) {
-        tell(v, where, row->name, "", errors);
+    } else if (row->type < OPT_INT && contains_secret(v, is_secret(row))) {
+        warn_of_literal(v, where, row->name, "", errors);
     }
     if (row->type != OPT_LIST && row->type != OPT_PAIRS)
         return;
-    if (tells_secret(v, row->secret)) /* a list of one item without brackets */
-        tell(v, where, row->name, "", errors);
+    if (contains_secret(v, row->secret)) /* a list of one item without brackets */
+        warn_of_literal(v, where, row->name, "", errors);
     for (size_t i = 0; i < v->count; i++) {
         const struct opt_value *item = &v->item[i];
         const char *name = item->name ? item->name : "";
-        if (tells_secret(item, row->secret || redact_is_secret_name(slice_of(name))))
-            tell(item, where, row->name, name, errors);
+        if (contains_secret(item, row->secret || redact_is_secret_name(slice_of(name))))
+            warn_of_literal(item, where, row->name, name, errors);
     }
 }

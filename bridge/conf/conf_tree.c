@@ -29,8 +29,8 @@ struct conf_tree {
     const struct opt_value *here; /* the value being processed */
 };
 
-static int fill_from_env(const struct conf_tree *tree, const char *name, struct buf *out,
-                         struct err *err)
+static int expand_env(const struct conf_tree *tree, const char *name, struct buf *out,
+                      struct err *err)
 {
     const char *otherwise = strstr(name, ":-");
     char *only =
@@ -56,8 +56,8 @@ static void warn_if_open_to_all(const struct conf_tree *tree, const char *path)
                      "every user can read %s; if it is secret: chmod o= %s", path, path);
 }
 
-static int fill_from_path(const struct conf_tree *tree, const char *path, struct buf *out,
-                          struct err *err)
+static int read_secret(const struct conf_tree *tree, const char *path, struct buf *out,
+                       struct err *err)
 {
     int rc = buf_add_file(out, path, SECRET_MAX_BYTES, err);
     if (rc != 0)
@@ -72,22 +72,22 @@ static int fill_from_path(const struct conf_tree *tree, const char *path, struct
     return 0;
 }
 
-static int fill_from_file(const struct conf_tree *tree, const char *name, struct buf *out,
-                          struct err *err)
+static int expand_file(const struct conf_tree *tree, const char *name, struct buf *out,
+                       struct err *err)
 {
     struct buf path = {0};
 
     if (*name != '/' && strcmp(tree->dir, ".") != 0)
         buf_addf(&path, "%s/", tree->dir);
     buf_add_str(&path, name);
-    int rc = fill_from_path(tree, buf_str(&path), out, err);
+    int rc = read_secret(tree, buf_str(&path), out, err);
     buf_free(&path);
     return rc;
 }
 
 /* Reads a credential of systemd's LoadCredential=. */
-static int fill_from_cred(const struct conf_tree *tree, const char *name, struct buf *out,
-                          struct err *err)
+static int expand_cred(const struct conf_tree *tree, const char *name, struct buf *out,
+                       struct err *err)
 {
     const char *dir = getenv("CREDENTIALS_DIRECTORY");
     struct buf path = {0};
@@ -101,25 +101,24 @@ static int fill_from_cred(const struct conf_tree *tree, const char *name, struct
                        "LoadCredential=%.60s:/PATH to the systemd unit",
                        name, name);
     buf_addf(&path, "%s/%s", dir, name);
-    int rc = fill_from_path(tree, buf_str(&path), out, err);
+    int rc = read_secret(tree, buf_str(&path), out, err);
     buf_free(&path);
     return rc;
 }
 
-static const struct filler {
+static const struct expander {
     const char *prefix;
-    int (*fill)(const struct conf_tree *, const char *name, struct buf *, struct err *);
-} fillers[] = {
-    {"env:", fill_from_env}, {"file:", fill_from_file}, {"cred:", fill_from_cred}};
+    int (*expand)(const struct conf_tree *, const char *name, struct buf *, struct err *);
+} expanders[] = {{"env:", expand_env}, {"file:", expand_file}, {"cred:", expand_cred}};
 
 /* what: the text between the braces. */
-static int fill_one(const struct conf_tree *tree, const char *what, struct buf *out,
-                    struct err *err)
+static int expand_one(const struct conf_tree *tree, const char *what, struct buf *out,
+                      struct err *err)
 {
-    for (size_t i = 0; i < sizeof(fillers) / sizeof(*fillers); i++) {
-        size_t n = strlen(fillers[i].prefix);
-        if (strncmp(what, fillers[i].prefix, n) == 0 && what[n] != '\0')
-            return fillers[i].fill(tree, what + n, out, err);
+    for (size_t i = 0; i < sizeof(expanders) / sizeof(*expanders); i++) {
+        size_t n = strlen(expanders[i].prefix);
+        if (strncmp(what, expanders[i].prefix, n) == 0 && what[n] != '\0')
+            return expanders[i].expand(tree, what + n, out, err);
     }
     return err_set(err,
                    "has the unknown reference ${%.60s}; valid are ${env:NAME}, "
@@ -128,8 +127,8 @@ static int fill_one(const struct conf_tree *tree, const char *what, struct buf *
 }
 
 /* Copies text to out with every ${...} replaced. */
-static int fill_in(const struct conf_tree *tree, const char *text, struct buf *out,
-                   struct err *err)
+static int expand(const struct conf_tree *tree, const char *text, struct buf *out,
+                  struct err *err)
 {
     for (const char *mark; (mark = strstr(text, "${")) != NULL;) {
         buf_add(out, text, (size_t)(mark - text));
@@ -143,7 +142,7 @@ static int fill_in(const struct conf_tree *tree, const char *text, struct buf *o
             return err_set(err, "${ without a closing }; write $${ for a literal ${");
         char *what = mem_strndup(mark + 2, (size_t)(end - mark - 2));
         struct buf secret = {0};
-        int rc = fill_one(tree, what, &secret, err);
+        int rc = expand_one(tree, what, &secret, err);
         buf_add(out, secret.p, secret.n);
         text_wipe(&secret);
         free(what);
@@ -155,7 +154,7 @@ static int fill_in(const struct conf_tree *tree, const char *text, struct buf *o
     return 0;
 }
 
-static void take_string(struct conf_tree *tree, const char *text, struct opt_value *v)
+static void convert_string(struct conf_tree *tree, const char *text, struct opt_value *v)
 {
     struct buf out = {0};
     struct err err;
@@ -165,21 +164,21 @@ static void take_string(struct conf_tree *tree, const char *text, struct opt_val
     tree->here = v;
     if (strstr(text, "${") == NULL)
         return;
-    if (fill_in(tree, text, &out, &err) != 0) {
+    if (expand(tree, text, &out, &err) != 0) {
         conf_error_at(tree->errors, v, "%s%s%s", v->name ? v->name : "",
                       v->name ? ": " : "", err.text);
     } else {
-        v->filled = true;
+        v->expanded = true;
         v->str = mem_strdup(buf_str(&out));
     }
     text_wipe(&out);
 }
 
-static void take(struct conf_tree *tree, config_setting_t *setting, unsigned depth,
-                 struct opt_value *v);
+static void convert(struct conf_tree *tree, config_setting_t *setting, unsigned depth,
+                    struct opt_value *v);
 
-static void take_items(struct conf_tree *tree, config_setting_t *setting, unsigned depth,
-                       struct opt_value *v)
+static void convert_items(struct conf_tree *tree, config_setting_t *setting,
+                          unsigned depth, struct opt_value *v)
 {
     v->kind =
         config_setting_type(setting) == CONFIG_TYPE_GROUP ? OPT_IS_GROUP : OPT_IS_LIST;
@@ -192,12 +191,12 @@ static void take_items(struct conf_tree *tree, config_setting_t *setting, unsign
     struct opt_value *items = mem_alloc(count * sizeof(*items));
     v->item = items;
     for (; v->count < count; v->count++)
-        take(tree, config_setting_get_elem(setting, (unsigned)v->count), depth + 1,
-             &items[v->count]);
+        convert(tree, config_setting_get_elem(setting, (unsigned)v->count), depth + 1,
+                &items[v->count]);
 }
 
-static void take(struct conf_tree *tree, config_setting_t *setting, unsigned depth,
-                 struct opt_value *v)
+static void convert(struct conf_tree *tree, config_setting_t *setting, unsigned depth,
+                    struct opt_value *v)
 {
     v->name = config_setting_name(setting);
     v->file =
@@ -217,10 +216,10 @@ static void take(struct conf_tree *tree, config_setting_t *setting, unsigned dep
         v->boolean = config_setting_get_bool(setting);
         break;
     case CONFIG_TYPE_STRING:
-        take_string(tree, config_setting_get_string(setting), v);
+        convert_string(tree, config_setting_get_string(setting), v);
         break;
     default:
-        take_items(tree, setting, depth, v);
+        convert_items(tree, setting, depth, v);
     }
 }
 
@@ -249,7 +248,7 @@ struct conf_tree *conf_tree_read(const char *file, struct conf_errors *errors)
     conf_scan(file, &text, &tree->lines, errors);
     bool good = errors->n == 0 && parse(tree, buf_str(&text)) == 0;
     if (good)
-        take(tree, config_root_setting(&tree->config), 0, &tree->root);
+        convert(tree, config_root_setting(&tree->config), 0, &tree->root);
     text_wipe(&text);
     tree->errors = NULL;
     if (good)
@@ -269,7 +268,7 @@ struct conf_tree *conf_tree_of(const char *value)
     buf_addf(&text, "v = %s;", value);
     config_init(&tree->config);
     if (config_read_string(&tree->config, buf_str(&text)) == CONFIG_TRUE)
-        take(tree, config_root_setting(&tree->config), 0, &tree->root);
+        convert(tree, config_root_setting(&tree->config), 0, &tree->root);
     buf_free(&text);
     return tree;
 }
@@ -293,7 +292,7 @@ static void release(const struct opt_value *v)
 {
     for (size_t i = 0; i < v->count; i++)
         release(&v->item[i]);
-    if (v->filled) {
+    if (v->expanded) {
         explicit_bzero((char *)v->str, strlen(v->str));
         free((char *)v->str);
     }

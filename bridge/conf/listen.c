@@ -40,8 +40,8 @@ static bool is_local(const char *listen)
     return false;
 }
 
-void httpd_warn_of_strangers(const struct httpd_opts *opts, const char *prefix,
-                             const struct httpd_secrets *secrets, struct buf *lines)
+void httpd_warn_insecure(const struct httpd_opts *opts, const char *prefix,
+                         const struct httpd_secrets *secrets, struct buf *lines)
 {
     if (is_local(opts->listen) || opts->tls_client_ca)
         return;

@@ -127,8 +127,8 @@ struct httpd_secrets {
 /* Appends a line "listen: why; what to write" if strangers who reach the listener could
  * use it or read secrets in transit. prefix: of its option names. secrets NULL: its API
  * has no authentication. */
-void httpd_warn_of_strangers(const struct httpd_opts *opts, const char *prefix,
-                             const struct httpd_secrets *secrets, struct buf *lines);
+void httpd_warn_insecure(const struct httpd_opts *opts, const char *prefix,
+                         const struct httpd_secrets *secrets, struct buf *lines);
 
 /* --- tokens: { } --- */
 enum { TOKEN_BYTES_MAX = 1024 };

@@ -26,7 +26,7 @@ static const char *shown(const struct opt *row, const struct opt_value *v,
         [OPT_IS_LIST] = "a list", [OPT_IS_GROUP] = "a group"};
     if (v->kind == OPT_IS_LIST || v->kind == OPT_IS_GROUP)
         return kinds[v->kind];
-    if (v->filled)
+    if (v->expanded)
         return "the value of ${...}";
     if (row->type == OPT_SECRET)
         return "the value there";

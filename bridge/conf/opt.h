@@ -81,7 +81,7 @@ struct opt_value {
     const char *name; /* of a member of a group */
     const char *file; /* file of the value; NULL: the main configuration file */
     int line;         /* in the file; 0: unknown */
-    bool filled;      /* contains text from ${...}: possibly secret, never shown */
+    bool expanded;    /* contains text from ${...}: possibly secret, never shown */
 };
 
 /* Stores v in the field of the row and frees the previous value. -1: err says what is

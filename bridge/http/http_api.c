@@ -31,7 +31,7 @@ int http_api_check(const void *self, struct err *err)
 void http_api_unwise(const void *self, struct buf *lines)
 {
     const struct http_api *api = self;
-    httpd_warn_of_strangers(&api->opts, "", NULL, lines);
+    httpd_warn_insecure(&api->opts, "", NULL, lines);
 }
 
 void http_api_pause(struct source *src, void *self, bool paused)

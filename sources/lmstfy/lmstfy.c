@@ -34,14 +34,14 @@ static int check(const void *self, struct err *err)
     return httpd_check_opts(&l->admin_http, err) < 0 ? err_in(err, "admin_listen") : 0;
 }
 
-static void unwise(const void *self, struct buf *lines)
+static void warn(const void *self, struct buf *lines)
 {
     const struct lmstfy *l = self;
     const struct httpd_secrets tokens = {!l->skip_token_check, "tokens",
                                          "skip_token_check = false"};
     const struct httpd_secrets passwords = {l->accounts.n > 0, "passwords", "accounts"};
-    httpd_warn_of_strangers(&l->api.opts, "", &tokens, lines);
-    httpd_warn_of_strangers(&l->admin_http, "admin_", &passwords, lines);
+    httpd_warn_insecure(&l->api.opts, "", &tokens, lines);
+    httpd_warn_insecure(&l->admin_http, "admin_", &passwords, lines);
 }
 
 void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID])
@@ -128,7 +128,7 @@ const struct source_ops source_lmstfy = {
     .awaits = true,
     .pulls_by_topic = true,
     .check = check,
-    .unwise = unwise,
+    .warn = warn,
     .start = start,
     .pause = http_api_pause,
     .stop = stop,

@@ -310,10 +310,10 @@ BAD_TOKENS = [
     ('a: { token = "has a blank in it"; roles = [ "admin" ]; };', "without blanks"),
     ('a: { token = "0123456789abcdef"; roles = [ "root" ]; };', 'unknown role "root"'),
     ('a: { token = "0123456789abcdef"; roles = [ ]; };', "tokens.a.roles: must contain at least one entry"),
-    ('a: { token = "0123456789abcdef"; };', 'tokens.a needs "roles"'),
+    ('a: { token = "0123456789abcdef"; };', 'tokens.a requires "roles"'),
     ('a: { roles = [ "admin" ]; };', "tokens.a requires either token or certificate"),
     ('a: { token = "0123456789abcdef"; certificate = "x"; roles = [ "admin" ]; };',
-     "tokens.a needs either"),
+     "tokens.a requires either"),
     ('a: { certificate = "x"; roles = [ "admin" ]; };', "no listener requests client certificates"),
     ('a: { token = "0123456789abcdef"; roles = [ "admin" ]; };'
      ' b: { token = "0123456789abcdef"; roles = [ "produce" ]; };', "the same token as tokens.a"),

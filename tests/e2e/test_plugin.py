@@ -140,7 +140,7 @@ def test_options_of_a_plugin_are_read_checked_and_listed(bench, installed):
     made = build_example(bench.folder, installed)
     conf = f'plugins = [ "{made}" ];\nroutes: {{ r: {{ from = "http"; to = "s"; }}; }};\n'
     code, why = check(bench, text=conf + 'sinks: { s: { type = "lines"; }; };')
-    assert code == 78 and 'sinks.s needs "file"' in why
+    assert code == 78 and 'sinks.s requires "file"' in why
     code, why = check(bench, text=conf + 'sinks: { s: { type = "line"; file = "x"; }; };')
     assert code == 78 and 'did you mean "lines"?' in why
     assert check(bench, text=conf + 'sinks: { s: { type = "lines"; file = "x"; }; };')[0] == 0

@@ -316,7 +316,7 @@ def test_a_queue_changes_its_rules_goes_and_comes_back(bench, hook):
     time.sleep(1.2)
     assert pull("3s")["jobs"]
     errors = d.refuses(body('global_ids = true;'))
-    assert [e for e in errors if "sinks.q.global_ids" in e and "needs a restart" in e], errors
+    assert [e for e in errors if "sinks.q.global_ids" in e and "requires a restart" in e], errors
     d.tarry.stop()
 
 

@@ -62,7 +62,7 @@ def test_what_needs_a_restart_is_named_and_nothing_of_it_is_done(bench, hook):
     errors = d.refuses(pool + hooked(hook, "delay = \"2ms\";"), head)
     for option in ("redis.prefix", "redis.command_timeout", "http.listen", "daemon.batch_max",
                    "pools.further"):
-        assert [e for e in errors if f": {option} " in e and "needs a restart" in e], errors
+        assert [e for e in errors if f": {option} " in e and "requires a restart" in e], errors
     assert len(errors) == 5, errors
     assert "level=debug" not in d.log(), "no part of it counts"
     d.post("still")
