@@ -55,7 +55,7 @@ static void stop(struct daemon *daemon)
 }
 
 /* Stops in order after a required part failed to start. */
-static void give_up(struct daemon *daemon, const struct err *err)
+static void fail_start(struct daemon *daemon, const struct err *err)
 {
     log_error("daemon", "%s", err->text);
     notify_status(err->text);
@@ -87,7 +87,7 @@ static void on_store_up(void *arg)
     if (!bridge->started) {
         bridge->started = true;
         if (inst_start(bridge, &err) < 0) {
-            give_up(daemon, &err);
+            fail_start(daemon, &err);
             return;
         }
         bridge->claiming = true; /* only once the sinks exist */
@@ -138,7 +138,7 @@ static void on_pool_up(void *arg)
 
 /* --- every turn, every second --- */
 
-static void tell_pause(struct bridge *bridge, bool pause)
+static void log_pause(struct bridge *bridge, bool pause)
 {
     const char *why = store_trouble(bridge->store);
     if (pause && !bridge->draining)
@@ -152,7 +152,7 @@ static void tell_pause(struct bridge *bridge, bool pause)
 
 /* Not in on_store_up(): a job that arrives immediately after it would be rejected with
  * "try again". */
-static void tell_ready(struct daemon *daemon)
+static void notify_when_ready(struct daemon *daemon)
 {
     const struct bridge *bridge = &daemon->bridge;
     if (daemon->ready || !bridge->started || !route_states_known(bridge->states))
@@ -172,15 +172,15 @@ static void on_turn(void *arg)
                  flow_wants_pause(&bridge->flow, store_takes_jobs(bridge->store) &&
                                                      meta_is_ready(bridge->meta));
     if (pause != bridge->flow.paused)
-        tell_pause(bridge, pause);
+        log_pause(bridge, pause);
     bridge->flow.paused = pause;
     inst_pause_sources(bridge, pause); /* also sources started in the meantime */
-    tell_ready(daemon);
+    notify_when_ready(daemon);
 }
 
 /* The service manager shows the status line and kills a daemon that sends no watchdog
  * ping. */
-static void tell_manager(const struct daemon *daemon)
+static void notify_manager(const struct daemon *daemon)
 {
     const struct bridge *bridge = &daemon->bridge;
     const char *why = store_trouble(bridge->store);
@@ -218,7 +218,7 @@ static void on_tick(void *arg)
     meta_tick(bridge->meta);
     EACH_POOL (bridge, pool)
         meta_tick(pool->meta);
-    tell_manager(daemon); /* last, after all other ticks succeeded */
+    notify_manager(daemon); /* last, after all other ticks succeeded */
 }
 
 /* --- signals --- */
@@ -240,7 +240,7 @@ static void on_stop_signal(void *arg, int signo)
 
 /* Blocks SIGHUP outside the loop: an early or late reload request stays pending instead
  * of killing the daemon. */
-static void hold_reload_signal(bool held)
+static void block_reload_signal(bool held)
 {
     sigset_t set;
     sigemptyset(&set);
@@ -290,11 +290,11 @@ static int start(struct daemon *daemon, struct err *err)
     loop_on_signal(SIGTERM, on_stop_signal, daemon);
     loop_on_signal(SIGINT, on_stop_signal, daemon);
     loop_on_signal(SIGHUP, on_reload_signal, daemon);
-    hold_reload_signal(false);
+    block_reload_signal(false);
     /* Start answering now: clients receive "Redis is unreachable" instead of a refused
      * connection. */
     if (inst_start_answering(bridge, err) < 0)
-        give_up(daemon, err);
+        fail_start(daemon, err);
     return 0;
 }
 
@@ -320,10 +320,10 @@ static void release(struct bridge *bridge)
     }
 }
 
-static void settle_in(void)
+static void prepare_process(void)
 {
     struct err err;
-    hold_reload_signal(true);
+    block_reload_signal(true);
     if (notify_open(&err) < 0)
         log_warn("daemon", "cannot notify the service manager: %s", err.text);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* children need no privileges either */
@@ -341,7 +341,7 @@ int daemon_run(const char *conf_file)
 {
     struct daemon daemon = {0};
     struct err err;
-    settle_in();
+    prepare_process();
     daemon.bridge.conf = conf_open(conf_file);
     if (daemon.bridge.conf == NULL) {
         notify_status("invalid configuration; see the log");
@@ -368,7 +368,7 @@ int daemon_run(const char *conf_file)
     release(&daemon.bridge);
     reload_free(daemon.bridge.reload);
     conf_free(daemon.bridge.conf);
-    hold_reload_signal(true);
+    block_reload_signal(true);
     loop_fini();
     notify_close();
     return daemon.exit_code;

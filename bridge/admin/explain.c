@@ -73,8 +73,8 @@ static struct source *find_source(const struct route *route, struct slice name)
     return NULL;
 }
 
-static void tell_refused(const struct source *src, const struct admission *v,
-                         struct explanation *e)
+static void answer_rejected(const struct source *src, const struct admission *v,
+                            struct explanation *e)
 {
     bool kept = reason_find(v->reason) == REASON_TOO_LONG &&
                 v->route->conf->too_long == TOO_LONG_DEAD;
@@ -84,8 +84,8 @@ static void tell_refused(const struct source *src, const struct admission *v,
 }
 
 /* Encode and decode the job, as for storage in Redis, and build its first delivery. */
-static void tell_first(const struct admission *v, const struct job *job,
-                       struct explanation *e, struct httpd_req *req)
+static void answer_first(const struct admission *v, const struct job *job,
+                         struct explanation *e, struct httpd_req *req)
 {
     struct route *route = v->route;
     struct err err;
@@ -125,7 +125,7 @@ static void explain_message(struct source *src, struct job *job, struct httpd_re
                             .route = v.found ? v.route->conf->name : NULL,
                             .named = v.named};
     if (v.reason) {
-        tell_refused(src, &v, &e);
+        answer_rejected(src, &v, &e);
         answer(req, &e);
         return;
     }
@@ -138,7 +138,7 @@ static void explain_message(struct source *src, struct job *job, struct httpd_re
     e.outcome = "stored";
     e.due_ms = job->due_ms + route_spread_ms(v.route, job);
     admit_strip(&v);
-    tell_first(&v, job, &e, req);
+    answer_first(&v, job, &e, req);
 }
 
 struct explain_args {

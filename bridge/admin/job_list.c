@@ -208,7 +208,7 @@ static void answer_page(struct listing *l, unsigned n, const struct list_place *
     listing_free(l);
 }
 
-static void answer_away(struct listing *l)
+static void answer_unavailable(struct listing *l)
 {
     httpd_busy(l->req, "Redis did not reply; try again");
     listing_free(l);
@@ -221,7 +221,7 @@ static void merge(struct listing *l)
 {
     const struct list_place *mark = told_up_to(l), *end = mark;
     if (l->away || l->args->max == 0) {
-        answer_away(l);
+        answer_unavailable(l);
         return;
     }
     unsigned n = sure_rows(l, mark);

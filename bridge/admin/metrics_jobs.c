@@ -131,7 +131,7 @@ static const struct row {
           "Cancels that were too late, or named no job."),
     ROUTE(claims_late, "tarry_late_claims_total",
           "Claims of due jobs that the owner of the bucket had not claimed."),
-    ROUTE(claims_in_vain, "tarry_empty_claims_total", "Claims that returned no job."),
+    ROUTE(claims_empty, "tarry_empty_claims_total", "Claims that returned no job."),
     ROUTE(stale, "tarry_stale_acks_total",
           "Outcomes reported after the lease expired; they have no effect."),
     ROUTE(

@@ -61,7 +61,7 @@ static void answer_not_stopped(struct httpd_req *req)
 }
 
 /* answer: 0 restarted, 1 was not stopped; else Redis did not answer. */
-static void on_lifted(void *arg, int answer)
+static void on_resumed(void *arg, int answer)
 {
     struct httpd_req *req = arg;
     const struct target_args *args = httpd_args(req);
@@ -85,7 +85,7 @@ static void go_on(void *arg, struct httpd_req *req)
     const struct target_args *args = httpd_args(req);
     const struct route *route = admin_route(arg, req, args->route);
     if (route && route->pace)
-        pace_go_on(route->pace, args->target, on_lifted, req);
+        pace_go_on(route->pace, args->target, on_resumed, req);
     else if (route)
         answer_not_stopped(req);
 }

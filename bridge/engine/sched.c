@@ -241,7 +241,7 @@ static void on_claim(void *arg, const struct store_claim_reply *reply)
     s->head_ms = reply->next_ms;
     s->heard_us = now_us;
     if (reply->count == 0)
-        s->route->stats.claims_in_vain++;
+        s->route->stats.claims_empty++;
     else if (s->rank > 0)
         s->route->stats.claims_late++;
     if (reply->count > 0 && (s->lease_ms < 0 || reply->lease < s->lease_ms))

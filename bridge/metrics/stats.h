@@ -52,7 +52,7 @@ struct route_stats {
     uint64_t newer;            /* put back: a later version of tarry wrote the record */
     uint64_t cancels_missed;   /* the job was too late to cancel, or not found */
     uint64_t claims_late;      /* claims on buckets that another instance owns */
-    uint64_t claims_in_vain;   /* claims without a job: not due, or claimed by another
+    uint64_t claims_empty;     /* claims without a job: not due, or claimed by another
                                 * instance */
     uint64_t stale;            /* outcomes reported after the lease expired */
     uint64_t rearms;           /* rearms by the watchdog of sched.c */
