@@ -544,10 +544,10 @@ def test_import_says_what_is_wrong(bench):
         got, table, stderr = move.run(**how)
         assert (got, table) == (code, {}) and words in stderr, stderr
     for code, words, options in ((78, "no source nobody", ("--source", "nobody")),
-                                 (64, "exclude", ("--dry-run", "--delete")),
+                                 (64, "cannot be combined", ("--dry-run", "--delete")),
                                  (64, "unknown option: --force", ("--force",)),
                                  (64, "missing", ("--source",)),
-                                 (64, "too many", ("more",)),
+                                 (64, "unexpected or empty argument: more", ("more",)),
                                  (64, "unknown option; options of", ("--with", "a=b"))):
         got, _, stderr = move.run(*options)
         assert got == code and words in stderr, stderr
