@@ -71,8 +71,8 @@ struct listing {
     struct httpd_req *req;
     const struct list_args *args; /* all 0 once the listener has stopped */
     struct route *route;
-    bool away;                /* Redis did not answer */
-    struct list_place behind; /* where the page starts; after owns its member */
+    bool failed;             /* Redis did not answer */
+    struct list_place start; /* where the page starts; after owns its member */
     bool begun;
     struct buf after;
     struct part *parts;
@@ -92,21 +92,21 @@ static int read_cursor(struct listing *l, struct slice cursor)
         n[WHAT] != l->args->what)
         return -1;
     l->begun = true;
-    l->behind = (struct list_place){.score = n[SCORE],
-                                    .ordinal = n[ORDINAL] - 1,
-                                    .bucket = n[BUCKET],
-                                    .member = buf_slice(&l->after)};
+    l->start = (struct list_place){.score = n[SCORE],
+                                   .ordinal = n[ORDINAL] - 1,
+                                   .bucket = n[BUCKET],
+                                   .member = buf_slice(&l->after)};
     return 0;
 }
 
-static void set_behind(struct listing *l, const struct list_place *p)
+static void set_start(struct listing *l, const struct list_place *p)
 {
     struct buf after = {0};
     buf_add_slice(&after, p->member);
-    l->behind = *p;
+    l->start = *p;
     buf_free(&l->after);
     l->after = after;
-    l->behind.member = buf_slice(&l->after);
+    l->start.member = buf_slice(&l->after);
     l->begun = true;
 }
 
@@ -165,7 +165,7 @@ static int compare_rows(const void *one, const void *other)
 
 /* Return the last place up to which all buckets have listed their jobs; NULL: all are
  * listed. */
-static const struct list_place *told_up_to(const struct listing *l)
+static const struct list_place *last_complete(const struct listing *l)
 {
     const struct list_place *least = NULL;
     for (int64_t i = 0; i < l->part_count; i++)
@@ -176,7 +176,7 @@ static const struct list_place *told_up_to(const struct listing *l)
 
 /* Sort the rows and return how many the page may contain: no bucket has unlisted jobs
  * before them. */
-static unsigned sure_rows(struct listing *l, const struct list_place *mark)
+static unsigned complete_rows(struct listing *l, const struct list_place *mark)
 {
     unsigned n = 0;
     if (l->count > 0)
@@ -219,12 +219,12 @@ static void ask_all(struct listing *l);
 /* Called when all buckets have answered. */
 static void merge(struct listing *l)
 {
-    const struct list_place *mark = told_up_to(l), *end = mark;
-    if (l->away || l->args->max == 0) {
+    const struct list_place *mark = last_complete(l), *end = mark;
+    if (l->failed || l->args->max == 0) {
         answer_unavailable(l);
         return;
     }
-    unsigned n = sure_rows(l, mark);
+    unsigned n = complete_rows(l, mark);
     if (n == l->args->max && (n < l->count || mark))
         end = &l->rows[n - 1].place;
     if (n == l->args->max || end == NULL || ++l->rounds == ROUNDS_MAX) {
@@ -233,7 +233,7 @@ static void merge(struct listing *l)
     }
     while (l->count > n)
         row_free(&l->rows[--l->count]); /* a later round lists them again */
-    set_behind(l, end);
+    set_start(l, end);
     ask_all(l);
 }
 
@@ -301,7 +301,7 @@ static void on_reply(void *arg, const struct store_list_reply *reply)
                                          .bucket = part->number,
                                          .member = {part->member, reply->member.n}};
     } else {
-        l->away = true;
+        l->failed = true;
     }
     if (--l->open == 0)
         merge(l);
@@ -326,7 +326,7 @@ static void ask(struct part *part, struct bucket *bucket)
         .bytes_max =
             BYTES_MAX / n > BYTES_LEAST ? least(BYTES_MAX / n, BYTES_MOST) : BYTES_LEAST,
     };
-    bucket_list(bucket, &how, l->begun ? &l->behind : NULL, part->number, on_reply, part);
+    bucket_list(bucket, &how, l->begun ? &l->start : NULL, part->number, on_reply, part);
 }
 
 static void ask_all(struct listing *l)

@@ -32,19 +32,20 @@ static void print_entry(FILE *out, const char *title, int column, const char *he
     opt_print_help(help, at, column, (size_t)(LINE_MAX - column), out);
 }
 
-/* name NULL matches all commands; word NULL matches all commands of that name. */
-static bool matches(const struct cli_command *c, const char *name, const char *word)
+/* name NULL matches all commands; subcommand NULL matches all commands of that name. */
+static bool matches(const struct cli_command *c, const char *name, const char *subcommand)
 {
     return c->help && (name == NULL || strcmp(c->name, name) == 0) &&
-           (word == NULL || (c->subcommand && strcmp(c->subcommand, word) == 0));
+           (subcommand == NULL ||
+            (c->subcommand && strcmp(c->subcommand, subcommand) == 0));
 }
 
-static unsigned print_commands(const char *name, const char *word, FILE *out)
+static unsigned print_commands(const char *name, const char *subcommand, FILE *out)
 {
     unsigned sets = 0;
     for (const struct cli_command *c = cli_commands; c->name; c++) {
         char title[128];
-        if (!matches(c, name, word))
+        if (!matches(c, name, subcommand))
             continue;
         sets |= c->sets;
         print_entry(out, title_of(c, title, sizeof(title)), HELP_COLUMN, c->help);
@@ -65,11 +66,12 @@ static void print_flags(unsigned sets, FILE *out)
     print_entry(out, "--", FLAG_COLUMN, "the arguments after it are not options");
 }
 
-/* Print the help of one command, of all commands of a name (word NULL), or of all. */
-static void usage(const char *name, const char *word, FILE *out)
+/* Print the help of one command, of all commands of a name (subcommand NULL), or of all.
+ */
+static void usage(const char *name, const char *subcommand, FILE *out)
 {
     fputs("usage:\n", out);
-    unsigned sets = print_commands(name, word, out);
+    unsigned sets = print_commands(name, subcommand, out);
     if (name) {
         fputs("options:\n", out);
         print_flags(sets, out);
@@ -86,14 +88,14 @@ static void usage(const char *name, const char *word, FILE *out)
 int cli_help(struct cli_args *o)
 {
     const char *name = o->arg_count > 0 ? o->arg[0] : NULL;
-    const char *word = o->arg_count > 1 ? o->arg[1] : NULL;
+    const char *subcommand = o->arg_count > 1 ? o->arg[1] : NULL;
     for (const struct cli_command *c = cli_commands; name && c->name; c++)
-        if (matches(c, name, word)) {
-            usage(name, word, stdout);
+        if (matches(c, name, subcommand)) {
+            usage(name, subcommand, stdout);
             return EX_OK;
         }
     if (name)
-        return cli_usage_error(o, "unknown command ", word ? word : name);
+        return cli_usage_error(o, "unknown command ", subcommand ? subcommand : name);
     puts("tarry " TARRY_VERSION
          " - accepts messages for later delivery, and delivers them");
     usage(NULL, NULL, stdout);
@@ -112,27 +114,27 @@ int cli_usage_error(const struct cli_args *o, const char *what, const char *arg)
 
 /* --- choice of the command --- */
 
-/* With --help as word any command of the name matches. */
-static bool matches_subcommand(const struct cli_command *command, const char *word)
+/* With --help as subcommand any command of the name matches. */
+static bool matches_subcommand(const struct cli_command *command, const char *subcommand)
 {
     return command->subcommand == NULL ||
-           (word &&
-            (strcmp(command->subcommand, word) == 0 || strcmp(word, "--help") == 0));
+           (subcommand && (strcmp(command->subcommand, subcommand) == 0 ||
+                           strcmp(subcommand, "--help") == 0));
 }
 
-/* Returns NULL if no command has this name and word. */
-static const struct cli_command *find_command(const char *name, const char *word)
+/* Returns NULL if no command has this name and subcommand. */
+static const struct cli_command *find_command(const char *name, const char *subcommand)
 {
     for (const struct cli_command *c = cli_commands; c->name; c++)
-        if (strcmp(c->name, name) == 0 && matches_subcommand(c, word))
+        if (strcmp(c->name, name) == 0 && matches_subcommand(c, subcommand))
             return c;
     return NULL;
 }
 
-/* Returns NULL after printing an error. word may be NULL or unknown. */
-static const struct cli_command *choose(const char *name, const char *word)
+/* Returns NULL after printing an error. subcommand may be NULL or unknown. */
+static const struct cli_command *choose(const char *name, const char *subcommand)
 {
-    const struct cli_command *command = find_command(name, word);
+    const struct cli_command *command = find_command(name, subcommand);
     struct opt_names names = {0};
     struct cli_args of_name = {0};
     char hint[OPT_HINT_SIZE];
@@ -146,8 +148,9 @@ static const struct cli_command *choose(const char *name, const char *word)
     }
     opt_hint(&names, name, hint);
     if (of_name.command)
-        cli_usage_error(&of_name, word ? "unknown subcommand: " : "missing subcommand",
-                        word ? word : "");
+        cli_usage_error(&of_name,
+                        subcommand ? "unknown subcommand: " : "missing subcommand",
+                        subcommand ? subcommand : "");
     else
         fprintf(stderr, "tarry: unknown command \"%.60s\"; %s\n", name, hint);
     return NULL;
@@ -208,7 +211,7 @@ static bool may_be_empty(const struct cli_args *o)
     return (o->command->sets & CLI_WRITES) && o->arg_count > 0;
 }
 
-/* argv starts after the words of the command, and ends with NULL. */
+/* argv starts after the name of the command, and ends with NULL. */
 static int parse_args(struct cli_args *o, char **argv)
 {
     bool flags_over = false; /* after "--": ids and targets may start with dashes */
@@ -242,9 +245,9 @@ static int run(struct cli_args *o)
     return code;
 }
 
-static int read_and_run(struct cli_args *o, char **words)
+static int read_and_run(struct cli_args *o, char **args)
 {
-    int code = parse_args(o, words);
+    int code = parse_args(o, args);
     if (code != EX_OK)
         return code;
     if (o->help) {
@@ -259,11 +262,11 @@ static int read_and_run(struct cli_args *o, char **words)
 /* --- main --- */
 
 /* Accept --version and --help as commands. */
-static const char *name_of(const char *word)
+static const char *name_of(const char *arg)
 {
-    return strcmp(word, "--version") == 0 ? "version"
-           : strcmp(word, "--help") == 0  ? "help"
-                                          : word;
+    return strcmp(arg, "--version") == 0 ? "version"
+           : strcmp(arg, "--help") == 0  ? "help"
+                                         : arg;
 }
 
 int cli_main(int argc, char **argv)
@@ -273,11 +276,11 @@ int cli_main(int argc, char **argv)
         usage(NULL, NULL, stderr);
         return EX_USAGE;
     }
-    const char *name = name_of(argv[1]), *word = argc > 2 ? argv[2] : NULL;
-    o.command = choose(name, word);
+    const char *name = name_of(argv[1]), *subcommand = argc > 2 ? argv[2] : NULL;
+    o.command = choose(name, subcommand);
     if (o.command == NULL)
         return EX_USAGE;
-    o.subcommand = matches(o.command, name, word) ? word : NULL;
+    o.subcommand = matches(o.command, name, subcommand) ? subcommand : NULL;
     int code = read_and_run(&o, argv + (o.subcommand ? 3 : 2));
     free_flags(&o);
     if (code == EX_OK && (fflush(stdout) != 0 || ferror(stdout))) {

@@ -9,7 +9,7 @@
 /* Options of sections that a reload applies; all others require a restart. A file name is
  * applied only if it is set before and after, because TLS cannot be switched on or off
  * for open connections. */
-static const char *const taken_over[] = {
+static const char *const reloadable[] = {
     "daemon.log",
     "daemon.log_format",
     "daemon.stop_timeout",
@@ -30,7 +30,7 @@ static const char *const taken_over[] = {
 };
 
 /* Options of a queue sink that determine where its jobs are stored. */
-static const char *const whereabouts[] = {"pool", "global_ids"};
+static const char *const storage_options[] = {"pool", "global_ids"};
 
 void conf_diff_free(struct conf_diff *d)
 {
@@ -66,11 +66,11 @@ static bool names(const char *pattern, const char *section, const char *option)
     return fits && strcmp(dot + 1, option) == 0;
 }
 
-static bool is_taken_over(const char *section, const struct opt *row, const void *old,
+static bool is_reloadable(const char *section, const struct opt *row, const void *old,
                           const void *now)
 {
-    for (size_t i = 0; i < sizeof(taken_over) / sizeof(taken_over[0]); i++) {
-        if (!names(taken_over[i], section, row->name))
+    for (size_t i = 0; i < sizeof(reloadable) / sizeof(reloadable[0]); i++) {
+        if (!names(reloadable[i], section, row->name))
             continue;
         if (row->type != OPT_FILE && row->type != OPT_KEY_FILE && row->type != OPT_STR)
             return true;
@@ -114,7 +114,7 @@ static void diff_section(const struct conf_section *section, const struct conf *
     if (is_listener(section->name) && is_idle(section->name, old, now))
         return;
     for (const struct opt *row = section->rows; row->name != NULL; row++)
-        if (!opt_same(row, a, b) && !is_taken_over(section->name, row, a, b))
+        if (!opt_same(row, a, b) && !is_reloadable(section->name, row, a, b))
             refuse(d, section->name, row->name);
     compare(section->rows, a, b, section->name, NULL, d);
 }
@@ -197,10 +197,10 @@ enum conf_change conf_diff_source(const struct conf_source *old,
 static enum conf_change diff_queue(const struct conf_sink *old,
                                    const struct conf_sink *now, struct conf_diff *d)
 {
-    for (size_t i = 0; i < sizeof(whereabouts) / sizeof(whereabouts[0]); i++) {
-        const struct opt *row = opt_find(now->ops->opts, whereabouts[i]);
+    for (size_t i = 0; i < sizeof(storage_options) / sizeof(storage_options[0]); i++) {
+        const struct opt *row = opt_find(now->ops->opts, storage_options[i]);
         char option[128];
-        snprintf(option, sizeof(option), "%.64s.%s", now->name, whereabouts[i]);
+        snprintf(option, sizeof(option), "%.64s.%s", now->name, storage_options[i]);
         if (row && !opt_same(row, old->self, now->self))
             refuse(d, "sinks", option);
     }

@@ -90,9 +90,9 @@ static int wait_for(struct import *im, unsigned jobs, int64_t bytes, struct err 
 {
     while (im->open > jobs || (im->open_bytes > bytes && im->open > 0)) {
         loop_run(); /* returns after an answer or the tick */
-        if (loop_mono_ms() - im->heard_ms > im->patience_ms)
+        if (loop_mono_ms() - im->last_reply_ms > im->timeout_ms)
             return err_set(err, "tarry's Redis has not replied for %d s: %s",
-                           (int)(im->patience_ms / 1000),
+                           (int)(im->timeout_ms / 1000),
                            store_trouble(im->bridge->store));
     }
     if (im->not_stored)
@@ -119,16 +119,16 @@ static int make_room(struct import *im, int64_t bytes, struct err *err)
     if (wait_for(im, OPEN_MAX, OPEN_BYTES_MAX, err) < 0)
         return -1;
     if (im->open++ == 0)
-        im->heard_ms = loop_mono_ms();
+        im->last_reply_ms = loop_mono_ms();
     im->open_bytes += bytes;
     return 0;
 }
 
-static void answered(struct import *im, int64_t bytes)
+static void note_reply(struct import *im, int64_t bytes)
 {
     im->open--;
     im->open_bytes -= bytes;
-    im->heard_ms = loop_mono_ms();
+    im->last_reply_ms = loop_mono_ms();
     loop_stop();
 }
 
@@ -169,7 +169,7 @@ static uint64_t hash_of_key(struct slice key)
 }
 
 /* Return the index of h, or of the free slot for it. */
-static size_t place(const struct import_seen *seen, uint64_t h)
+static size_t find_slot(const struct import_seen *seen, uint64_t h)
 {
     size_t i = (size_t)h & (seen->slots - 1);
     while (seen->slot[i] != 0 && seen->slot[i] != h)
@@ -184,14 +184,14 @@ static void grow(struct import_seen *seen)
     seen->slot = mem_alloc(seen->slots * sizeof(*seen->slot));
     for (size_t i = 0; i < old.slots; i++)
         if (old.slot[i] != 0)
-            seen->slot[place(seen, old.slot[i])] = old.slot[i];
+            seen->slot[find_slot(seen, old.slot[i])] = old.slot[i];
     free(old.slot);
 }
 
 bool import_seen_add(struct import_seen *seen, struct slice key)
 {
     uint64_t h = hash_of_key(key);
-    size_t i = place(seen, h);
+    size_t i = find_slot(seen, h);
     if (seen->slot[i] == h)
         return false;
     seen->slot[i] = h;
@@ -203,7 +203,7 @@ bool import_seen_add(struct import_seen *seen, struct slice key)
 bool import_seen_has(const struct import_seen *seen, struct slice key)
 {
     uint64_t h = hash_of_key(key);
-    return seen->slot[place(seen, h)] == h;
+    return seen->slot[find_slot(seen, h)] == h;
 }
 
 /* --- jobs --- */
@@ -232,7 +232,7 @@ static void keep_source(struct carried *c, const struct import_source *from)
 }
 
 /* Delete the body, and the entries that point to it. */
-static void clean(const struct carried *c)
+static void delete_original(const struct carried *c)
 {
     static const char *const counts[] = {
         [IMPORT_TAIL_LISTS] = "-1", [IMPORT_HEAD_LISTS] = "1"};
@@ -271,8 +271,8 @@ static void on_enqueued(void *arg, char code)
         break;
     }
     if (!c->stays)
-        clean(c);
-    answered(im, c->bytes);
+        delete_original(c);
+    note_reply(im, c->bytes);
     buf_free(&c->room);
 }
 
@@ -399,7 +399,7 @@ static void on_kv(void *arg, enum kv_code code)
         im->counts.kv_before++;
     else
         im->not_stored = true;
-    answered(im, 0);
+    note_reply(im, 0);
 }
 
 static int store_kv(struct import *im, const char *kv, struct slice field,

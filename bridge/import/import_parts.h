@@ -49,8 +49,8 @@ struct import {
     int64_t started_ms; /* time of tarry's Redis */
     unsigned open;      /* jobs and kv fields without an answer */
     int64_t open_bytes;
-    int64_t heard_ms;    /* monotonic time of the last answer */
-    int64_t patience_ms; /* timeout for the next answer of tarry's Redis */
+    int64_t last_reply_ms; /* monotonic time of the last answer */
+    int64_t timeout_ms;    /* timeout for the next answer of tarry's Redis */
     struct tool tool;
     bool not_stored;
     bool usage_error; /* the command line is invalid */

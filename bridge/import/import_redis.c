@@ -13,7 +13,7 @@
 enum { VALUE_DEPTH_MAX = 8 };
 
 struct link { /* a connection */
-    struct import_redis *ask;
+    struct import_redis *owner;
     struct redis *redis;
     char *host, *port; /* of a cluster node; else NULL */
     bool up;
@@ -25,14 +25,14 @@ struct import_redis {
     unsigned count;
     uint16_t *link_of; /* index in links for each slot; NULL: not a cluster */
     bool lost;         /* a connection was lost */
-    bool strayed;      /* a key was on another node: MOVED, ASK */
+    bool redirected;   /* a key was on another node: MOVED, ASK */
     bool opened;       /* import_redis_open() has returned it */
     char why[256];
     unsigned open; /* commands without a reply */
-    unsigned behind;
+    unsigned unanswered;
 };
 
-static void keep_why(struct import_redis *a, const char *why)
+static void note_error(struct import_redis *a, const char *why)
 {
     if (a->why[0] == '\0')
         snprintf(a->why, sizeof(a->why), "%s", why);
@@ -46,8 +46,8 @@ static void on_state(void *arg, enum redis_state state, const char *why)
     if (state == REDIS_UP) {
         l->up = true;
     } else if (state == REDIS_DOWN) {
-        l->ask->lost = true;
-        keep_why(l->ask, why);
+        l->owner->lost = true;
+        note_error(l->owner, why);
     }
     loop_stop();
 }
@@ -58,7 +58,7 @@ static void link_add(struct import_redis *a, const struct redis_conf *conf,
 {
     struct link *l = mem_alloc(sizeof(*l));
     struct redis_conf own = *conf;
-    l->ask = a;
+    l->owner = a;
     if (host) {
         l->host = mem_strdup(host);
         l->port = mem_strdup(port);
@@ -101,7 +101,7 @@ static void links_free(struct import_redis *a)
 /* --- a cluster --- */
 
 struct survey { /* the reply to CLUSTER SLOTS of one node */
-    struct import_redis *ask;
+    struct import_redis *owner;
     const struct redis_conf *conf;
     const char *host; /* of the node that was asked */
     unsigned covered; /* number of slots with an owner */
@@ -111,7 +111,7 @@ struct survey { /* the reply to CLUSTER SLOTS of one node */
 
 static unsigned link_at(struct survey *s, const char *host, const char *port)
 {
-    struct import_redis *a = s->ask;
+    struct import_redis *a = s->owner;
     unsigned i = 1; /* link 0 is the node that was asked */
     while (i < a->count &&
            (strcmp(a->links[i]->host, host) != 0 || strcmp(a->links[i]->port, port) != 0))
@@ -135,18 +135,18 @@ static void on_slots(void *arg, const struct redisReply *reply)
             continue;
         unsigned link = link_at(s, *row.host ? row.host : s->host, row.port);
         for (unsigned slot = row.first; slot <= row.last; slot++)
-            s->ask->link_of[slot] = (uint16_t)link;
+            s->owner->link_of[slot] = (uint16_t)link;
         s->covered += row.last - row.first + 1;
     }
     loop_stop();
 }
 
 /* Link 0 is used only for CLUSTER SLOTS. Each master has a link after it. */
-static int survey(struct import_redis *a, const struct redis_conf *conf,
-                  const struct redis_place *place, struct err *err)
+static int find_masters(struct import_redis *a, const struct redis_conf *conf,
+                        const struct redis_place *place, struct err *err)
 {
     static const struct slice args[] = {SLICE_LIT("CLUSTER"), SLICE_LIT("SLOTS")};
-    struct survey s = {.ask = a, .conf = conf, .host = place->host};
+    struct survey s = {.owner = a, .conf = conf, .host = place->host};
     links_free(a);
     link_add(a, conf, place->host, place->port);
     if (links_wait(a, err) < 0)
@@ -169,7 +169,7 @@ static int open_cluster(struct import_redis *a, const struct redis_conf *conf,
     int result = -1;
     a->link_of = mem_alloc(REDIS_SLOTS * sizeof(*a->link_of));
     for (size_t i = 0; i < conf->url.place_count && result < 0; i++)
-        result = survey(a, conf, &conf->url.places[i], err);
+        result = find_masters(a, conf, &conf->url.places[i], err);
     return result;
 }
 
@@ -271,11 +271,11 @@ static void to_value(const struct redisReply *reply, struct import_value *v,
 /* --- commands --- */
 
 struct answer {
-    struct import_redis *ask;
+    struct import_redis *owner;
     struct import_value *value;
 };
 
-static bool is_elsewhere(const struct import_value *v)
+static bool is_redirect(const struct import_value *v)
 {
     return v->kind == IMPORT_ERROR &&
            (strncmp(v->text.p, "MOVED ", 6) == 0 || strncmp(v->text.p, "ASK ", 4) == 0);
@@ -284,12 +284,12 @@ static bool is_elsewhere(const struct import_value *v)
 static void on_answer(void *arg, const struct redisReply *reply)
 {
     struct answer *answer = arg;
-    struct import_redis *a = answer->ask;
+    struct import_redis *a = answer->owner;
     if (reply == NULL)
         a->lost = true;
     else
         to_value(reply, answer->value, 0);
-    a->strayed |= is_elsewhere(answer->value);
+    a->redirected |= is_redirect(answer->value);
     if (--a->open == 0)
         loop_stop();
 }
@@ -321,7 +321,7 @@ int import_redis_commands(struct import_redis *a, int node, const struct slice *
     while (a->open > 0)
         loop_run();
     free(answers);
-    if (!a->lost && !a->strayed)
+    if (!a->lost && !a->redirected)
         return 0;
     import_values_free(out, count);
     /* Abort: keys may have moved to nodes that the scan has already passed. */
@@ -358,15 +358,15 @@ unsigned import_redis_node_count(const struct import_redis *a)
  * ignores it. */
 static const char wrong_type[] = "WRONGTYPE";
 
-static void on_behind(void *arg, const struct redisReply *reply)
+static void on_send_reply(void *arg, const struct redisReply *reply)
 {
     struct import_redis *a = arg;
     if (reply == NULL)
         a->lost = true;
     else if (reply->type == REDIS_REPLY_ERROR &&
              strncmp(reply->str, wrong_type, strlen(wrong_type)) != 0)
-        keep_why(a, reply->str);
-    a->behind--;
+        note_error(a, reply->str);
+    a->unanswered--;
     loop_stop();
 }
 
@@ -374,13 +374,13 @@ void import_redis_send(struct import_redis *a, const struct slice *args, unsigne
 {
     if (a->lost)
         return;
-    a->behind++;
-    redis_command(link_of(a, args, n)->redis, args, n, on_behind, a);
+    a->unanswered++;
+    redis_command(link_of(a, args, n)->redis, args, n, on_send_reply, a);
 }
 
 unsigned import_redis_unanswered(const struct import_redis *a)
 {
-    return a->behind;
+    return a->unanswered;
 }
 
 const char *import_redis_error(const struct import_redis *a)

@@ -15,7 +15,7 @@
 #include <sysexits.h>
 
 enum { EXIT_LEFT_OVER = 1, UP_MAX_MS = 10 * 1000 };
-enum { PATIENCE_MS = 60 * 1000, LAST_PATIENCE_MS = 3 * 1000 };
+enum { TIMEOUT_MS = 60 * 1000, LAST_TIMEOUT_MS = 3 * 1000 };
 
 /* --- the table --- */
 
@@ -247,8 +247,8 @@ static int move(struct import *im, struct err *err)
 {
     im->seen = import_seen_new();
     im->started_ms = import_now_ms(im);
-    im->heard_ms = loop_mono_ms();
-    im->patience_ms = PATIENCE_MS;
+    im->last_reply_ms = loop_mono_ms();
+    im->timeout_ms = TIMEOUT_MS;
     if (im->src->ops->import(im->src, im->src->self, im, err) < 0)
         return -1;
     return import_flush(im, err);
@@ -270,7 +270,7 @@ static int run(struct import *im)
         return EX_USAGE;
     }
     struct err second;
-    im->patience_ms = LAST_PATIENCE_MS;
+    im->timeout_ms = LAST_TIMEOUT_MS;
     if (!whole)
         import_flush(im, &second); /* include the jobs still unanswered in the counts */
     uint64_t unreadable = print_table(im);

@@ -41,8 +41,8 @@ static void skip(const struct walk *w, enum import_skip why, struct slice key)
 }
 
 /* replies: to GET, and to PTTL if bodies expire. */
-static int take(struct walk *w, const struct import_entry *e, struct slice body_key,
-                const struct import_value *replies, struct err *err)
+static int import_one(struct walk *w, const struct import_entry *e, struct slice body_key,
+                      const struct import_value *replies, struct err *err)
 {
     const struct import_layout *layout = w->layout;
     struct import_body body = {
@@ -128,8 +128,8 @@ static int on_page(struct walk *w, struct import_entry *entries, size_t n,
         page.key[i].p = at;
     if (page.n > 0 && (result = ask_bodies(w, &page, replies, err)) == 0) {
         for (unsigned i = 0; i < page.n && result == 0; i++)
-            result =
-                take(w, &page.entry[i], page.key[i], &replies[(size_t)i * each], err);
+            result = import_one(w, &page.entry[i], page.key[i],
+                                &replies[(size_t)i * each], err);
         import_values_free(replies, (size_t)page.n * each);
     }
     buf_free(&page.keys);
