@@ -221,7 +221,7 @@ def test_a_configuration_that_is_none_is_in_the_status(bench, listener):
     tarry.spawn(tarry.argv())
     assert tarry.child.wait(30) == 78
     tarry.child = None
-    assert "STATUS=bad configuration: see the log" in listener.listen(0.3)
+    assert "STATUS=invalid configuration; see the log" in listener.listen(0.3)
 
 
 def test_it_can_gain_no_rights_and_warns_who_runs_it_as_root(bench):
