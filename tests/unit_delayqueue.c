@@ -104,7 +104,7 @@ static void the_first_check_that_fails_speaks(void **state)
          "{\"id\":\"i\",\"topic\":\"t\",\"delay\":1,\"ttr\":86401}",
          "ttr 取值范围1 - 86400"},
         {&delayqueue_push_args, "{\"id\":\"i\",\"topic\":\"a,b\",\"delay\":1,\"ttr\":1}",
-         "the topic has a comma: /pop could never name it"},
+         "the topic contains a comma, which /pop uses to separate topics"},
         {&delayqueue_pop_args, "{}", "topic不能为空"},
         {&delayqueue_pop_args, "{\"topic\":\" \"}", "topic不能为空"},
         {&delayqueue_pop_args, "{\"topic\":\"t\",\"id\":5}", NULL}, /* not its member */

@@ -101,8 +101,8 @@ static void a_code_in_two_lists_and_what_is_no_code_are_errors(void **state)
     struct err err;
     assert_int_equal(rules(&r, "200 409", "409", "", "", &err), -1);
     assert_string_equal(err.text,
-                        "409 stands in both retry and delivered: take it out of "
-                        "one");
+                        "status 409 is in both retry and delivered: remove it from "
+                        "one of them");
     assert_int_equal(rules(&r, "2xx", "", "", "200-299", &err), -1);
     assert_int_equal(rules(&r, "409 409 400-450", "", "", "", &err), 0);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -422,7 +422,7 @@ static void what_the_options_cannot_mean_together_is_said(void **state)
     assert_int_equal(http_opts_check(&o, &err), 0);
     o.signing_keys = keys;
     assert_int_equal(http_opts_check(&o, &err), -1);
-    assert_non_null(strstr(err.text, "beside signing_keys"));
+    assert_non_null(strstr(err.text, "together with signing_keys"));
     list_free(&keys);
     list_free(&net);
 }

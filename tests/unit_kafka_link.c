@@ -176,9 +176,9 @@ static void settings_of_others_are_not_passed_through(void **state)
         {"sasl_password", "hunter2", NULL, false},
         {"sasl_password", "hunter2", "use the option password", true},
         {"sasl_oauthbearer_method", "oidc", "use the option token_url", false},
-        {"enable_auto_commit", "true", "no job may be lost", false},
-        {"acks", "1", "no job may be lost", false},
-        {"plugin_library_paths", "x.so", "no job may be lost", false},
+        {"enable_auto_commit", "true", "so that no job is lost", false},
+        {"acks", "1", "so that no job is lost", false},
+        {"plugin_library_paths", "x.so", "so that no job is lost", false},
         {"ssl_keystore_password_", "hunter2", "no setting", false},
         {"sasl_oauthbearer_config", "hunter2", NULL, false},
     };
@@ -259,7 +259,7 @@ static void a_token_of_a_file_lasts_as_long_as_it_says_or_five_minutes(void **st
         int rc = get(buf_str(&text), &token, &err);
         if (cases[i].want_s < 0) {
             assert_int_equal(rc, -1);
-            assert_non_null(strstr(err.text, "has ended"));
+            assert_non_null(strstr(err.text, "has expired"));
         } else {
             assert_int_equal(rc, 0);
             assert_in_range(token.ends_ms, now_ms() + (cases[i].want_s - 3) * 1000,
@@ -279,7 +279,7 @@ static void a_file_without_a_token_is_told(void **state)
                                  folder = {.file = (char[]){"/tmp"}};
     (void)state;
     assert_int_equal(get(" \n", &token, &err), -1);
-    assert_non_null(strstr(err.text, "it is empty"));
+    assert_non_null(strstr(err.text, "the file is empty"));
     assert_int_equal(kafka_token_get(&nowhere, &token, &err), -1);
     assert_string_equal(err.text, "token_file x: No such file or directory");
     assert_int_equal(kafka_token_get(&folder, &token, &err), -1);

@@ -43,11 +43,13 @@ static int start(struct sink *sink, void *self, struct err *err)
     }
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0) {
         release(s);
-        return err_set(err, "libcurl does not start");
+        return err_set(err, "cannot initialise libcurl");
     }
     http_multi_start(s);
     if (!s->o.verify)
-        log_warn(sink_name(sink), "verify = false: anyone may pose as the receiver");
+        log_warn(sink_name(sink),
+                 "verify = false: tarry does not check the receiver's certificate, so "
+                 "another host can impersonate the receiver");
     return 0;
 }
 
@@ -89,7 +91,7 @@ static int dial(const struct http_opts *o, const struct http_guard *guard,
         bad = err_set(err, "%s", *why ? why : curl_easy_strerror(rc));
     else if (!o->proxy && ip && !http_guard_ip(guard, word, ip))
         bad = err_set(
-            err, "its address %s is one that deny or allow of this sink forbids", ip);
+            err, "the options deny and allow of this sink forbid its address %s", ip);
     else
         buf_addf(said, "%s answers", ip ? ip : "it");
     curl_easy_cleanup(e);
@@ -115,7 +117,7 @@ static int probe(const void *self, const struct probe_target *target, struct buf
     enum http_word word = target->text.n ? HTTP_NAMED : HTTP_OWN;
     struct buf url = {0};
     if (host.n == 0) {
-        buf_add_str(said, "its host is left to the messages: nothing to dial");
+        buf_add_str(said, "not tested: each message names its own host");
         return 0;
     }
     struct http_guard *guard = http_guard_new(&s->o, err);

@@ -48,7 +48,7 @@ static struct curl_slist *make_headers(struct http_call *c)
 {
     if (http_lines_make(&c->lines, c->d, &c->s->o, &c->hop) > 0)
         log_limited(&c->s->bad_header, LOG_WARN, sink_name(c->s->sink),
-                    "a job's header or key cannot stand in HTTP and is left out");
+                    "dropped a header or the key of a job: it is invalid in HTTP");
     size_t n = http_lines_count(&c->lines);
     if (n > c->chain_room) {
         c->chain = mem_realloc(c->chain, n * sizeof(*c->chain));
@@ -105,8 +105,9 @@ static const char *set_url(struct http_call *c, struct slice url, struct buf *re
 {
     struct buf next = {0};
     if (!http_is_url(url))
-        return url.n ? "the target is no http:// or https:// URL, or too long"
-                     : "no URL: set the sink's url or the route's topic";
+        return url.n ? "the target is not an http:// or https:// URL, or it is too long"
+                     : "the job has no URL: set the option url of the sink or topic of "
+                       "the route";
     if (http_url_add(&next, url) < 0)
         return "the URL is malformed";
     if (c->redirects > 0)
@@ -172,7 +173,7 @@ static void set_request(struct http_call *c)
 static const char *hopeless(CURLcode code)
 {
     if (code == CURLE_LOGIN_DENIED) /* CURLOPT_DISALLOW_USERNAME_IN_URL */
-        return "a job's URL may hold no user name";
+        return "the URL contains a user name, which requires userinfo = true in the sink";
     return code == CURLE_URL_MALFORMAT ? "the URL is malformed" : NULL;
 }
 
@@ -234,8 +235,8 @@ static void report_status(struct http_call *c, long status)
 static void report_code100(struct http_call *c, long status)
 {
     char why[80];
-    snprintf(why, sizeof(why), "HTTP %ld, a body that does not say \"code\": 100",
-             status);
+    snprintf(why, sizeof(why),
+             "HTTP %ld: the body is not a JSON object with \"code\": 100", status);
     report(c, http_is_code100(buf_slice(&c->answer)) ? DELIVERED : TRY_AGAIN, why);
 }
 
@@ -301,8 +302,8 @@ void http_call_end(struct http_call *c, CURLcode code)
         report_status(c, status); /* also for an answer that is too long */
     else if (c->denied && !c->opened)
         reject(c,
-               "the URL leads to a network that may not be called: a private one, or one "
-               "of the sink's deny; what is meant to be called goes into its allow");
+               "the URL's address is in a private network, or in a network of the sink's "
+               "option deny; to permit the address, add it to the option allow");
     else if (hopeless(code))
         reject(c, hopeless(code));
     else if (c->stopped)
@@ -359,7 +360,7 @@ static int on_send(void *arg, char *ip, char *our_ip, int port, int our_port)
     c->within = !sees_address(c) || !http_guard_ip(c->s->guard, HTTP_ASKED, ip);
     c->connected = true;
     if (c->sent++ > 1)
-        c->stopped = "the connection ends without an answer";
+        c->stopped = "the connection was closed before an answer arrived";
     return c->stopped ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
@@ -391,7 +392,7 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
         s->answers_bytes += (int64_t)(size * n);
         buf_add(&c->answer, bytes, size * n);
         if (s->answers_bytes > ANSWERS_BYTES_MAX)
-            c->stopped = "too many large answers at a time";
+            c->stopped = "too many large answers at the same time";
     }
     return c->stopped ? 0 : size * n;
 }

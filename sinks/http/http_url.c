@@ -264,10 +264,11 @@ static int nets_read(struct nets *nets, const char *option, const char *const *t
     nets->v = mem_alloc(n * sizeof(*nets->v));
     for (; nets->n < n; nets->n++) {
         if (net_read(&nets->v[nets->n], text[nets->n]) < 0)
-            return err_set(err,
-                           "%s: \"%.60s\" is no network: write \"10.0.0.0/8\", "
-                           "\"fc00::/7\" or one address, and no bits behind the prefix",
-                           option, text[nets->n]);
+            return err_set(
+                err,
+                "%s: \"%.60s\" is not a network: write \"10.0.0.0/8\", \"fc00::/7\" or "
+                "one address, with no bits set after the prefix",
+                option, text[nets->n]);
     }
     return 0;
 }
@@ -341,9 +342,10 @@ static const char *host_trouble(const char *name)
 {
     const char *rest = strncmp(name, "*.", 2) == 0 ? name + 2 : name;
     if (*rest == '\0' || strpbrk(rest, "*/@?# \\"))
-        return "is no host name: write \"hooks.example\" or \"*.example\"";
+        return "is not a host name: write \"hooks.example\" or \"*.example\"";
     if (*rest != '[' && strchr(rest, ':'))
-        return "holds a colon: a port goes into ports, an IPv6 address in brackets";
+        return "contains a colon: write a port into the option ports, and an IPv6 "
+               "address in brackets";
     return NULL;
 }
 
@@ -363,9 +365,9 @@ static int ports_read(struct http_guard *g, struct err *err)
     g->ports = mem_alloc(ports->n * sizeof(*g->ports));
     for (size_t i = 0; i < ports->n; i++) {
         if (http_range_read(&g->ports[i], ports->v[i], PORT_MAX) < 0)
-            return err_set(err,
-                           "ports: \"%.40s\" is no port: write \"443\" or \"1024-65535\"",
-                           ports->v[i]);
+            return err_set(
+                err, "ports: \"%.40s\" is not a port: write \"443\" or \"1024-65535\"",
+                ports->v[i]);
     }
     return 0;
 }
@@ -428,17 +430,17 @@ const char *http_guard_url(const struct http_guard *guard, enum http_word word,
 {
     const char *why = NULL;
     if (word == HTTP_ASKED && !guard->o->url_from_message)
-        return "the message names the URL itself, which the sink's url_from_message does "
-               "not allow";
+        return "the URL comes from the message, which requires url_from_message = true "
+               "in the sink";
     if (word == HTTP_OWN)
         return NULL;
     struct place p = place_of(url);
     if (p.host == NULL || p.port == NULL)
         why = "the URL is malformed";
     else if (guard->o->allow_hosts.n > 0 && !host_is_allowed(guard, p.host))
-        why = "the URL's host is none of the sink's allow_hosts";
+        why = "the URL's host is not in the sink's option allow_hosts";
     else if (!port_is_allowed(guard, word, strtoul(p.port, NULL, 10)))
-        why = "the URL's port is none of the sink's ports";
+        why = "the URL's port is not in the sink's option ports";
     place_free(&p);
     return why;
 }

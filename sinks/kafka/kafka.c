@@ -68,16 +68,16 @@ static const char *const partitioners[] = {"murmur2_random", "consistent_random"
 #define AT(field) offsetof(struct kafka_sink, field)
 static const struct opt opts[] = {
     KAFKA_LINK_ROWS(struct kafka_sink),
-    {"compression", OPT_CHOICE, AT(compression), "none", "How batches are compressed.",
+    {"compression", OPT_CHOICE, AT(compression), "none", "Compression of batches.",
      .choices = "none|lz4|zstd|gzip|snappy"},
-    {"linger", OPT_MS, AT(linger_ms), "1ms", "How long a record waits for company.",
-     .max = 1000},
+    {"linger", OPT_MS, AT(linger_ms), "1ms",
+     "How long a record waits for more records for its batch.", .max = 1000},
     {"partitioner", OPT_CHOICE, AT(partitioner), "java",
-     "How a key chooses its partition; java: as the Java client does.",
+     "How the key selects the partition; java: like the Java client.",
      .choices = "java|crc32|fnv1a|random"},
     {"buffer", OPT_BYTES, AT(buffer_bytes), "256MiB",
-     "Records handed over and not yet acknowledged, in bytes.", .min = 1048576,
-     .max = 1073741824},
+     "Maximum size of the records that the brokers have not yet acknowledged, in bytes.",
+     .min = 1048576, .max = 1073741824},
     {0}};
 
 /* Returns a timeout below the lease: a later record would duplicate the next attempt.
@@ -197,11 +197,11 @@ static void launch_lone(struct kafka_sink *s)
 static void refused_in_company(struct kafka_sink *s, struct flight *f,
                                rd_kafka_resp_err_t code)
 {
-    log_limited(
-        &s->batch_limit, LOG_WARN, sink_name(s->sink),
-        "the broker refuses a whole batch: %s; its records are sent one by one. If "
-        "max.message.bytes of the topic is low, set batch_size in kafka: { } to it",
-        rd_kafka_err2str(code));
+    log_limited(&s->batch_limit, LOG_WARN, sink_name(s->sink),
+                "the broker rejects a whole batch: %s; tarry sends its records one by "
+                "one. If max.message.bytes of the topic is low, set batch_size in kafka: "
+                "{ } to that value",
+                rd_kafka_err2str(code));
     f->refused = code;
     STAILQ_INSERT_TAIL(&s->apart, f, next);
 }
@@ -240,7 +240,8 @@ static void on_event(void *arg, rd_kafka_event_t *ev)
 static void give_back(struct delivery *d)
 {
     d->retry_after_ms = DOWN_WAIT_MS;
-    delivery_done(d, TRY_AGAIN, "the Kafka producer is being built anew");
+    delivery_done(d, TRY_AGAIN,
+                  "the Kafka producer is being replaced after a fatal error");
 }
 
 static void deliver(struct sink *sink, void *self, struct delivery *d)
@@ -340,7 +341,7 @@ static void on_fatal(void *arg, const char *why)
 {
     struct kafka_sink *s = arg;
 
-    log_error(sink_name(s->sink), "fatal, the producer is built anew: %s", why);
+    log_error(sink_name(s->sink), "fatal error, tarry replaces the producer: %s", why);
     s->failing = true;
     rd_kafka_purge(kafka_client_rk(s->client), RD_KAFKA_PURGE_F_QUEUE |
                                                    RD_KAFKA_PURGE_F_INFLIGHT |

@@ -100,7 +100,7 @@ static void on_disconnect_packet(void *context, MQTTProperties *props,
     char why[PAHO_WHY_MAX];
 
     (void)props;
-    paho_why(why, sizeof(why), reason, 0, "the broker hung up", NULL);
+    paho_why(why, sizeof(why), reason, 0, "the broker closed the connection", NULL);
     set_state(context, RUN_OVER, why);
 }
 
@@ -132,10 +132,10 @@ static void on_connected(void *context, bool session_present, MQTTProperties *pr
         run->window = receive_max;
     if ((int)spec->qos > number_or(props, MQTTPROPERTY_CODE_MAXIMUM_QOS, 2))
         set_state(run, RUN_OVER,
-                  "the broker takes QoS 0 only; set qos = 0 if that will do");
+                  "the broker accepts only QoS 0; set qos = 0 if messages may be lost");
     else if (spec->retain && !number_or(props, MQTTPROPERTY_CODE_RETAIN_AVAILABLE, 1))
         set_state(run, RUN_OVER,
-                  "the broker takes no retained messages; set retain and "
+                  "the broker does not accept retained messages; set retain and "
                   "retain_as_published to false");
     else
         set_state(run, RUN_UP, NULL);

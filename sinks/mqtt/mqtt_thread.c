@@ -78,15 +78,17 @@ static void send_first(struct mqtt_thread *t)
     struct mqtt_run *run = t->run;
 
     if (atomic_load(&p->given_up)) {
-        mqtt_parcel_finish(p, TRY_AGAIN, "too late to be sent");
+        mqtt_parcel_finish(p, TRY_AGAIN,
+                           "the delivery timed out before the message was sent");
         return;
     }
     if (p->expires_ms > 0 && p->expires_ms <= loop_mono_ms()) {
-        mqtt_parcel_finish(p, TRY_AGAIN, "it expired before it could be sent");
+        mqtt_parcel_finish(p, TRY_AGAIN, "the message expired before it was sent");
         return;
     }
     if (mqtt_run_packet_bytes(run, p) > run->packet_max) {
-        mqtt_parcel_finish(p, REJECTED, "larger than the broker's maximum packet size");
+        mqtt_parcel_finish(p, REJECTED,
+                           "the message is larger than the broker's maximum packet size");
         return;
     }
     unlink_parcel(p);
@@ -141,7 +143,7 @@ static const char *end_of_run(const struct mqtt_thread *t)
     if (run->state == RUN_CONNECTING && loop_mono_ms() - run->begun_ms > CONNECT_MAX_MS)
         return "the broker does not answer";
     if (t->renew)
-        return "the broker left a message unanswered";
+        return "the broker did not acknowledge a message in time";
     return NULL;
 }
 
@@ -169,7 +171,8 @@ static int64_t expire(struct mqtt_thread *t, int64_t far_ms)
         int64_t end = p->posted_ms + p->hold_ms;
         if (end <= now) {
             p->retry_after_ms = RETRY_AFTER_MS;
-            mqtt_parcel_finish(p, TRY_AGAIN, "the broker did not take it in time");
+            mqtt_parcel_finish(p, TRY_AGAIN,
+                               "the broker did not accept the message in time");
         } else if (end < next) {
             next = end;
         }
@@ -262,7 +265,7 @@ struct mqtt_thread *mqtt_thread_start(struct mqtt_thread_spec *spec, struct err 
     int rc = start_thread(t);
     if (rc == 0)
         return t;
-    err_set(err, "no thread for the MQTT client: %s", strerror(rc));
+    err_set(err, "cannot start a thread for the MQTT client: %s", strerror(rc));
     mqtt_peer_free(&t->spec.peer);
     free(t);
     return NULL;

@@ -72,7 +72,7 @@ static int set_bool(const struct http_param *row, struct slice value, void *fiel
             return 0;
         }
     }
-    return err_set(err, "%s is neither true nor false", row->name);
+    return err_set(err, "%s must be true or false", row->name);
 }
 
 static void refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
@@ -271,23 +271,24 @@ static void stop(struct source *src, void *self)
 static const struct opt opts[] = {
     HTTPD_ROWS(struct camellia, api.opts, "127.0.0.1:8080", "2MiB"),
     {"ttl", OPT_MS, AT(ttl_ms), "1h",
-     .help =
-         "A message whose ttlMillis is not given ends so long after its trigger time.",
+     .help = "Default of ttlMillis: a message expires this long after its trigger time.",
      .min = 1, .max = INT64_C(36500) * 24 * 3600 * 1000},
     {"max_retry", OPT_INT, AT(max_retry), "10",
-     .help = "How often a message is handed out again that does not say it itself.",
+     .help = "Default of maxRetry: how often tarry delivers a message again.",
      .max = INT32_MAX},
     {"ack_timeout", OPT_MS, AT(ack_timeout_ms), "30s",
-     .help = "A consumer that names no time must acknowledge within this.", .min = 1,
-     .max = INT64_C(3650) * 24 * 3600 * 1000},
+     .help = "Default of ackTimeoutMillis: time in which a consumer must acknowledge a "
+             "message.",
+     .min = 1, .max = INT64_C(3650) * 24 * 3600 * 1000},
     {"poll_timeout", OPT_MS, AT(poll_timeout_ms), "10s",
-     .help = "How long a long poll is held that names no time.", .min = 1,
+     .help = "Default duration of a long poll.", .min = 1,
      .max = INT64_C(24) * 3600 * 1000},
     {"polls_max", OPT_INT, AT(polls_max), "100000",
-     .help = "Long polls held for one topic; one more is answered at once.", .min = 1,
-     .max = INT32_MAX},
+     .help = "Maximum number of waiting long polls per topic. tarry answers a further "
+             "long poll at once.",
+     .min = 1, .max = INT32_MAX},
     {"monitor_interval", OPT_MS, AT(monitor_interval_ms), "60s",
-     .help = "The window of the statistics.", .min = 100,
+     .help = "Length of a window of the statistics.", .min = 100,
      .max = INT64_C(24) * 3600 * 1000},
     {0},
 };

@@ -149,8 +149,8 @@ static void on_stored(void *arg, const struct stored_reply *reply)
         return;
     case STORED_DEAD:
     case REFUSED:
-        log_debug(source_name(call->c->api.src), "sendMsg refused, %s: %s", reply->reason,
-                  reply->why);
+        log_debug(source_name(call->c->api.src), "rejected a sendMsg, %s: %s",
+                  reply->reason, reply->why);
         camellia_failed(call, 400);
         return;
     case STORED_NONE:
@@ -360,7 +360,7 @@ static void on_no_route(struct camellia_call *call)
 {
     static struct log_limit complain;
     log_limited(&complain, LOG_WARN, source_name(call->c->api.src),
-                "a consumer asks for topic \"%.*s\", which no route takes",
+                "a consumer requests topic \"%.*s\", which no route accepts",
                 SLICE_ARG(call->topic));
     hold(call);
 }

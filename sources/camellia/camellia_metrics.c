@@ -114,7 +114,8 @@ static void add_process(struct buf *out, const struct camellia *c)
     metric_number(out, "memory_info", LABELS({"type", "total_memory"}), memory_bytes);
     metric_number(out, "memory_info", LABELS({"type", "heap_memory_usage"}),
                   memory_bytes);
-    metric_head(out, "cpu", "gauge", "Processors, and how many of them are used");
+    metric_head(out, "cpu", "gauge",
+                "Number of processors, and how many of them are in use");
     metric_number(out, "cpu", LABELS({"type", "cpu_num"}), sysconf(_SC_NPROCESSORS_ONLN));
     metric_real(out, "cpu", LABELS({"type", "usage"}), cpu_usage(uptime_ms));
 }
@@ -137,7 +138,7 @@ static void on_infos(struct camellia_ask *ask, const struct camellia_info *infos
     for (const struct camellia_topic *t = topics; t; t = t->hh.next)
         add_gap(&f, t->name, t->last.pull);
     begin(&f, "ready_queue_time_gap",
-          "Ready and not pulled: until the pull, or until now, in ms");
+          "Time from ready to the pull, or until now if not pulled, in ms");
     for (const struct camellia_topic *t = topics; t; t = t->hh.next)
         add_gap(&f, t->name, camellia_ready_gap(t));
     begin(&f, "topic_info", "Messages now, by topic");

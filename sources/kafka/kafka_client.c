@@ -107,8 +107,8 @@ static void tell_away(struct kafka_client *c)
     if (!c->away || c->told_away || loop_mono_ms() - c->away_ms < AWAY_TOLD_MS)
         return;
     c->told_away = true;
-    log_warn(c->who, "no broker can be reached%s; trying on",
-             c->reached ? "" : "; are the options brokers, tls and sasl right?");
+    log_warn(c->who, "no broker can be reached%s; trying again",
+             c->reached ? "" : "; check the options brokers, tls and sasl");
 }
 
 static void on_tick(void *arg)
@@ -207,7 +207,7 @@ void kafka_client_alive(struct kafka_client *c)
     if (!c->told_away)
         return;
     c->told_away = false;
-    log_info(c->who, "a broker answers again");
+    log_info(c->who, "connected to a broker again");
 }
 
 void kafka_client_fail(struct kafka_client *c, const char *why)
@@ -225,19 +225,20 @@ static const struct hint {
     const char *word, *text;
 } hints[] = {
     {RD_KAFKA_RESP_ERR__SSL, "certificate",
-     "; does ca_file hold the authority of the broker's certificate, has that not ended, "
-     "and does it name the host as brokers does?"},
+     "; check that ca_file contains the CA of the broker's certificate, and that the "
+     "certificate has not expired and contains the host name in the option brokers"},
     {RD_KAFKA_RESP_ERR__SSL, "",
-     "; does the broker speak TLS on that port, and does it want a certificate of ours "
-     "(cert_file)?"},
+     "; check whether the broker uses TLS on that port, and whether it requires a client "
+     "certificate (cert_file)"},
     {RD_KAFKA_RESP_ERR__AUTHENTICATION, "transport failure", ""}, /* connection closed
                                                                    * meanwhile */
-    {RD_KAFKA_RESP_ERR__AUTHENTICATION, "token", "; it is asked for again in 10 s"},
+    {RD_KAFKA_RESP_ERR__AUTHENTICATION, "token",
+     "; tarry requests a token again in 10 s"},
     {RD_KAFKA_RESP_ERR__AUTHENTICATION, "",
-     "; does the broker know this user, the password and this way to log in (sasl)?"},
+     "; check the options user, password and sasl"},
     {RD_KAFKA_RESP_ERR__TRANSPORT, "certificate",
-     "; does the broker want a certificate of ours (cert_file), of an authority that it "
-     "trusts?"},
+     "; check whether the broker requires a client certificate (cert_file) from a CA "
+     "that it trusts"},
 };
 
 static const char *hint_of(rd_kafka_resp_err_t code, const char *text)
@@ -262,7 +263,7 @@ static void tell_trouble(struct kafka_client *c, rd_kafka_resp_err_t code,
     while (kind < TROUBLE_KINDS - 1 && kinds[kind] != code)
         kind++;
     c->troubles[kind].period_ms = TROUBLE_AGAIN_MS;
-    log_limited(&c->troubles[kind], LOG_WARN, c->who, "%s: %s%s; trying on",
+    log_limited(&c->troubles[kind], LOG_WARN, c->who, "%s: %s%s; trying again",
                 rd_kafka_err2name(code), text, hint_of(code, text));
 }
 
@@ -373,8 +374,8 @@ static void on_destroyed(void *arg)
     if (!abandoned) {
         if (cl->stays)
             log_info(cl->who,
-                     "its client rests until the daemon ends: librdkafka %s can't end "
-                     "one that was joining its group",
+                     "the client stays open until the daemon stops: librdkafka %s cannot "
+                     "close a client that is joining its group",
                      rd_kafka_version_str());
         timer_del(cl->limit);
         cl->done(cl->arg);
@@ -409,7 +410,8 @@ static void on_limit(void *arg)
     loop_cb *done = cl->done;
     void *done_arg = cl->arg;
 
-    log_warn(cl->who, "librdkafka does not end in time; going on without it");
+    log_warn(cl->who,
+             "librdkafka did not stop in time; continuing without waiting for it");
     timer_del(cl->limit);
     pthread_mutex_lock(&cl->lock);
     cl->abandoned = true;

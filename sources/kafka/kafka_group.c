@@ -64,12 +64,12 @@ static void apply(struct kafka_group *g, bool add,
         error = add ? rd_kafka_incremental_assign(rk, list)
                     : rd_kafka_incremental_unassign(rk, list);
         if (error)
-            log_warn(g->who, "rebalance: %s", rd_kafka_error_string(error));
+            log_warn(g->who, "rebalance failed: %s", rd_kafka_error_string(error));
         rd_kafka_error_destroy(error);
     } else {
         rd_kafka_resp_err_t code = rd_kafka_assign(rk, add ? list : NULL);
         if (code)
-            log_warn(g->who, "rebalance: %s", rd_kafka_err2str(code));
+            log_warn(g->who, "rebalance failed: %s", rd_kafka_err2str(code));
     }
 }
 
@@ -150,7 +150,7 @@ static void finish_revoke(struct kafka_group *g)
     rd_kafka_resume_partitions(kafka_client_rk(g->client), list);
     apply(g, false, list);
     log_msg(list->cnt > 0 ? LOG_INFO : LOG_DEBUG, g->who,
-            "%d partitions revoked, %u left", list->cnt, g->parts.count);
+            "%d partitions revoked, %u still assigned", list->cnt, g->parts.count);
     rd_kafka_event_destroy(ev);
 }
 
@@ -209,8 +209,8 @@ static void on_limit(void *arg)
 {
     struct kafka_group *g = arg;
 
-    log_warn(g->who, "partitions go while Redis has not answered for them; another "
-                     "member will read the last records again");
+    log_warn(g->who, "partitions were revoked before Redis stored their offsets; another "
+                     "member of the group will read the last records again");
     finish_revoke(g);
 }
 

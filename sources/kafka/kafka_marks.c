@@ -411,9 +411,8 @@ static void look_at(struct kafka_part *part, struct slice route, struct slice te
 
     if (offset < 0 || number <= reading_rewind(rewinds, route))
         return;
-    log_info(part->parts->who,
-             "%s/%" PRId32 ": the route %.*s is rewound to offset %" PRId64, part->topic,
-             part->partition, SLICE_ARG(route), offset);
+    log_info(part->parts->who, "%s/%" PRId32 ": route %.*s: rewinding to offset %" PRId64,
+             part->topic, part->partition, SLICE_ARG(route), offset);
     replace(rewinds, route, number, &next);
     kafka_part_rewind(part, buf_str(&next), offset);
     buf_free(&next);

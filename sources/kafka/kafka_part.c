@@ -133,7 +133,7 @@ static void seek_list(struct kafka_parts *parts, rd_kafka_topic_partition_list_t
     rd_kafka_error_t *error = rd_kafka_seek_partitions(parts->rk, list, 0);
 
     if (error)
-        log_warn(parts->who, "seek: %s", rd_kafka_error_string(error));
+        log_warn(parts->who, "cannot seek: %s", rd_kafka_error_string(error));
     rd_kafka_error_destroy(error);
 }
 
@@ -213,8 +213,9 @@ static bool is_anew(const struct kafka_part *part, int64_t offset)
     if (high <= offset || high >= known) /* or high is not known */
         return false;
     log_warn(part->parts->who,
-             "%s/%" PRId32 ": it ends at offset %" PRId64 ", and was read up to %" PRId64
-             " before: the topic was made anew, and is read as a new one",
+             "%s/%" PRId32 ": the topic ends at offset %" PRId64
+             ", but tarry has read up to %" PRId64
+             ": the topic was recreated, and tarry reads it from the start",
              part->topic, part->partition, high, known);
     return true;
 }
@@ -305,7 +306,7 @@ static bool is_out_of_place(struct kafka_part *part, int64_t offset)
     if (!part->anew)
         log_limited(&part->parts->went_back, LOG_WARN, part->parts->who,
                     "%s/%" PRId32 ": offset %" PRId64 " after %" PRId64
-                    "; the topic was made anew or cut off",
+                    "; the topic was recreated or truncated",
                     part->topic, part->partition, offset, o->position - 1);
     if (part->below < o->position)
         part->below = o->position;
@@ -343,8 +344,9 @@ static bool is_another(struct kafka_part *part, int64_t offset, int64_t stamp_ms
     if (!differs)
         return false;
     log_warn(part->parts->who,
-             "%s/%" PRId32 ": offset %" PRId64 " is another record than before: the "
-             "topic was made anew, and is read as a new one",
+             "%s/%" PRId32 ": offset %" PRId64
+             " now contains another record: the topic was recreated, and tarry reads it "
+             "from the start",
              part->topic, part->partition, offset);
     begin_again(part, 0);
     return true;
@@ -405,7 +407,7 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
     if (!stored)
         log_limited(&parts->not_stored, LOG_WARN, parts->who,
                     "%s/%" PRId32 ": the record at offset %" PRId64
-                    " could not be stored; it will be read again",
+                    " could not be stored; tarry will read it again",
                     part->topic, part->partition, offset);
     if (part->offsets.torn || part->back_to >= 0 || (part->holds & HOLD_REWIND))
         rewind_soon(part);
@@ -426,9 +428,9 @@ void kafka_part_reread(struct kafka_part *part, int64_t mark)
         to = young || part->mark < 0 ? part->start : part->mark;
     if (mark < part->mark)
         log_limited(&part->parts->read_again, LOG_WARN, part->parts->who,
-                    "Redis lost what it took last: %s/%" PRId32
+                    "Redis lost its last writes: %s/%" PRId32
                     " was stored up to offset %" PRId64
-                    ", and is read again from %" PRId64,
+                    "; tarry reads it again from offset %" PRId64,
                     part->topic, part->partition, part->mark, to);
     part->mark = mark;
     if (to < 0 || to >= position)
@@ -478,7 +480,8 @@ void kafka_parts_store(struct kafka_parts *parts, rd_kafka_topic_partition_list_
         rd_kafka_resp_err_t code = rd_kafka_offsets_store(parts->rk, list);
         FAULT("S4");
         if (code) /* _STATE: just revoked; the new owner reads from the mark */
-            log_limited(&parts->commits, LOG_WARN, parts->who, "offsets to commit: %s",
+            log_limited(&parts->commits, LOG_WARN, parts->who,
+                        "cannot pass offsets to librdkafka for the commit: %s",
                         rd_kafka_err2str(code));
         commit_lower(parts, list);
     }

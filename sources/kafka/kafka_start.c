@@ -17,16 +17,18 @@ static void on_limit(void *arg)
     struct kafka_start *s = arg;
 
     if (s->latest && !s->has_committed) {
-        log_warn(s->who, "the group does not say how far it has read, so nothing is "
-                         "read yet; it is asked again");
+        log_warn(s->who, "the brokers have not returned the committed offsets of the "
+                         "group; reading starts after they do; tarry asks again");
         ask_committed(s);
         return;
     }
-    log_warn(s->who, "%s does not say how far %s; partitions begin where %s",
-             s->has_committed ? "Redis" : "the group",
-             s->has_committed ? "it has come" : "it has read",
-             s->has_committed ? "their group left off"
-                              : "Redis has them up to, or their group left off");
+    log_warn(s->who, "%s",
+             s->has_committed
+                 ? "Redis has not returned the marks; partitions start at the committed "
+                   "offsets of the group"
+                 : "the brokers have not returned the committed offsets of the group; "
+                   "partitions start at their marks in Redis, those without a mark at "
+                   "the committed offset");
     kafka_start_hurry(s);
 }
 
@@ -105,11 +107,12 @@ void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
 static void begin_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row,
                           int64_t mark)
 {
-    log_warn(s->who,
-             "Redis lost what it took last: the group has read %s/%" PRId32
-             " up to offset %" PRId64 ", but Redis holds it up to %" PRId64
-             " only; it is read again from there (so is a rewind that was cut off)",
-             row->topic, row->partition, row->offset, mark);
+    log_warn(
+        s->who,
+        "Redis lost its last writes: the group has committed %s/%" PRId32
+        " up to offset %" PRId64 ", but Redis contains it only up to %" PRId64
+        "; tarry reads it again from there (an interrupted rewind has the same effect)",
+        row->topic, row->partition, row->offset, mark);
     row->offset = mark;
 }
 
@@ -121,8 +124,8 @@ static void begin_late(const struct kafka_start *s, rd_kafka_topic_partition_t *
     row->offset = mark >= 0 ? mark : RD_KAFKA_OFFSET_END;
     if (mark >= 0)
         log_warn(s->who,
-                 "%s/%" PRId32 ": the group's offset is gone; it is read on from offset "
-                 "%" PRId64 ", up to which Redis holds it",
+                 "%s/%" PRId32 ": the group has no committed offset any more; tarry "
+                 "continues at offset %" PRId64 ", the mark in Redis",
                  row->topic, row->partition, mark);
 }
 
@@ -174,7 +177,7 @@ void kafka_start_marks(struct kafka_start *s, const struct kafka_fields *fields)
 /* Handles an error in the group's answer or in a part of it. */
 static void lacks_committed(struct kafka_start *s, const char *why)
 {
-    log_warn(s->who, "committed offsets of the group: %s", why);
+    log_warn(s->who, "cannot read the committed offsets of the group: %s", why);
     if (!s->latest) /* otherwise on_limit() asks again */
         kafka_start_hurry(s);
 }

@@ -136,7 +136,7 @@ static int read_token(const char *path, struct buf *out, struct err *err)
         return -1;
     while (out->n > 0 && isspace((unsigned char)out->p[out->n - 1]))
         out->n--;
-    return out->n > 0 ? 0 : err_set(err, "it is empty");
+    return out->n > 0 ? 0 : err_set(err, "the file is empty");
 }
 
 static int from_file(const char *path, struct kafka_token *token, struct err *err)
@@ -191,14 +191,14 @@ static int read_answer(struct slice body, long status, struct kafka_token *token
     int rc = 0;
 
     if (json_read(body, fields, &said, &room) < 0)
-        rc = err_set(err, "it answers with HTTP %ld and no JSON object", status);
+        rc = err_set(err, "the answer, HTTP %ld, is not a JSON object", status);
     else if (said.error.n > 0)
         rc = err_set(err,
-                     "it says \"%.*s\" (HTTP %ld); are token_client, token_secret and "
-                     "token_form right?",
+                     "the server answered \"%.*s\" (HTTP %ld); check token_client, "
+                     "token_secret and token_form",
                      said.error.n < 64 ? (int)said.error.n : 64, said.error.p, status);
     else if (status != 200 || said.token.n == 0)
-        rc = err_set(err, "it answers with HTTP %ld and no access_token", status);
+        rc = err_set(err, "the answer, HTTP %ld, contains no access_token", status);
     if (rc == 0) {
         token->value = mem_strndup(said.token.p, said.token.n);
         const char *seconds = said.expires_in.p ? said.expires_in.p : "0";
@@ -247,7 +247,7 @@ static int from_server(const struct kafka_token_ask *ask, struct kafka_token *to
     CURLcode code = curl_easy_perform(e);
     curl_easy_getinfo(e, CURLINFO_RESPONSE_CODE, &status);
     if (answer.too_long)
-        rc = err_set(err, "its answer is longer than %d bytes", TOKEN_MAX_BYTES);
+        rc = err_set(err, "the answer is longer than %d bytes", TOKEN_MAX_BYTES);
     else if (code != CURLE_OK)
         rc = err_set(err, "%s", why[0] ? why : curl_easy_strerror(code));
     else
@@ -268,8 +268,9 @@ int kafka_token_get(const struct kafka_token_ask *ask, struct kafka_token *token
 
     if (rc == 0 && token->ends_ms < loop_wall_ms() + LIFE_LEAST_MS) {
         kafka_token_free(token);
-        rc = err_set(err, "the token has ended, or is about to; %s",
-                     ask->file ? "is the file renewed?" : "are both clocks right?");
+        rc = err_set(err, "the token has expired or expires soon; %s",
+                     ask->file ? "check that the file is renewed in time"
+                               : "check the clocks of both hosts");
     }
     if (rc == 0)
         return 0;
@@ -287,7 +288,7 @@ static int set_token(rd_kafka_t *rk, const struct kafka_token *token, struct err
     if (rd_kafka_oauthbearer_set_token(rk, token->value, token->ends_ms, "tarry", NULL, 0,
                                        why, sizeof(why)) == RD_KAFKA_RESP_ERR_NO_ERROR)
         return 0;
-    return err_set(err, "librdkafka does not take the token: %s", why);
+    return err_set(err, "librdkafka rejects the token: %s", why);
 }
 
 int kafka_token_log_in(rd_kafka_t *rk, const struct kafka_link *link, struct err *err)
@@ -393,7 +394,7 @@ void kafka_login_refresh(struct kafka_login *login)
         pthread_detach(thread);
         return;
     }
-    err_set(&f->err, "no thread to get a token by: %s", strerror(rc));
+    err_set(&f->err, "cannot start a thread to get a token: %s", strerror(rc));
     rd_kafka_oauthbearer_set_token_failure(login->rk, f->err.text);
     fetch_free(f);
 }

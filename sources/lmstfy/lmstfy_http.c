@@ -241,7 +241,7 @@ void lmstfy_limit_taken(struct lmstfy_req *r, enum kv_code code)
     } else if (code == KV_NOT) {
         answer_limited(r);
     } else {
-        add_member(&r->out, "err", "the limits cannot be read");
+        add_member(&r->out, "err", "cannot read the rate limits from Redis");
         lmstfy_answer(r, 500);
     }
 }

@@ -115,7 +115,7 @@ static void note_failure(struct lmstfy_req *r, const struct stored_reply *reply)
     if (reply->outcome != REFUSED)
         return;
     log_limited(&r->l->complain, LOG_WARN, source_name(r->l->api.src),
-                "a job of %.*s/%.*s cannot be taken, %s: %s", SLICE_ARG(r->ns),
+                "rejected a job of %.*s/%.*s, %s: %s", SLICE_ARG(r->ns),
                 SLICE_ARG(r->queue), reply->reason, reply->why);
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
         if (strcmp(reply->reason, refusals[i].reason) == 0)

@@ -175,8 +175,8 @@ static int finish(const struct reader *r, const char *what, struct err *err)
 {
     if (r->bad || r->n > 0)
         return err_set(err,
-                       "a %s frame of the wrong size: source and worker are of different "
-                       "versions?",
+                       "a %s frame has the wrong size: source and worker may have "
+                       "different versions",
                        what);
     return 0;
 }
@@ -189,7 +189,7 @@ ssize_t frame_take(struct slice in, size_t max_bytes, struct frame *f, struct er
         return 0;
     uint64_t n = get_number(&r, HEAD_BYTES);
     if (n == 0 || n > max_bytes)
-        return err_set(err, "a frame of %llu bytes, the limit is %zu",
+        return err_set(err, "a frame has %llu bytes; the limit is %zu",
                        (unsigned long long)n, max_bytes);
     if (r.n < n)
         return 0;

@@ -135,7 +135,8 @@ static void answer(struct mqtt_slot *slot)
      * the worker exits without a PUBACK. */
     if (slot->child)
         log_limited(&slot->store_limit, LOG_WARN, source_name(slot->src),
-                    "a message could not be stored; the broker is to send it again");
+                    "a message could not be stored; tarry reconnects so that the broker "
+                    "sends it again");
     give_up_worker(slot);
 }
 
@@ -212,8 +213,8 @@ static int take_message(struct mqtt_slot *slot, struct slice body, struct err *e
         submit(slot, &m);
         return 0;
     }
-    log_debug(source_name(slot->src), "message %u came again and is not taken twice",
-              m.msgid);
+    log_debug(source_name(slot->src),
+              "the broker sent message %u again; it is not stored twice", m.msgid);
     slot->last.run = slot->run;
     slot->last.answered = false;
     if (slot->last.state != LAST_OPEN)
@@ -235,12 +236,11 @@ static int take_connected(struct mqtt_slot *slot, struct slice body, struct err 
         slot->last.serial = 0; /* a new session reuses message ids */
     if (slot->connected_before && !present) {
         source_session_lost(slot->src);
-        log_warn(
-            source_name(slot->src),
-            "possible loss: the session of %s expired or was lost by the broker, and "
-            "what it held is gone; raise session_expiry, and let the broker keep its "
-            "sessions on disk",
-            client_id);
+        log_warn(source_name(slot->src),
+                 "possible loss: the broker no longer has the session of %s, and "
+                 "messages stored in it are lost; increase session_expiry, and configure "
+                 "the broker to store sessions on disk",
+                 client_id);
     }
     log_info(source_name(slot->src), "connected as %s, %s session", client_id,
              present ? "earlier" : "new");
@@ -282,8 +282,9 @@ static int take_frame(struct mqtt_slot *slot, const struct frame *f, struct err 
         return slot->stopping || slot->child == NULL ? 0
                                                      : take_message(slot, f->body, err);
     default:
-        return err_set(err, "a frame of type %d, which only the source sends",
-                       (int)f->type);
+        return err_set(
+            err, "the worker sent a frame of type %d, which only the source may send",
+            (int)f->type);
     }
 }
 
@@ -363,7 +364,7 @@ static void on_child_end(void *arg, int status)
         return;
     }
     forget_acknowledged(slot);
-    log_debug(source_name(slot->src), "worker ended, status %d", status);
+    log_debug(source_name(slot->src), "worker exited, status %d", status);
     start_later(slot);
 }
 
@@ -414,7 +415,7 @@ static void start_worker(void *arg)
     if (try_start(slot, &err) == 0)
         return;
     log_limited(&slot->lost_limit, LOG_ERROR, source_name(slot->src),
-                "the worker process cannot be started: %s; trying again", err.text);
+                "cannot start the worker process: %s; trying again", err.text);
     start_later(slot);
 }
 
@@ -442,7 +443,7 @@ static void on_stop_timeout(void *arg)
 {
     struct mqtt_slot *slot = arg;
 
-    log_warn(source_name(slot->src), "the worker did not end in time and is killed");
+    log_warn(source_name(slot->src), "the worker did not stop in time; tarry kills it");
     give_up_worker(slot); /* on_child_end() continues */
 }
 

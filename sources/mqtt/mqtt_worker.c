@@ -182,8 +182,8 @@ static void on_disconnect_packet(void *context, MQTTProperties *props,
                  "another client connected as %s; give every daemon its own client_id",
                  s->setup.peer.client_id);
     else
-        paho_why(s->broker_why, sizeof(s->broker_why), reason, 0, "the broker hung up",
-                 NULL);
+        paho_why(s->broker_why, sizeof(s->broker_why), reason, 0,
+                 "the broker closed the connection", NULL);
 }
 
 static void subscribe_next(struct mqtt_session *s);
@@ -211,7 +211,9 @@ static _Noreturn void subscribe_failed(struct mqtt_session *s,
                            ? MQTTReasonCode_toString(reason)
                            : "refused";
 
-    snprintf(why, sizeof(why), "subscribing to %.96s: %s; is it allowed to this client?",
+    snprintf(why, sizeof(why),
+             "cannot subscribe to %.96s: %s; check whether the broker permits it to this "
+             "client",
              s->setup.filters.v[s->subscribed], text ? text : "refused");
     fail(s, why);
 }
@@ -369,7 +371,9 @@ static int session_patience_ms(struct mqtt_session *s)
     if (ready)
         return -1;
     if (left_ms <= 0)
-        fail(s, "the broker let us wait too long for a connection and subscription");
+        fail(
+            s,
+            "timeout: the broker did not accept the connection and subscription in time");
     return (int)left_ms;
 }
 
@@ -418,7 +422,8 @@ int mqtt_worker_main(int argc, char **argv)
     (void)argv;
     if (getsockopt(SOURCE_FD, SOL_SOCKET, SO_TYPE, &(int){0},
                    &(socklen_t){sizeof(int)}) != 0) {
-        fprintf(stderr, "tarry worker mqtt: started by tarry itself only, not by hand\n");
+        fprintf(stderr,
+                "tarry worker mqtt: internal command, only tarry itself may start it\n");
         return 64;
     }
     prctl(PR_SET_NAME, "tarry-mqtt");

@@ -675,6 +675,6 @@ def test_a_batch_that_asks_for_its_lines_as_a_whole_is_refused(bench, control):
     query, headers = (control, {}) if control[0] == "?" else ("", {control: "1h"})
     status, _, body = tarry.ask("POST", f"/v1/queues/q/jobs{query}", '{"payload": "x"}\n' * 2,
                                 {"content-type": "application/x-ndjson", **headers})
-    assert status == 400 and f"put {name} into the lines" in body["message"], body
+    assert status == 400 and f"put {name} into each line" in body["message"], body
     assert tarry.ask("POST", "/v1/queues/q/pull?max=10")[0] == 204
     tarry.stop()

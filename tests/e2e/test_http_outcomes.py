@@ -20,7 +20,7 @@ from lib.later import Hook, Later, response
 from lib.machine import soon_s
 from lib.servers import free_port, wait_for
 
-DENIED = "may not be called"
+DENIED = "is in a private network, or in a network of the sink's option deny"
 SEED = bytes(range(32))
 
 
@@ -109,10 +109,10 @@ def test_a_code_in_two_lists_is_told_by_check(bench):
             'sources: {{ }}; http: {{ listen = "127.0.0.1:1"; }};'
             'routes: {{ r: {{ from = "http"; to = "a"; }}; }};')
     secret = "whsec_" + base64.b64encode(b"short").decode()
-    for more, wanted in (("reject = [ 410 ];", "410 stands in both reject and stop"),
-                         ('retry = [ "5x" ];', '"5x" is no status'),
+    for more, wanted in (("reject = [ 410 ];", "status 410 is in both reject and stop"),
+                         ('retry = [ "5x" ];', '"5x" is not a status'),
                          (f'signing_keys = [ "{secret}" ];', "key number 1"),
-                         ('allow = [ "10.0.0.1/8" ];', "is no network"),
+                         ('allow = [ "10.0.0.1/8" ];', "is not a network"),
                          ('proxy = "http://p:1"; deny = [ "10.0.0.0/8" ];', "behind a proxy")):
         conf = bench.folder / "check.conf"
         conf.write_text(text.format(more))

@@ -34,7 +34,7 @@ def test_a_redis_that_hangs_while_partitions_are_assigned_is_still_asked_how_far
     way.redis.child.send_signal(signal.SIGSTOP)
     wait_for("partitions to begin without their marks",
              lambda: b"partitions assigned" in way.tarry.log.read_bytes()[end:])
-    assert b"does not say how far it has come" in way.tarry.log.read_bytes()[end:], (
+    assert b"Redis has not returned the marks" in way.tarry.log.read_bytes()[end:], (
         "Redis stopped too late: this has shown nothing")
     way.redis.child.send_signal(signal.SIGCONT)
     expect_all_once(way, batch + lost)

@@ -73,5 +73,5 @@ def test_a_topic_made_anew_with_old_timestamps_is_read_where_it_is_shorter(bench
     ids = {job.seq for job in new}
     arrivals = way.collector.wait(old + new)
     assert ids <= {int(a.header("test-seq")) for a in arrivals}
-    assert "the topic was made anew" in way.tarry.log.read_text()
+    assert "the topic was recreated" in way.tarry.log.read_text()
     way.tarry.stop()

@@ -43,7 +43,7 @@ def test_the_tail_that_redis_lost_while_nobody_was_there_is_read_again(bench):
     assert sum(marks(way).values()) < sum(ends)
     way.tarry.start()
     expect_all_once(way, batch)
-    assert "Redis lost what it took last: the group has read" in way.tarry.log.read_text()
+    assert "Redis lost its last writes: the group has committed" in way.tarry.log.read_text()
     way.tarry.stop()
 
 
@@ -72,7 +72,7 @@ def test_what_waited_for_a_redis_that_lost_its_tail_is_not_stored_before_that_is
     os.truncate(file, kept)
     way.redis.start()
     expect_all_once(way, batch + lost + waiting)
-    assert "could not be stored; it will be read again" in way.tarry.log.read_text(), (
+    assert "could not be stored; tarry will read it again" in way.tarry.log.read_text(), (
         "nothing waited for Redis: this has shown nothing")
     way.tarry.stop()
 

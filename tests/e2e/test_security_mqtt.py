@@ -65,8 +65,8 @@ WRONG = {
     "password": (LOGIN.replace(secure.MQTT_PASSWORD, "SECRETwrong"), "127.0.0.1", None,
                  ["ot authorized", "user and password"]),
     "authority": (LOGIN, "127.0.0.1", "other", ["certificate verify failed", "ca_file"]),
-    "host": (LOGIN, "localhost", None, ["does its certificate name this host"]),
-    "ended": (LOGIN, "127.0.0.1", None, ["certificate", "ended"]),
+    "host": (LOGIN, "localhost", None, ["its certificate contains the host name of the url"]),
+    "ended": (LOGIN, "127.0.0.1", None, ["certificate", "expired"]),
 }
 
 

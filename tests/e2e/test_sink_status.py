@@ -39,7 +39,7 @@ def test_what_a_topic_does_not_take_is_rejected_alone(bench, real_kafka, config,
     assert letter.header("delay-dead-status") == code
     arrived = [a.payload[:2] for a in out.wait_count(19)]
     assert len(arrived) == len(set(arrived)) == 19 and len(letters.arrivals) == 1
-    assert "refuses a whole batch" in tarry.log.read_text()
+    assert "rejects a whole batch" in tarry.log.read_text()
     tarry.stop()
 
 

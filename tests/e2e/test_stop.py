@@ -136,5 +136,5 @@ def test_a_kafka_that_hangs_holds_the_stop_up_once_and_not_twice(bench):
     begun = time.monotonic()
     tarry.stop()
     took_s = time.monotonic() - begun
-    assert "the group does not let go in time" in tarry.log.read_text(), "this has shown nothing"
+    assert "could not leave the consumer group in time" in tarry.log.read_text(), "this has shown nothing"
     assert took_s < machine.soon_s(7.5)
