@@ -78,8 +78,8 @@ static unsigned note(const struct fake_command *c)
 
 static bool judge(const struct fake_command *c, struct buf *lines)
 {
-    if (rig.hold_at && slice_is(c->word[0], rig.hold_at))
-        fake.holds = true;
+    if (rig.pause_at && slice_is(c->word[0], rig.pause_at))
+        fake.paused = true;
     rig.waits += slice_is(c->word[0], "WAIT");
     rig.times += slice_is(c->word[0], "TIME");
     if (c->script == SCRIPTS || shapes[c->script].stride == 0)
@@ -136,7 +136,7 @@ int rig_setup(void **state)
     return 0;
 }
 
-void rig_begin(unsigned batch_max, unsigned replicas)
+void rig_start(unsigned batch_max, unsigned replicas)
 {
     static const struct store_events events = {on_up, on_down, store_calls_on_name, NULL};
     struct store_conf conf = {.redis = {.connect_timeout_ms = 10000,
@@ -149,34 +149,34 @@ void rig_begin(unsigned batch_max, unsigned replicas)
                               .durability = {.replicas = replicas}};
     char text[64];
     if (rig.store) /* of a test that failed */
-        rig_end();
+        rig_stop();
     snprintf(text, sizeof(text), "redis://127.0.0.1:%u", fake.port);
     assert_int_equal(redis_url_parse(text, &conf.redis.url, NULL), 0);
     rig = (struct batcher_rig){.limit = rig.limit};
     rig.store = store_new(&conf, &events, NULL);
-    store_calls_begin(rig.store);
+    store_calls_init(rig.store);
     rig.route = store_calls.route;
     rig.queue = store_calls.queue;
     redis_url_free(&conf.redis.url);
-    assert_true(rig_reaches(&rig.ups, 1));
+    assert_true(rig_wait_for(&rig.ups, 1));
 }
 
-void rig_end(void)
+void rig_stop(void)
 {
     store_free(rig.store);
     rig.store = NULL;
     fake_hang_up();
-    fake.holds = false;
+    fake.paused = false;
     fake.word = NULL;
     timer_set(rig.limit, 0);
     loop_run(); /* what was deferred is freed */
     buf_free(&rig.sent);
     buf_free(&rig.marks);
     buf_free(&rig.sizes);
-    buf_free(&rig.told);
+    buf_free(&rig.results);
 }
 
-bool rig_reaches(const unsigned *n, unsigned at_least)
+bool rig_wait_for(const unsigned *n, unsigned at_least)
 {
     int64_t end_ms = loop_mono_ms() + 10000;
     while (*n < at_least && loop_mono_ms() < end_ms) {
@@ -186,30 +186,30 @@ bool rig_reaches(const unsigned *n, unsigned at_least)
     return *n >= at_least;
 }
 
-void rig_go_away(void)
+void rig_disconnect(void)
 {
     unsigned downs = rig.downs;
-    rig.hold_at = NULL;
-    fake.holds = false;
+    rig.pause_at = NULL;
+    fake.paused = false;
     fake.word = "PING"; /* of the greeting */
     fake.word_answer = "-LOADING not yet\n";
     fake_hang_up();
-    assert_true(rig_reaches(&rig.downs, downs + 1));
+    assert_true(rig_wait_for(&rig.downs, downs + 1));
 }
 
-void rig_come_back(void)
+void rig_reconnect(void)
 {
     fake.word = NULL;
-    assert_true(rig_reaches(&rig.ups, rig.ups + 1));
+    assert_true(rig_wait_for(&rig.ups, rig.ups + 1));
 }
 
 /* ------------------------------------------------------------------------ the changes */
 
 #define NONE ((struct slice){NULL, 0})
 
-void rig_told(void *id, char code)
+void rig_on_result(void *id, char code)
 {
-    buf_addf(&rig.told, "%s=%c ", (const char *)id, code ? code : '0');
+    buf_addf(&rig.results, "%s=%c ", (const char *)id, code ? code : '0');
     rig.answers++;
     loop_stop();
 }
@@ -221,7 +221,7 @@ static void copy_how(struct change *c, const struct change *how, const char *id)
     c->awaited = how->awaited;
     c->origin = how->origin;
     c->deadline_us = how->deadline_us;
-    c->cb = rig_told;
+    c->cb = rig_on_result;
     c->arg = (void *)id;
 }
 
@@ -246,7 +246,7 @@ void rig_cancel(struct bucket *b, const char *id, const struct change *how)
     bucket_add(b, BATCHER_CANCEL, c);
 }
 
-void rig_ask(enum batcher_kind kind, const char *name)
+void rig_send(enum batcher_kind kind, const char *name)
 {
     const struct change how = {.awaited = true};
     struct slice id = slice_of(name);
@@ -256,36 +256,36 @@ void rig_ask(enum batcher_kind kind, const char *name)
         rig_enqueue(rig.route, name, &how, 0);
         break;
     case BATCHER_ACK:
-        store_ack(rig.route, id, 5, rig_told, arg);
+        store_ack(rig.route, id, 5, rig_on_result, arg);
         break;
     case BATCHER_RETRY:
-        store_retry(rig.route, id, 5, 9, NONE, rig_told, arg);
+        store_retry(rig.route, id, 5, 9, NONE, rig_on_result, arg);
         break;
     case BATCHER_BURY:
-        store_bury(rig.route, id, 5, NONE, rig_told, arg);
+        store_bury(rig.route, id, 5, NONE, rig_on_result, arg);
         break;
     case BATCHER_CANCEL:
         rig_cancel(rig.route, name, &how);
         break;
     case BATCHER_FINISH:
-        store_finish(rig.queue, id, 5, "acked", 0, 0, rig_told, arg);
+        store_finish(rig.queue, id, 5, "acked", 0, 0, rig_on_result, arg);
         break;
     case BATCHER_RELEASE:
-        store_release(rig.queue, id, 5, 0, true, 0, rig_told, arg);
+        store_release(rig.queue, id, 5, 0, true, 0, rig_on_result, arg);
         break;
     case BATCHER_RENEW:
-        store_renew(rig.route, id, 5, 9, rig_told, arg);
+        store_renew(rig.route, id, 5, 9, rig_on_result, arg);
         break;
     case BATCHERS:
         break;
     }
 }
 
-void rig_ask_each(enum batcher_kind kind, const char *ids)
+void rig_send_each(enum batcher_kind kind, const char *ids)
 {
     static const char *const names[26] = {"a", "b", "c", "d", "e", "f", "g", "h", "i",
                                           "j", "k", "l", "m", "n", "o", "p", "q", "r",
                                           "s", "t", "u", "v", "w", "x", "y", "z"};
     for (; *ids; ids++)
-        rig_ask(kind, names[*ids - 'a']);
+        rig_send(kind, names[*ids - 'a']);
 }

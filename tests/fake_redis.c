@@ -55,7 +55,8 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
 
 /* ---------------------------------------------------------------- what it answers */
 
-/* What a good server answers. A script's sha is its number, which SCRIPT LOAD told. */
+/* The replies of a healthy server. The SHA of a script is its number, as SCRIPT LOAD
+ * returns it. */
 static const char *const of_script[SCRIPTS] = {
     [SCRIPT_ENQUEUE] = "*3\n:-1\n$ssssssss\n:-1\n",
     [SCRIPT_CLAIM] = "*4\n:1\n:-1\n:1\n:0\n",
@@ -177,7 +178,7 @@ static void answer(struct fake_connection *c, const struct fake_command *command
         put_value(&lines, &c->out, 0);
     }
     buf_free(&good);
-    if (!fake.holds)
+    if (!fake.paused)
         send_out(c);
 }
 
@@ -287,9 +288,9 @@ void fake_hang_up(void)
         hang_up(&fake.connections[i]);
 }
 
-void fake_let_go(void)
+void fake_resume(void)
 {
-    fake.holds = false;
+    fake.paused = false;
     for (unsigned i = 0; i < FAKE_CONNECTIONS; i++)
         send_out(&fake.connections[i]);
 }

@@ -43,7 +43,7 @@ struct fake {
      * adds none, the rules above apply. false: close the connection instead of a reply.
      * Later replies decide whether the command was executed before. */
     bool (*judge)(const struct fake_command *c, struct buf *lines);
-    bool holds;          /* hold replies back until fake_let_go() */
+    bool paused;         /* queue replies until fake_resume() */
     unsigned commands;   /* received so far; the test resets it */
     void (*asked)(void); /* called after each reply */
     struct fake_connection {
@@ -57,9 +57,9 @@ extern struct fake fake;
 
 /* Listen on a free port, fake.port. asked: called after each reply. */
 void fake_start(void (*asked)(void));
-/* Close all connections. Replies that were held back are lost. */
+/* Close all connections. Paused replies are lost. */
 void fake_hang_up(void);
-/* Send the replies that were held back, and stop holding. */
-void fake_let_go(void);
+/* Send the paused replies and resume. */
+void fake_resume(void);
 
 #endif

@@ -48,7 +48,7 @@ static void on_up(void *arg)
     (void)arg;
     fake.good = false;
     for (unsigned i = 0; run.asked < AT_A_TIME; i++, run.asked++)
-        store_call_rows[(run.question + i) % STORE_CALLS].ask(NULL);
+        store_call_rows[(run.question + i) % STORE_CALLS].call(NULL);
 }
 static void on_down(void *arg, const char *why)
 {
@@ -80,7 +80,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     log_set_level(LOG_ERROR + 1);
     loop_init();
     fake_start(on_asked);
-    store_calls.told = on_told;
+    store_calls.done = on_told;
     run.quiet = timer_new(on_quiet, NULL);
     return 0;
 }
@@ -112,7 +112,7 @@ static void begin(unsigned kind, struct sentinel **sentinel)
         conf.redis.finder = sentinel_finder(*sentinel);
     }
     run.store = store_new(&conf, &events, NULL);
-    store_calls_begin(run.store);
+    store_calls_init(run.store);
     redis_url_free(&conf.redis.url);
 }
 

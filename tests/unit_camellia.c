@@ -200,12 +200,12 @@ static void a_window_holds_what_was_counted_before_the_turn(void **state)
 {
     (void)state;
     struct camellia_stats s = {0};
-    camellia_counted(&s, SLICE_LIT("a"), CAMELLIA_N_SEND, 3);
+    camellia_count_calls(&s, SLICE_LIT("a"), CAMELLIA_N_SEND, 3);
     struct camellia_topic *a = camellia_topic(&s, SLICE_LIT("a"));
     camellia_gap_add(&a->now.pull, -10);
     camellia_gap_add(&a->now.pull, 20);
     assert_int_equal(a->last.counts[CAMELLIA_N_SEND], 0);
-    camellia_stats_turn(&s, 1000);
+    camellia_stats_next_window(&s, 1000);
     assert_ptr_equal(camellia_topic(&s, SLICE_LIT("a")), a);
     assert_int_equal(a->last.counts[CAMELLIA_N_SEND], 3);
     assert_int_equal(a->now.counts[CAMELLIA_N_SEND], 0);
@@ -222,14 +222,14 @@ static void a_silent_topic_is_forgotten_unless_somebody_waits_there(void **state
     for (int i = 0; i < 3000; i++) {
         char name[16];
         snprintf(name, sizeof(name), "t%d", i);
-        camellia_counted(&s, slice_of(name), CAMELLIA_N_GET, 1);
+        camellia_count_calls(&s, slice_of(name), CAMELLIA_N_GET, 1);
     }
     struct camellia_topic *held = camellia_topic(&s, SLICE_LIT("t7"));
     held->polls = 1;
     assert_int_equal(HASH_COUNT(s.topics), 3000);
-    camellia_stats_turn(&s, 1000);
+    camellia_stats_next_window(&s, 1000);
     assert_int_equal(HASH_COUNT(s.topics), 3000);
-    camellia_stats_turn(&s, 1000);
+    camellia_stats_next_window(&s, 1000);
     assert_int_equal(HASH_COUNT(s.topics), 1);
     assert_ptr_equal(camellia_topic(&s, SLICE_LIT("t7")), held);
     camellia_stats_free(&s);
@@ -239,7 +239,7 @@ static void a_topic_without_a_count_is_gone_with_its_last_poll(void **state)
 {
     (void)state;
     struct camellia_stats s = {0};
-    camellia_counted_miss(&s, SLICE_LIT("a"), CAMELLIA_N_ACK);
+    camellia_count_miss(&s, SLICE_LIT("a"), CAMELLIA_N_ACK);
     assert_int_equal(HASH_COUNT(s.topics), 0);
     struct camellia_topic *a = camellia_topic(&s, SLICE_LIT("a"));
     a->polls = 2;
@@ -249,7 +249,7 @@ static void a_topic_without_a_count_is_gone_with_its_last_poll(void **state)
     assert_int_equal(HASH_COUNT(s.topics), 0);
     a = camellia_topic(&s, SLICE_LIT("a"));
     a->polls = 1;
-    camellia_counted_miss(&s, SLICE_LIT("a"), CAMELLIA_N_ACK);
+    camellia_count_miss(&s, SLICE_LIT("a"), CAMELLIA_N_ACK);
     camellia_poll_ended(&s, a);
     assert_int_equal(HASH_COUNT(s.topics), 1);
     assert_int_equal(camellia_topic(&s, SLICE_LIT("a"))->now.counts[CAMELLIA_N_ACK], 1);
@@ -261,13 +261,13 @@ static void what_became_ready_counts_in_its_window_whenever_it_is_pulled(void **
     (void)state;
     struct camellia_stats s = {.from_ms = 1000};
     struct camellia_topic *t = camellia_topic(&s, SLICE_LIT("t"));
-    camellia_pulled(&s, t, 500, 1500); /* before we looked */
-    camellia_pulled(&s, t, 1200, 1500);
+    camellia_count_pull(&s, t, 500, 1500); /* before we looked */
+    camellia_count_pull(&s, t, 1200, 1500);
     assert_int_equal(t->now.counts[CAMELLIA_N_READY], 1);
-    camellia_stats_turn(&s, 2000);
-    camellia_pulled(&s, t, 1900, 2100);
-    camellia_pulled(&s, t, 2000, 2100);
-    camellia_pulled(&s, t, 900, 2100);
+    camellia_stats_next_window(&s, 2000);
+    camellia_count_pull(&s, t, 1900, 2100);
+    camellia_count_pull(&s, t, 2000, 2100);
+    camellia_count_pull(&s, t, 900, 2100);
     assert_int_equal(t->now.counts[CAMELLIA_N_READY], 1);
     assert_int_equal(t->last.counts[CAMELLIA_N_READY], 2);
     t->unpulled_last = 3;
@@ -277,7 +277,7 @@ static void what_became_ready_counts_in_its_window_whenever_it_is_pulled(void **
     assert_int_equal(camellia_ready_gap(t).count, 6);
     assert_int_equal(camellia_ready_gap(t).max_ms, 5000);
     assert_int_equal(camellia_ready_gap(t).sum_ms, 400 + 1000 + 300);
-    camellia_forget_unpulled(&s);
+    camellia_clear_unpulled(&s);
     assert_int_equal(camellia_ready_gap(t).count, 2);
     assert_false(camellia_topic_is_quiet(t));
     camellia_stats_free(&s);

@@ -139,7 +139,7 @@ static void guard_free(struct http_guard *g, struct http_opts *o)
 }
 
 /* Both ways of asking have to agree. */
-static bool reaches(const struct http_guard *g, enum http_word word, const char *ip)
+static bool reaches(const struct http_guard *g, enum http_url_source word, const char *ip)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
@@ -205,16 +205,16 @@ static void a_message_leads_to_no_private_network_in_any_spelling(void **state)
     struct http_opts o;
     struct http_guard *g = guard(&o, "", "", "", "");
     for (size_t i = 0; i < sizeof(private) / sizeof(private[0]); i++) {
-        assert_false(reaches(g, HTTP_ASKED, private[i]));
-        assert_false(reaches(g, HTTP_LED, private[i]));
-        assert_true(reaches(g, HTTP_NAMED, private[i]));
-        assert_true(reaches(g, HTTP_OWN, private[i]));
+        assert_false(reaches(g, HTTP_URL_MESSAGE, private[i]));
+        assert_false(reaches(g, HTTP_URL_REDIRECT, private[i]));
+        assert_true(reaches(g, HTTP_URL_ROUTE, private[i]));
+        assert_true(reaches(g, HTTP_URL_CONFIG, private[i]));
     }
     for (size_t i = 0; i < sizeof(public) / sizeof(public[0]); i++)
-        assert_true(reaches(g, HTTP_ASKED, public[i]));
-    assert_false(http_guard_ip(g, HTTP_ASKED, ""));
+        assert_true(reaches(g, HTTP_URL_MESSAGE, public[i]));
+    assert_false(http_guard_ip(g, HTTP_URL_MESSAGE, ""));
     assert_false(
-        http_guard_address(g, HTTP_OWN, &(struct sockaddr){.sa_family = AF_UNIX}));
+        http_guard_address(g, HTTP_URL_CONFIG, &(struct sockaddr){.sa_family = AF_UNIX}));
     guard_free(g, &o);
 }
 
@@ -240,17 +240,17 @@ static void deny_is_for_all_and_allow_is_the_exception(void **state)
     struct http_guard *g =
         guard(&o, "10.20.0.0/16 203.0.113.9 ::1", "203.0.113.0/24 2001:db8::/32", "", "");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        assert_int_equal(reaches(g, HTTP_ASKED, rows[i].ip), rows[i].asked);
-        assert_int_equal(reaches(g, HTTP_OWN, rows[i].ip), rows[i].own);
+        assert_int_equal(reaches(g, HTTP_URL_MESSAGE, rows[i].ip), rows[i].asked);
+        assert_int_equal(reaches(g, HTTP_URL_CONFIG, rows[i].ip), rows[i].own);
     }
     guard_free(g, &o);
     g = guard(&o, "", "::/0", "", ""); /* all of IPv6, nothing of IPv4 */
-    assert_false(reaches(g, HTTP_OWN, "2606::1"));
-    assert_true(reaches(g, HTTP_OWN, "1.1.1.1"));
+    assert_false(reaches(g, HTTP_URL_CONFIG, "2606::1"));
+    assert_true(reaches(g, HTTP_URL_CONFIG, "1.1.1.1"));
     guard_free(g, &o);
     g = guard(&o, "", "0.0.0.0/0", "", "");
-    assert_true(reaches(g, HTTP_OWN, "2606::1"));
-    assert_false(reaches(g, HTTP_OWN, "1.1.1.1"));
+    assert_true(reaches(g, HTTP_URL_CONFIG, "2606::1"));
+    assert_false(reaches(g, HTTP_URL_CONFIG, "1.1.1.1"));
     guard_free(g, &o);
 }
 
@@ -306,24 +306,26 @@ static void hosts_and_ports_are_those_that_curl_sees(void **state)
     struct http_guard *g =
         guard(&o, "", "", "hooks.example *.shop.example 127.0.0.1 [::1]", "");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        assert_int_equal(!http_guard_url(g, HTTP_ASKED, rows[i].url), rows[i].asked);
-        assert_int_equal(!http_guard_url(g, HTTP_LED, rows[i].url), rows[i].asked);
-        assert_int_equal(!http_guard_url(g, HTTP_NAMED, rows[i].url), rows[i].named);
-        assert_null(http_guard_url(g, HTTP_OWN, rows[i].url));
+        assert_int_equal(!http_guard_url(g, HTTP_URL_MESSAGE, rows[i].url),
+                         rows[i].asked);
+        assert_int_equal(!http_guard_url(g, HTTP_URL_REDIRECT, rows[i].url),
+                         rows[i].asked);
+        assert_int_equal(!http_guard_url(g, HTTP_URL_ROUTE, rows[i].url), rows[i].named);
+        assert_null(http_guard_url(g, HTTP_URL_CONFIG, rows[i].url));
     }
-    assert_true(http_guard_vouches(g, "http://x.shop.example:1/"));
-    assert_false(http_guard_vouches(g, "http://x.example:1/"));
+    assert_true(http_guard_lists_host(g, "http://x.shop.example:1/"));
+    assert_false(http_guard_lists_host(g, "http://x.example:1/"));
     o.url_from_message = false;
     assert_non_null(
-        strstr(http_guard_url(g, HTTP_ASKED, rows[0].url), "url_from_message"));
-    assert_null(http_guard_url(g, HTTP_LED, rows[0].url));
+        strstr(http_guard_url(g, HTTP_URL_MESSAGE, rows[0].url), "url_from_message"));
+    assert_null(http_guard_url(g, HTTP_URL_REDIRECT, rows[0].url));
     guard_free(g, &o);
     g = guard(&o, "", "", "", "8443 9000-9001");
-    assert_false(http_guard_vouches(g, "http://a/"));
-    assert_non_null(http_guard_url(g, HTTP_NAMED, "https://a/"));
-    assert_null(http_guard_url(g, HTTP_NAMED, "https://a:8443/"));
-    assert_null(http_guard_url(g, HTTP_ASKED, "https://a:9001/"));
-    assert_non_null(http_guard_url(g, HTTP_ASKED, "https://a:9002/"));
+    assert_false(http_guard_lists_host(g, "http://a/"));
+    assert_non_null(http_guard_url(g, HTTP_URL_ROUTE, "https://a/"));
+    assert_null(http_guard_url(g, HTTP_URL_ROUTE, "https://a:8443/"));
+    assert_null(http_guard_url(g, HTTP_URL_MESSAGE, "https://a:9001/"));
+    assert_non_null(http_guard_url(g, HTTP_URL_MESSAGE, "https://a:9002/"));
     guard_free(g, &o);
 }
 
@@ -627,11 +629,11 @@ static void a_redirect_to_elsewhere_takes_no_credentials_along(void **state)
                          {SLICE_LIT("content-type"), SLICE_LIT("text/plain")},
                          {SLICE_LIT("x-a"), SLICE_LIT("1")}};
     const struct http_hop hop = {
-        .bodyless = true, .foreign = true, .referer = SLICE_LIT("http://a/")};
+        .without_body = true, .other_origin = true, .referer = SLICE_LIT("http://a/")};
     assert_string_equal(lines_of(h, 4, (struct slice){0}, &usual, &hop, 0),
                         "x-a: 1|User-Agent: tarry|webhook-id: t/0%2E1|"
                         "Referer: http://a/|Accept:|Expect:|");
-    const struct http_hop near = {.bodyless = true};
+    const struct http_hop near = {.without_body = true};
     assert_string_equal(lines_of(h, 4, (struct slice){0}, &usual, &near, 0),
                         "Authorization: Bearer x|cookie: c|x-a: 1|User-Agent: tarry|"
                         "webhook-id: t/0%2E1|Accept:|Expect:|");
@@ -645,7 +647,7 @@ static void a_body_has_a_type_even_where_the_jobs_cannot_stand(void **state)
     struct pair pair = {name, value};
     const struct http_opts o = {
         .user_agent = tarry, .headers = {&pair, 1}, .delay_headers = true};
-    const struct http_hop foreign = {.foreign = true};
+    const struct http_hop foreign = {.other_origin = true};
     struct header bad[] = {{SLICE_LIT("content-type"), SLICE_LIT("a\r\nb")}};
     struct header good[] = {{SLICE_LIT("content-type"), SLICE_LIT("a/b")}};
     assert_string_equal(lines_of(bad, 1, (struct slice){0}, &usual, &foreign, 1),
@@ -691,7 +693,7 @@ static void the_operators_headers_do_not_go_to_strangers(void **state)
 {
     (void)state;
     struct header h[] = {{SLICE_LIT("authorization"), SLICE_LIT("theirs")}};
-    const struct http_hop hop = {.stranger = true};
+    const struct http_hop hop = {.unlisted_host = true};
     assert_string_equal(lines_of(h, 1, (struct slice){0}, &usual, &hop, 0),
                         "authorization: theirs|User-Agent: tarry|"
                         "Content-Type: application/octet-stream|"

@@ -219,7 +219,7 @@ static void jwt(struct buf *out, const char *claims)
 static int get(const char *text, struct kafka_token *token, struct err *err)
 {
     char path[] = "/tmp/tarry-unit-token.XXXXXX";
-    const struct kafka_token_ask ask = {.file = path};
+    const struct kafka_token_request ask = {.file = path};
     int fd = mkstemp(path);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     close(fd);
@@ -262,7 +262,7 @@ static void a_token_of_a_file_lasts_as_long_as_it_says_or_five_minutes(void **st
             assert_non_null(strstr(err.text, "has expired"));
         } else {
             assert_int_equal(rc, 0);
-            assert_in_range(token.ends_ms, now_ms() + (cases[i].want_s - 3) * 1000,
+            assert_in_range(token.expires_ms, now_ms() + (cases[i].want_s - 3) * 1000,
                             now_ms() + (cases[i].want_s + 3) * 1000);
             assert_null(strchr(token.value, '\n'));
         }
@@ -275,8 +275,8 @@ static void a_file_without_a_token_is_told(void **state)
 {
     struct kafka_token token = {0};
     struct err err;
-    const struct kafka_token_ask nowhere = {.file = x},
-                                 folder = {.file = (char[]){"/tmp"}};
+    const struct kafka_token_request nowhere = {.file = x},
+                                     folder = {.file = (char[]){"/tmp"}};
     (void)state;
     assert_int_equal(get(" \n", &token, &err), -1);
     assert_non_null(strstr(err.text, "the file is empty"));

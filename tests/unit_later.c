@@ -24,7 +24,7 @@ static int read_body(const struct http_args *args, const char *body,
     memset(task, 0, sizeof(*task));
     if (http_args_read_json(args, &native, slice_of(body), task, room, &err) < 0)
         return -1;
-    later_begin(task, now_ms);
+    later_set_times(task, now_ms);
     return 0;
 }
 

@@ -110,10 +110,10 @@ static void names_are_letters_digits_dash_and_underscore(void **state)
     static const char *const good[] = {"a", "A-b_9", "_", "-"};
     static const char *const bad[] = {"", "a b", "a/b", "a,b", "\xc3\xa4", "a."};
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-        assert_true(lmstfy_name_is_good(slice_of(good[i])));
+        assert_true(lmstfy_name_is_valid(slice_of(good[i])));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_false(lmstfy_name_is_good(slice_of(bad[i])));
-    assert_false(lmstfy_name_is_good((struct slice){"a\0", 2}));
+        assert_false(lmstfy_name_is_valid(slice_of(bad[i])));
+    assert_false(lmstfy_name_is_valid((struct slice){"a\0", 2}));
 }
 
 static void a_token_may_name_its_pool(void **state)
@@ -128,7 +128,7 @@ static void a_token_may_name_its_pool(void **state)
                                           {":", "default", ""}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct slice pool, token;
-        lmstfy_cut_token(slice_of(rows[i][0]), &pool, &token);
+        lmstfy_split_token(slice_of(rows[i][0]), &pool, &token);
         assert_slice(pool, rows[i][1]);
         assert_slice(token, rows[i][2]);
     }
@@ -141,20 +141,20 @@ static void a_topic_is_made_of_names_and_cut_into_them(void **state)
     struct slice pool, ns, queue;
     lmstfy_add_topic(&out, SLICE_LIT("default"), SLICE_LIT("n"), SLICE_LIT("q"));
     assert_slice(buf_slice(&out), "n/q");
-    assert_int_equal(lmstfy_cut_topic(buf_slice(&out), &pool, &ns, &queue), 0);
+    assert_int_equal(lmstfy_split_topic(buf_slice(&out), &pool, &ns, &queue), 0);
     assert_slice(pool, "default");
     assert_slice(ns, "n");
     assert_slice(queue, "q");
     buf_clear(&out);
     lmstfy_add_topic(&out, SLICE_LIT("p"), SLICE_LIT("n"), SLICE_LIT("q"));
     assert_slice(buf_slice(&out), "p/n/q");
-    assert_int_equal(lmstfy_cut_topic(buf_slice(&out), &pool, &ns, &queue), 0);
+    assert_int_equal(lmstfy_split_topic(buf_slice(&out), &pool, &ns, &queue), 0);
     assert_slice(pool, "p");
     assert_slice(queue, "q");
     static const char *const bad[] = {"",     "a",       "a/",   "/a",
                                       "a//b", "a/b/c/d", "a/b/", "a/b c"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_int_equal(lmstfy_cut_topic(slice_of(bad[i]), &pool, &ns, &queue), -1);
+        assert_int_equal(lmstfy_split_topic(slice_of(bad[i]), &pool, &ns, &queue), -1);
     buf_free(&out);
 }
 
@@ -208,7 +208,7 @@ static void a_path_finds_its_row(void **state)
 
 static void take(struct lmstfy_attrs *attrs, const char *name, const char *value)
 {
-    lmstfy_attrs_take(attrs, slice_of(name), slice_of(value));
+    lmstfy_attrs_add(attrs, slice_of(name), slice_of(value));
 }
 
 static void attributes_are_cut_sorted_and_the_first_counts(void **state)
@@ -257,7 +257,7 @@ static void a_job_is_shown_byte_for_byte(void **state)
     struct job *job = job_new(0);
     take(&attrs, "Job-Attr-B", "x<y");
     take(&attrs, "Job-Attr-A", "1");
-    lmstfy_attrs_keep(&attrs, job);
+    lmstfy_attrs_store(&attrs, job);
     job->payload = job_keep(job, SLICE_LIT("hello"));
     struct queue_job found = {.job = job,
                               .id = SLICE_LIT("101ARYZ6S410000000000000000"),

@@ -41,7 +41,7 @@ static void ask_all(void)
 {
     for (unsigned i = 0; i < STORE_CALLS; i++) {
         run.inside++;
-        store_call_rows[i].ask(&times_told[i]);
+        store_call_rows[i].call(&times_told[i]);
         run.inside--;
         run.asked++;
     }
@@ -124,7 +124,7 @@ static void begin(const struct url *url, struct sentinel **sentinel)
         conf.redis.finder = sentinel_finder(*sentinel);
     }
     run.store = store_new(&conf, &events, NULL);
-    store_calls_begin(run.store);
+    store_calls_init(run.store);
     redis_url_free(&conf.redis.url);
     run.again = false;
     run.asked = run.told = run.told_from_within = run.ups = run.downs = 0;
@@ -247,7 +247,7 @@ an_error_of_a_call_other_than_enqueue_and_cancel_pauses_no_source(void **state)
         const struct store_call *call = &store_call_rows[i];
         for (unsigned e = 0; e < REFUSALS && !call->no_script && !call->of_producers;
              e++) {
-            refuse_once(call->ask, refusals[e]);
+            refuse_once(call->call, refusals[e]);
             assert_true(store_takes_jobs(run.store));
         }
     }
@@ -295,7 +295,7 @@ static int setup(void **state)
     log_set_level(LOG_ERROR + 1);
     loop_init();
     fake_start(on_asked);
-    store_calls.told = on_told;
+    store_calls.done = on_told;
     run.limit = timer_new(on_limit, NULL);
     return 0;
 }

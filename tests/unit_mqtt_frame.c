@@ -116,7 +116,7 @@ static void a_setup_comes_back_as_it_went(void **state)
 static void small_frames_come_back_as_they_went(void **state)
 {
     struct buf b = {0};
-    bool present = false, unheard = false;
+    bool present = false, stored_too_late = false;
     struct slice why;
     (void)state;
     frame_put_connected(&b, true);
@@ -124,8 +124,8 @@ static void small_frames_come_back_as_they_went(void **state)
     assert_true(present);
     buf_clear(&b);
     frame_put_failed(&b, true, "gone");
-    assert_int_equal(frame_get_failed(take(&b).body, &unheard, &why, NULL), 0);
-    assert_true(unheard && slice_is(why, "gone"));
+    assert_int_equal(frame_get_failed(take(&b).body, &stored_too_late, &why, NULL), 0);
+    assert_true(stored_too_late && slice_is(why, "gone"));
     buf_clear(&b);
     frame_put(&b, FRAME_STORED);
     frame_put(&b, FRAME_STOP);

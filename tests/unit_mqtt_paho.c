@@ -50,9 +50,9 @@ static pid_t leave(const struct sockaddr_in *broker, int limit_ms)
     if (connect(fd, (const struct sockaddr *)broker, sizeof(*broker)) != 0 ||
         recv(fd, &first, 1, 0) != 1 || send(fd, "PUBACK", 6, 0) != 6)
         _exit(1);
-    int held = paho_hold();
+    int held = paho_dup_socket();
     close(fd);
-    paho_leave(held, limit_ms);
+    paho_exit(held, limit_ms);
 }
 
 static void what_was_acknowledged_is_read_by_a_broker_that_is_slow(void **state)

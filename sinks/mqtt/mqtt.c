@@ -190,7 +190,7 @@ static struct mqtt_parcel *new_parcel(struct mqtt_sink *m, struct delivery *d)
         keep_headers(m, p, d, &at);
     p->returned = on_parcel_returned;
     p->d = d;
-    p->hold_ms = d->timeout_ms / 2;
+    p->wait_max_ms = d->timeout_ms / 2;
     p->retain = is_retained(m, d);
     p->expires_ms = d->left_ms > 0 ? loop_mono_ms() + d->left_ms : 0;
     return p;
@@ -218,7 +218,7 @@ static void on_deadline(void *arg)
             arm(m, p->deadline_ms, now);
             continue;
         }
-        atomic_store(&p->given_up, true);
+        atomic_store(&p->cancelled, true);
         late = true;
         report(p, TRY_AGAIN, "the broker did not answer in time");
     }
@@ -226,7 +226,7 @@ static void on_deadline(void *arg)
         return;
     log_limited(&m->late_limit, LOG_WARN, sink_name(m->sink),
                 "the broker did not answer in time; reconnecting");
-    mqtt_thread_renew(m->thread);
+    mqtt_thread_reconnect(m->thread);
 }
 
 /* -------------------------------------------------------------------- plugin */

@@ -172,7 +172,7 @@ static void on_call(void *arg, struct httpd_req *req)
 
 /* -------------------------------------------------------------------- routes */
 
-static void on_rest(void *arg, struct httpd_req *req);
+static void on_other_request(void *arg, struct httpd_req *req);
 
 static const struct httpd_route routes[] = {
     {"POST", P "sendMsg", on_call, HTTPD_OPEN, NULL},
@@ -182,22 +182,22 @@ static const struct httpd_route routes[] = {
     {"POST", P "getMsg", on_call, HTTPD_OPEN, NULL},
     {"POST", P "deleteMsg", on_call, HTTPD_OPEN, NULL},
     {"GET", P "getTopicInfo", camellia_topic_info, HTTPD_OPEN, &camellia_topic_args},
-    {"GET", P "getTopicInfoList", camellia_topic_infos, HTTPD_OPEN, &camellia_ask_args},
-    {"GET", P "getMonitorData", camellia_monitor_data, HTTPD_OPEN, &camellia_ask_args},
+    {"GET", P "getTopicInfoList", camellia_topic_infos, HTTPD_OPEN, &camellia_query_args},
+    {"GET", P "getMonitorData", camellia_monitor_data, HTTPD_OPEN, &camellia_query_args},
     {"GET", P "getMonitorString", camellia_monitor_string, HTTPD_OPEN,
-     &camellia_ask_args},
-    {"GET", "/metrics", camellia_metrics, HTTPD_METRICS, &camellia_ask_args},
+     &camellia_query_args},
+    {"GET", "/metrics", camellia_metrics, HTTPD_METRICS, &camellia_query_args},
     {"*", "/camellia/health/status", camellia_health, HTTPD_OPEN, NULL},
     {"*", "/camellia/health/check", camellia_health, HTTPD_OPEN, NULL},
     {"*", "/camellia/health/online", camellia_health, HTTPD_OPEN, NULL},
     {"*", "/camellia/health/offline", camellia_health, HTTPD_OPEN, NULL},
-    {"*", "/{*}", on_rest, HTTPD_OPEN, NULL},
+    {"*", "/{*}", on_other_request, HTTPD_OPEN, NULL},
     {0},
 };
 #undef P
 
 /* Handles an unknown path or a wrong method. */
-static void on_rest(void *arg, struct httpd_req *req)
+static void on_other_request(void *arg, struct httpd_req *req)
 {
     const struct httpd_route *row = routes;
     (void)arg;
@@ -220,7 +220,7 @@ static void on_rest(void *arg, struct httpd_req *req)
 static void on_window(void *arg)
 {
     struct camellia *c = arg;
-    camellia_stats_turn(&c->stats, source_now_ms(c->api.src, SLICE_LIT("")));
+    camellia_stats_next_window(&c->stats, source_now_ms(c->api.src, SLICE_LIT("")));
 }
 
 static void on_event(void *arg, struct slice queue, enum queue_event what, unsigned count)
@@ -231,7 +231,7 @@ static void on_event(void *arg, struct slice queue, enum queue_event what, unsig
         [QUEUE_EXHAUSTED] = CAMELLIA_N_END,
     };
     struct camellia *c = arg;
-    camellia_counted(&c->stats, queue, counts[what], count);
+    camellia_count_calls(&c->stats, queue, counts[what], count);
 }
 
 static int start(struct source *src, void *self, struct err *err)
@@ -242,7 +242,7 @@ static int start(struct source *src, void *self, struct err *err)
     c->started_ms = loop_wall_ms();
     c->stats.from_ms = source_now_ms(src, SLICE_LIT(""));
     c->last_call_ms = loop_mono_ms() - INT32_MAX; /* long ago */
-    LIST_INIT(&c->held);
+    LIST_INIT(&c->waiting);
     source_protect(src, c->api.httpd);
     c->window = timer_every(c->monitor_interval_ms, on_window, c);
     queue_watch(src, on_event, c);
@@ -261,7 +261,7 @@ static void stop(struct source *src, void *self)
 {
     struct camellia *c = self;
     queue_watch(src, NULL, NULL);
-    camellia_release_held(c);
+    camellia_answer_waiting(c);
     http_api_close(c, on_stopped);
 }
 

@@ -120,17 +120,17 @@ static void add_process(struct buf *out, const struct camellia *c)
     metric_real(out, "cpu", LABELS({"type", "usage"}), cpu_usage(uptime_ms));
 }
 
-static void on_infos(struct camellia_ask *ask, const struct camellia_info *infos,
+static void on_infos(struct camellia_query *query, const struct camellia_info *infos,
                      size_t n)
 {
-    const struct camellia_topic *const topics = ask->c->stats.topics;
+    const struct camellia_topic *const topics = query->c->stats.topics;
     struct buf out = {0};
     struct family f = {.out = &out};
     if (infos == NULL) {
-        camellia_tell(ask, CAMELLIA_PLAIN_TEXT, NULL);
+        camellia_query_answer(query, CAMELLIA_PLAIN_TEXT, NULL);
         return;
     }
-    add_process(&out, ask->c);
+    add_process(&out, query->c);
     begin(&f, "request", "Calls of the last window, by topic");
     for (const struct camellia_topic *t = topics; t; t = t->hh.next)
         add_counts(&f, t);
@@ -145,12 +145,12 @@ static void on_infos(struct camellia_ask *ask, const struct camellia_info *infos
     for (size_t i = 0; i < n; i++)
         add_info(&f, &infos[i]);
     buf_free(&f.topic);
-    camellia_tell(ask, CAMELLIA_PLAIN_TEXT, &out);
+    camellia_query_answer(query, CAMELLIA_PLAIN_TEXT, &out);
 }
 
 void camellia_metrics(void *arg, struct httpd_req *req)
 {
-    camellia_survey(camellia_ask(arg, req), on_infos);
+    camellia_survey(camellia_query(arg, req), on_infos);
 }
 
 /* -------------------------------------------------------------------- health */

@@ -171,8 +171,8 @@ static struct job *record_job(const struct kafka_part *part, const rd_kafka_mess
     job->partition = m->partition;
     job->offset = m->offset;
     job->incarnation = part->incarnation;
-    if (*part->rewound)
-        job->rewinds = job_keep(job, slice_of(part->rewound));
+    if (*part->rewinds_done)
+        job->rewinds = job_keep(job, slice_of(part->rewinds_done));
     job->timestamp_ms = record_ms(m);
     if (add_headers(job, m, &err) < 0) {
         job->headers = NULL; /* their memory belongs to the job until it is freed */
@@ -223,7 +223,7 @@ static void on_fetch(struct kafka_source *k, rd_kafka_event_t *ev)
                         rd_kafka_message_errstr(m));
             continue;
         }
-        kafka_client_alive(k->client);
+        kafka_client_reached(k->client);
         take(k, m);
     }
 }
@@ -233,7 +233,7 @@ static void on_fetch(struct kafka_source *k, rd_kafka_event_t *ev)
 static void on_committed(struct kafka_source *k, rd_kafka_resp_err_t code)
 {
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
-        kafka_client_alive(k->client);
+        kafka_client_reached(k->client);
     else if (code != RD_KAFKA_RESP_ERR__NO_OFFSET &&
              code != RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS)
         log_limited(&k->group.parts.commits, LOG_WARN, source_name(k->src),
@@ -273,7 +273,7 @@ static void on_error(void *arg, rd_kafka_event_t *ev)
 /* --------------------------------------------------------------- open, close */
 
 static void on_fatal(void *arg, const char *why);
-static void on_gone(void *arg);
+static void on_client_closed(void *arg);
 static const struct kafka_events events = {.mask = RD_KAFKA_EVENT_FETCH |
                                                    RD_KAFKA_EVENT_REBALANCE |
                                                    RD_KAFKA_EVENT_OFFSET_COMMIT,
@@ -286,7 +286,7 @@ static void close_client(struct kafka_source *k)
 {
     kafka_group_leave(&k->group);
     k->closing = true;
-    kafka_client_close(k->client, on_gone, k);
+    kafka_client_close(k->client, on_client_closed, k);
     k->client = NULL;
 }
 
@@ -321,13 +321,13 @@ static int open_client(struct kafka_source *k, struct err *err)
     return 0;
 }
 
-static void on_gone(void *arg)
+static void on_client_closed(void *arg)
 {
     struct kafka_source *k = arg;
 
     k->closing = false;
-    if (k->stopping && k->group.parts.asks > 0) { /* each gets an answer or an error from
-                                                   * Redis */
+    if (k->stopping && k->group.parts.open_requests > 0) { /* each gets an answer or an
+                                                            * error from Redis */
         timer_set(k->retry, CLOSE_LOOK_MS);
         return;
     }
@@ -348,7 +348,7 @@ static void on_retry(void *arg)
     struct err err;
 
     if (k->stopping) {
-        on_gone(k);
+        on_client_closed(k);
         return;
     }
     if (open_client(k, &err) == 0)
@@ -366,7 +366,7 @@ static void on_fatal(void *arg, const char *why)
     close_client(k);
 }
 
-static void look_closed(struct kafka_source *k)
+static void check_closed(struct kafka_source *k)
 {
     if (loop_mono_ms() >= k->close_until_ms) {
         log_warn(source_name(k->src), "tarry could not leave the consumer group in time; "
@@ -402,7 +402,7 @@ static void on_leave_step(void *arg)
     struct kafka_source *k = arg;
 
     if (k->leaving)
-        look_closed(k);
+        check_closed(k);
     else
         leave(k);
 }
@@ -410,7 +410,7 @@ static void on_leave_step(void *arg)
 /* The kv has changed, perhaps by another instance. */
 static void on_kv(void *arg)
 {
-    kafka_group_look(&((struct kafka_source *)arg)->group);
+    kafka_group_check_rewinds(&((struct kafka_source *)arg)->group);
 }
 
 static int start(struct source *src, void *self, struct err *err)
@@ -443,7 +443,7 @@ static void reread(struct source *src, void *self)
     struct kafka_source *k = self;
 
     (void)src;
-    kafka_group_reread(&k->group);
+    kafka_group_rewind(&k->group);
 }
 
 static void stop(struct source *src, void *self)
@@ -455,10 +455,10 @@ static void stop(struct source *src, void *self)
     timer_rest(k->retry);
     if (k->client == NULL) {
         if (!k->closing)
-            on_gone(k);
+            on_client_closed(k);
         return;
     }
-    kafka_group_hold(&k->group);
+    kafka_group_pause_for_stop(&k->group);
     timer_set(k->leave_step, SETTLE_WAIT_MS);
     kafka_group_settle(&k->group, leave, k);
 }

@@ -62,8 +62,8 @@ static const rd_kafka_metadata_topic_t *find_topic(const struct rd_kafka_metadat
     return NULL;
 }
 
-static int tell_topic(const struct rd_kafka_metadata *all, const char *name,
-                      struct buf *said, struct err *err)
+static int report_topic(const struct rd_kafka_metadata *all, const char *name,
+                        struct buf *said, struct err *err)
 {
     const rd_kafka_metadata_topic_t *topic = find_topic(all, name);
     if (topic == NULL)
@@ -104,7 +104,7 @@ int kafka_probe(const struct kafka_link *link, char *const *topics, size_t n,
         buf_addf(said, "%d brokers", all->broker_cnt);
     for (size_t i = 0; bad == 0 && i < n; i++)
         if (topics[i][0] != '^')
-            bad = tell_topic(all, topics[i], said, err);
+            bad = report_topic(all, topics[i], said, err);
     if (all)
         rd_kafka_metadata_destroy(all);
     rd_kafka_destroy(rk);
@@ -216,7 +216,7 @@ static void *ask_brokers(void *arg)
 
 static void answer(struct rewinding *r, const char *why)
 {
-    r->marks->parts->asks--;
+    r->marks->parts->open_requests--;
     r->cb(r->arg, why ? NULL : r->rows, why ? 0 : r->row_count, why);
     rd_kafka_topic_partition_list_destroy(r->list);
     free(r->rows);
@@ -266,7 +266,7 @@ void kafka_rewind(struct kafka_marks *marks, const struct kafka_rewind *what,
     *r = (struct rewinding){.marks = marks, .what = *what, .cb = cb, .arg = arg};
     r->what.route = r->route = mem_strdup(what->route);
     r->list = rd_kafka_topic_partition_list_new(8);
-    marks->parts->asks++;
+    marks->parts->open_requests++;
     if (pthread_create(&thread, NULL, ask_brokers, r) == 0)
         pthread_detach(thread);
     else

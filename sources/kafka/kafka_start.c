@@ -29,7 +29,7 @@ static void on_limit(void *arg)
                  : "the brokers have not returned the committed offsets of the group; "
                    "partitions start at their marks in Redis, those without a mark at "
                    "the committed offset");
-    kafka_start_hurry(s);
+    kafka_start_now(s);
 }
 
 void kafka_start_init(struct kafka_start *s, const char *who, const char *group_id,
@@ -80,8 +80,7 @@ static void ask_committed(struct kafka_start *s)
     rd_kafka_AdminOptions_destroy(options);
 }
 
-void kafka_start_expect(struct kafka_start *s,
-                        const rd_kafka_topic_partition_list_t *list)
+void kafka_start_wait(struct kafka_start *s, const rd_kafka_topic_partition_list_t *list)
 {
     kafka_start_drop(s);
     s->list = rd_kafka_topic_partition_list_copy(list);
@@ -94,17 +93,17 @@ void kafka_start_expect(struct kafka_start *s,
 void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
                        const rd_kafka_topic_partition_list_t *list)
 {
-    kafka_start_expect(s, list);
+    kafka_start_wait(s, list);
     s->client = client;
     if (list->cnt == 0) /* more members than partitions; librdkafka rejects an empty
                          * request */
-        kafka_start_hurry(s);
+        kafka_start_now(s);
     else
         ask_committed(s);
 }
 
 /* Redis lost its last writes while no instance was running. */
-static void begin_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row,
+static void start_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row,
                           int64_t mark)
 {
     log_warn(
@@ -118,8 +117,8 @@ static void begin_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row
 
 /* The group has no offset, or no longer has it. Only a new group skips existing
  * records. */
-static void begin_late(const struct kafka_start *s, rd_kafka_topic_partition_t *row,
-                       int64_t mark)
+static void start_at_end(const struct kafka_start *s, rd_kafka_topic_partition_t *row,
+                         int64_t mark)
 {
     row->offset = mark >= 0 ? mark : RD_KAFKA_OFFSET_END;
     if (mark >= 0)
@@ -129,7 +128,7 @@ static void begin_late(const struct kafka_start *s, rd_kafka_topic_partition_t *
                  row->topic, row->partition, mark);
 }
 
-void kafka_start_hurry(struct kafka_start *s)
+void kafka_start_now(struct kafka_start *s)
 {
     rd_kafka_topic_partition_list_t *list = s->list;
 
@@ -141,19 +140,19 @@ void kafka_start_hurry(struct kafka_start *s)
         if (row->offset == NOT_TOLD) /* all records below the mark are stored */
             row->offset = mark >= 0 ? mark : RD_KAFKA_OFFSET_INVALID;
         else if (mark >= 0 && mark < row->offset)
-            begin_at_mark(s, row, mark);
+            start_at_mark(s, row, mark);
         else if (s->latest && row->offset == RD_KAFKA_OFFSET_INVALID)
-            begin_late(s, row, mark);
+            start_at_end(s, row, mark);
     }
     s->list = NULL;
     kafka_start_drop(s);
     s->done(s->arg, list);
 }
 
-static void look(struct kafka_start *s)
+static void start_if_answered(struct kafka_start *s)
 {
     if (s->has_committed && s->fields)
-        kafka_start_hurry(s);
+        kafka_start_now(s);
 }
 
 int64_t kafka_start_mark(const struct kafka_start *s,
@@ -171,7 +170,7 @@ void kafka_start_marks(struct kafka_start *s, const struct kafka_fields *fields)
     if (s->list == NULL)
         return;
     s->fields = fields;
-    look(s);
+    start_if_answered(s);
 }
 
 /* Handles an error in the group's answer or in a part of it. */
@@ -179,7 +178,7 @@ static void lacks_committed(struct kafka_start *s, const char *why)
 {
     log_warn(s->who, "cannot read the committed offsets of the group: %s", why);
     if (!s->latest) /* otherwise on_limit() asks again */
-        kafka_start_hurry(s);
+        kafka_start_now(s);
 }
 
 void kafka_start_offsets(struct kafka_start *s,
@@ -203,7 +202,7 @@ void kafka_start_offsets(struct kafka_start *s,
         return;
     }
     s->has_committed = true;
-    look(s);
+    start_if_answered(s);
 }
 
 void kafka_start_committed(struct kafka_start *s, rd_kafka_event_t *ev)

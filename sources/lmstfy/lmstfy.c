@@ -25,7 +25,7 @@ static int check(const void *self, struct err *err)
     if (!lmstfy_has_pool(l, SLICE_LIT("default")))
         return err_set(err, "pools: must contain \"default\"");
     for (size_t i = 0; i < l->pools.n; i++) {
-        if (!lmstfy_name_is_good(slice_of(l->pools.v[i])))
+        if (!lmstfy_name_is_valid(slice_of(l->pools.v[i])))
             return err_set(
                 err, "pools: \"%s\" is not a valid name; use letters, digits, - and _",
                 l->pools.v[i]);
@@ -54,8 +54,8 @@ void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID])
 
 void lmstfy_release(struct lmstfy *l)
 {
-    lmstfy_copy_free(&l->tokens);
-    lmstfy_copy_free(&l->limits);
+    lmstfy_cache_free(&l->tokens);
+    lmstfy_cache_free(&l->limits);
     lmstfy_metrics_free(l);
     buf_free(&l->topic);
     buf_free(&l->topics);

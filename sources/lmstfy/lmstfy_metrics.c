@@ -335,5 +335,5 @@ void lmstfy_metrics_show(struct lmstfy_req *r)
 
 void lmstfy_metrics_get(struct lmstfy_req *r)
 {
-    lmstfy_sizes_wanted(r->l->metrics, r);
+    lmstfy_sizes_request(r->l->metrics, r);
 }

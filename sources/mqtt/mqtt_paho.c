@@ -358,22 +358,22 @@ static int broker_socket(void)
     return -1;
 }
 
-int paho_hold(void)
+int paho_dup_socket(void)
 {
     int fd = broker_socket();
     return fd < 0 ? -1 : dup(fd);
 }
 
-_Noreturn void paho_leave(int held, int limit_ms)
+_Noreturn void paho_exit(int fd, int limit_ms)
 {
     char unread[4096];
-    struct pollfd broker = {.fd = held, .events = POLLIN};
+    struct pollfd broker = {.fd = fd, .events = POLLIN};
     const int64_t until_ms = loop_mono_ms() + limit_ms;
     int64_t left_ms = limit_ms;
 
-    shutdown(held, SHUT_WR);
-    while (held >= 0 && left_ms > 0 && poll(&broker, 1, (int)left_ms) >= 0) {
-        ssize_t n = recv(held, unread, sizeof(unread), MSG_DONTWAIT);
+    shutdown(fd, SHUT_WR);
+    while (fd >= 0 && left_ms > 0 && poll(&broker, 1, (int)left_ms) >= 0) {
+        ssize_t n = recv(fd, unread, sizeof(unread), MSG_DONTWAIT);
         /* EAGAIN: no data before the timeout, or a paho thread read it. */
         if (n == 0 || (n < 0 && errno != EAGAIN))
             break;

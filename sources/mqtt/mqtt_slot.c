@@ -50,9 +50,9 @@ struct mqtt_slot {
     int64_t connected_ms; /* monotonic, in this run; 0: not yet */
     unsigned failures;    /* consecutive runs shorter than STEADY_MS */
     bool connected_before;
-    bool unheard;        /* the worker reported that the last answer of this run came too
-                          * late for a PUBACK */
-    bool expects_answer; /* the worker waits for the outcome of last */
+    bool stored_too_late; /* the worker reported that the last answer of this run came too
+                           * late for a PUBACK */
+    bool expects_answer;  /* the worker waits for the outcome of last */
     bool paused, stopping;
 
     uint64_t serial; /* of the last submission */
@@ -82,7 +82,7 @@ static void close_socket(struct mqtt_slot *slot)
 }
 
 /* Closes the socket of a broken worker; on_child_end() does the rest. */
-static void give_up_worker(struct mqtt_slot *slot)
+static void abandon_worker(struct mqtt_slot *slot)
 {
     close_socket(slot);
     if (slot->child)
@@ -97,7 +97,7 @@ static int send_frame(struct mqtt_slot *slot, const struct buf *frame)
     if (send(slot->fd, frame->p, frame->n, MSG_NOSIGNAL | MSG_DONTWAIT) ==
         (ssize_t)frame->n)
         return 0;
-    give_up_worker(slot);
+    abandon_worker(slot);
     return -1;
 }
 
@@ -137,7 +137,7 @@ static void answer(struct mqtt_slot *slot)
         log_limited(&slot->store_limit, LOG_WARN, source_name(slot->src),
                     "a message could not be stored; tarry reconnects so that the broker "
                     "sends it again");
-    give_up_worker(slot);
+    abandon_worker(slot);
 }
 
 static void on_stored(void *arg, const struct stored_reply *reply)
@@ -171,7 +171,7 @@ static bool is_redelivery(const struct mqtt_slot *slot, const struct mqtt_messag
  * again. */
 static void forget_acknowledged(struct mqtt_slot *slot)
 {
-    if (slot->last.run == slot->run && slot->last.answered && !slot->unheard)
+    if (slot->last.run == slot->run && slot->last.answered && !slot->stored_too_late)
         slot->last.serial = 0;
 }
 
@@ -253,7 +253,7 @@ static int take_failed(struct mqtt_slot *slot, struct slice body, struct err *er
     const size_t longest = 300;
     struct slice why;
 
-    if (frame_get_failed(body, &slot->unheard, &why, err) != 0)
+    if (frame_get_failed(body, &slot->stored_too_late, &why, err) != 0)
         return -1;
     if (why.n > longest)
         why.n = longest;
@@ -300,7 +300,7 @@ static void take_frames(struct mqtt_slot *slot)
             return;
         if (n < 0 || take_frame(slot, &f, &err) != 0) {
             log_error(source_name(slot->src), "worker: %s; starting another", err.text);
-            give_up_worker(slot);
+            abandon_worker(slot);
             return;
         }
         /* Answering may have closed the socket and freed the input. */
@@ -327,7 +327,7 @@ static void on_readable(void *arg, unsigned events)
 
     (void)events;
     if (!read_once(slot)) {
-        give_up_worker(slot); /* it is exiting anyway */
+        abandon_worker(slot); /* it is exiting anyway */
         return;
     }
     take_frames(slot);
@@ -410,7 +410,7 @@ static void start_worker(void *arg)
     struct err err;
 
     slot->run++;
-    slot->unheard = false;
+    slot->stored_too_late = false;
     slot->connected_ms = 0;
     if (try_start(slot, &err) == 0)
         return;
@@ -444,7 +444,7 @@ static void on_stop_timeout(void *arg)
     struct mqtt_slot *slot = arg;
 
     log_warn(source_name(slot->src), "the worker did not stop in time; tarry kills it");
-    give_up_worker(slot); /* on_child_end() continues */
+    abandon_worker(slot); /* on_child_end() continues */
 }
 
 void mqtt_slot_stop(struct mqtt_slot *slot, mqtt_slot_cb *stopped, void *arg)

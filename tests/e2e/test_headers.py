@@ -551,7 +551,7 @@ def test_the_dead_letter_of_a_refused_message_is_found_by_its_delay_id(bench):
         found = k.tarry.ask("GET", f"/v1/routes/r/dead?id_prefix={name}@")[2]["items"]
         assert [x["payload"] for x in found] == [payload]
         status, _, body = k.tarry.ask("GET", f"/v1/routes/r/jobs/{name}")
-        assert status == 404 and "refused" in body["message"]
+        assert status == 404 and "rejected" in body["message"]
         status, _, body = k.tarry.ask("GET", "/v1/routes/r/jobs/" + urllib.parse.quote(
             ids[payload], safe=""))
         assert (status, body["state"]) == (200, "dead")
