@@ -16,15 +16,15 @@
 
 struct batcher_rig rig;
 
-/* ---------------------------------------------------- what the fake Redis is sent */
+/* --------------------------------------------- commands that the fake Redis receives */
 
-/* Where the changes stand in the arguments of a script, behind the keys. */
+/* Positions of the changes in the arguments of a script, after the keys. */
 static const struct shape {
-    size_t head;     /* arguments before them, or before the partitions */
+    size_t head;     /* arguments before the changes, or before the partitions */
     bool partitions; /* lua/lib/ingest.lua */
-    size_t stride;   /* arguments of each; one more where there are partitions */
-    size_t mark;     /* which of them is the letter; 0: none has one */
-    char letter;     /* of a good first run */
+    size_t stride;   /* arguments per change; one more if there are partitions */
+    size_t mark;     /* index of the letter in a change; 0: it has no letter */
+    char letter;     /* result of a successful first run */
 } shapes[SCRIPTS] = {
     [SCRIPT_ENQUEUE] = {6, true, 8, 6, 's'}, [SCRIPT_ACK] = {2, false, 3, 2, 'a'},
     [SCRIPT_RETRY] = {1, false, 9, 8, 'r'},  [SCRIPT_CANCEL] = {3, true, 4, 3, 'c'},
@@ -37,8 +37,8 @@ static size_t number(struct slice word)
     return strtoul(word.p, NULL, 10);
 }
 
-/* Of a good first run. */
-static char good_letter(const struct fake_command *c)
+/* Returns the result letter of a successful first run. */
+static char success_letter(const struct fake_command *c)
 {
     const struct shape *shape = &shapes[c->script];
     struct slice mark =
@@ -48,8 +48,8 @@ static char good_letter(const struct fake_command *c)
     return bury ? RETRY_BURIED : shape->letter;
 }
 
-/* Gives the number of changes. */
-static unsigned note(const struct fake_command *c)
+/* Records the call in rig. Returns the number of its changes. */
+static unsigned record_call(const struct fake_command *c)
 {
     const struct shape *shape = &shapes[c->script];
     size_t at = 3 + number(c->word[2]) + shape->head, stride = shape->stride;
@@ -76,7 +76,7 @@ static unsigned note(const struct fake_command *c)
     return count;
 }
 
-static bool judge(const struct fake_command *c, struct buf *lines)
+static bool on_command(const struct fake_command *c, struct buf *lines)
 {
     if (rig.pause_at && slice_is(c->word[0], rig.pause_at))
         fake.paused = true;
@@ -84,7 +84,7 @@ static bool judge(const struct fake_command *c, struct buf *lines)
     rig.times += slice_is(c->word[0], "TIME");
     if (c->script == SCRIPTS || shapes[c->script].stride == 0)
         return true;
-    unsigned count = note(c);
+    unsigned count = record_call(c);
     const char *plan = rig.plan && *rig.plan ? *rig.plan++ : "";
     if (*plan == '=')
         buf_addf(lines, "$%s\n", plan + 1);
@@ -93,7 +93,7 @@ static bool judge(const struct fake_command *c, struct buf *lines)
     if (*plan == '\0') {
         buf_add_str(lines, "$");
         for (; count > 0; count--)
-            buf_addf(lines, "%c", good_letter(c));
+            buf_addf(lines, "%c", success_letter(c));
         buf_add_str(lines, "\n");
     }
     return *plan != '!';
@@ -114,7 +114,7 @@ static void on_down(void *arg, const char *why)
     rig.downs++;
     loop_stop();
 }
-static void on_asked(void)
+static void on_reply(void)
 {
     fake.commands = 0;
     loop_stop();
@@ -130,8 +130,8 @@ int rig_setup(void **state)
     (void)state;
     log_set_level(LOG_ERROR + 1);
     loop_init();
-    fake_start(on_asked);
-    fake.judge = judge;
+    fake_start(on_reply);
+    fake.on_command = on_command;
     rig.limit = timer_new(on_limit, NULL);
     return 0;
 }
@@ -148,7 +148,7 @@ void rig_start(unsigned batch_max, unsigned replicas)
                               .batch_max = batch_max,
                               .durability = {.replicas = replicas}};
     char text[64];
-    if (rig.store) /* of a test that failed */
+    if (rig.store) /* left by a test that failed */
         rig_stop();
     snprintf(text, sizeof(text), "redis://127.0.0.1:%u", fake.port);
     assert_int_equal(redis_url_parse(text, &conf.redis.url, NULL), 0);
@@ -165,11 +165,11 @@ void rig_stop(void)
 {
     store_free(rig.store);
     rig.store = NULL;
-    fake_hang_up();
+    fake_disconnect();
     fake.paused = false;
-    fake.word = NULL;
+    fake.match = NULL;
     timer_set(rig.limit, 0);
-    loop_run(); /* what was deferred is freed */
+    loop_run(); /* frees deferred objects */
     buf_free(&rig.sent);
     buf_free(&rig.marks);
     buf_free(&rig.sizes);
@@ -191,15 +191,15 @@ void rig_disconnect(void)
     unsigned downs = rig.downs;
     rig.pause_at = NULL;
     fake.paused = false;
-    fake.word = "PING"; /* of the greeting */
-    fake.word_answer = "-LOADING not yet\n";
-    fake_hang_up();
+    fake.match = "PING"; /* sent after each connect */
+    fake.match_reply = "-LOADING not yet\n";
+    fake_disconnect();
     assert_true(rig_wait_for(&rig.downs, downs + 1));
 }
 
 void rig_reconnect(void)
 {
-    fake.word = NULL;
+    fake.match = NULL;
     assert_true(rig_wait_for(&rig.ups, rig.ups + 1));
 }
 
@@ -214,8 +214,8 @@ void rig_on_result(void *id, char code)
     loop_stop();
 }
 
-/* What a test sets. */
-static void copy_how(struct change *c, const struct change *how, const char *id)
+/* Copies the parameters that a test may set. */
+static void set_parameters(struct change *c, const struct change *how, const char *id)
 {
     c->how = how->how;
     c->awaited = how->awaited;
@@ -233,7 +233,7 @@ void rig_enqueue(struct bucket *b, const char *id, const struct change *how,
     job->id = job_keep(job, slice_of(id));
     job->payload = (struct slice){body, body_n};
     struct change *c = change_of_job(sizeof(*c), b, job, NONE, NONE);
-    copy_how(c, how, id);
+    set_parameters(c, how, id);
     bucket_add(b, BATCHER_ENQUEUE, c);
     free(body);
     job_free(job);
@@ -242,7 +242,7 @@ void rig_enqueue(struct bucket *b, const char *id, const struct change *how,
 void rig_cancel(struct bucket *b, const char *id, const struct change *how)
 {
     struct change *c = change_new(sizeof(*c), slice_of(id), NONE, NONE, NONE);
-    copy_how(c, how, id);
+    set_parameters(c, how, id);
     bucket_add(b, BATCHER_CANCEL, c);
 }
 

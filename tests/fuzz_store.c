@@ -46,7 +46,7 @@ static void on_up(void *arg)
     enum { AT_A_TIME = 3 };
 
     (void)arg;
-    fake.good = false;
+    fake.healthy = false;
     for (unsigned i = 0; run.asked < AT_A_TIME; i++, run.asked++)
         store_call_rows[(run.question + i) % STORE_CALLS].call(NULL);
 }
@@ -126,7 +126,7 @@ static void one_turn(void)
 
 static void end(struct sentinel *sentinel)
 {
-    fake_hang_up();
+    fake_disconnect();
     one_turn();
     store_free(run.store);
     sentinel_free(sentinel);
@@ -138,13 +138,13 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     struct sentinel *sentinel = NULL;
 
-    fake.answers = (struct slice){(const char *)bytes, n};
+    fake.replies = (struct slice){(const char *)bytes, n};
     run.asked = run.told = run.seen = run.turns = fake.commands = 0;
-    unsigned kind = fuzz_byte(&fake.answers);
-    run.question = fuzz_byte(&fake.answers) % STORE_CALLS;
-    fake.good = kind & 4;
+    unsigned kind = fuzz_byte(&fake.replies);
+    run.question = fuzz_byte(&fake.replies) % STORE_CALLS;
+    fake.healthy = kind & 4;
     kind = (kind & 3) % 3;
-    bool may_stay = fake.good && kind == 0;
+    bool may_stay = fake.healthy && kind == 0;
     if (run.store && !may_stay)
         end(NULL);
     if (run.store == NULL)

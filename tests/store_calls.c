@@ -14,14 +14,14 @@ static void done(void *arg)
     store_calls.done(arg);
 }
 
-/* A callback whose reply has nothing to look at. */
+/* Defines a callback whose reply has no items to check. */
 #define ON(name, type)                                                                   \
     static void name(void *arg, type reply)                                              \
     {                                                                                    \
         (void)reply;                                                                     \
         done(arg);                                                                       \
     }
-/* One whose reply has items. */
+/* Defines a callback that checks the items of its reply. */
 #define ON_ITEMS(name, type)                                                             \
     static void name(void *arg, const struct type *reply)                                \
     {                                                                                    \
@@ -191,7 +191,7 @@ static void call_command(void *arg)
     store_command(store_calls.store, args, 2, on_command, arg);
 }
 
-/* In this order: tests/corpus/store counts on it. */
+/* Keep this order: tests/corpus/store depends on it. */
 const struct store_call store_call_rows[STORE_CALLS] = {
     {.call = call_enqueue_record, .of_producers = true},
     {.call = call_claim},

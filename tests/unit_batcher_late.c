@@ -109,8 +109,8 @@ static void assert_past_deadline(enum batcher_kind kind, const char *codes,
     rig_start(16, 1);
     rig.plan = plan;
     rig.pause_at = "WAIT";
-    fake.word = "WAIT";
-    fake.word_answer = ":0\n";
+    fake.match = "WAIT";
+    fake.match_reply = ":0\n";
     for (unsigned i = 0; i < n; i++)
         ask_with_deadline(rig.route, kind, ids[i], i == 1 ? 60000 : 1);
     assert_true(rig_wait_for(&rig.waits, 1));
@@ -119,7 +119,7 @@ static void assert_past_deadline(enum batcher_kind kind, const char *codes,
     rig.pause_at = NULL;
     fake_resume();
     assert_true(rig_wait_for(&rig.answers, n - 1));
-    fake.word = NULL;
+    fake.match = NULL;
     assert_true(rig_wait_for(&rig.answers, n));
     assert_string_equal(buf_str(&rig.results), past);
     assert_int_equal(rig.calls, 1); /* it was done */
@@ -147,12 +147,12 @@ static void a_change_without_deadline_waits_for_the_replicas(void **state)
 {
     (void)state;
     rig_start(8, 1);
-    fake.word = "WAIT";
-    fake.word_answer = ":0\n";
+    fake.match = "WAIT";
+    fake.match_reply = ":0\n";
     rig_send_each(BATCHER_ENQUEUE, "ab");
     assert_true(rig_wait_for(&rig.waits, 2));
     assert_int_equal(rig.answers, 0);
-    fake.word = NULL;
+    fake.match = NULL;
     assert_true(rig_wait_for(&rig.answers, 2));
     assert_string_equal(buf_str(&rig.results), "a=s b=s ");
     assert_int_equal(rig.calls, 1);

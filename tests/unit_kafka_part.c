@@ -51,7 +51,7 @@ static int begin(void **state)
     (void)state;
     rig_start(64, 0);
     memset(&kafka, 0, sizeof(kafka));
-    fake.judge = judge;
+    fake.on_command = judge;
     kafka.conf.name = name;
     kafka.bridge.store = rig.store;
     kafka.src.bridge = &kafka.bridge;

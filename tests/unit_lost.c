@@ -72,14 +72,14 @@ static void on_down(void *arg, const char *why)
     (void)why;
     run.downs++;
     if (run.bad == 0)
-        fake.word = NULL;
+        fake.match = NULL;
 }
 /* After each answer. */
 static void on_asked(void)
 {
     fake.commands = 0;
-    if (fake.word && run.bad > 0 && --run.bad == 0)
-        fake.word = NULL;
+    if (fake.match && run.bad > 0 && --run.bad == 0)
+        fake.match = NULL;
 }
 static void on_limit(void *arg)
 {
@@ -136,7 +136,7 @@ static void end(struct sentinel *sentinel)
 {
     store_free(run.store);
     sentinel_free(sentinel);
-    fake_hang_up();
+    fake_disconnect();
     timer_set(run.limit, 0);
     loop_run(); /* what was deferred is freed */
 }
@@ -154,8 +154,8 @@ static void lose_all(const struct url *url, const char *word, const char *bad,
 {
     struct sentinel *sentinel;
     begin(url, &sentinel);
-    fake.word = word;
-    fake.word_answer = bad;
+    fake.match = word;
+    fake.match_reply = bad;
     run.bad = times;
     run.again = true;
     ask_all();
@@ -163,7 +163,7 @@ static void lose_all(const struct url *url, const char *word, const char *bad,
     assert_int_equal(run.asked, ASKED);
     assert_int_equal(run.told, ASKED);
     assert_int_equal(run.told_from_within, 0);
-    fake.word = NULL;
+    fake.match = NULL;
     end(sentinel);
 }
 
@@ -204,15 +204,15 @@ static void a_call_while_the_server_is_away_is_answered_later(void **state)
     for (unsigned i = 0; i < URLS; i++) {
         struct sentinel *sentinel;
         begin(&urls[i], &sentinel);
-        fake.word = "PING"; /* of the greeting */
-        fake.word_answer = "-LOADING not yet\n";
+        fake.match = "PING"; /* of the greeting */
+        fake.match_reply = "-LOADING not yet\n";
         run.bad = UINT32_MAX;
-        fake_hang_up();
+        fake_disconnect();
         assert_true(reached(&run.downs, 1));
         run.again = true;
         ask_all();
         assert_int_equal(run.told_from_within, 0);
-        fake.word = NULL;
+        fake.match = NULL;
         assert_true(reached(&run.told, ASKED));
         assert_int_equal(run.told_from_within, 0);
         end(sentinel);
@@ -224,13 +224,13 @@ static void refuse_once(void (*ask)(void *arg), const char *error)
 {
     unsigned times = 0;
 
-    fake.word = "EVALSHA";
-    fake.word_answer = error;
+    fake.match = "EVALSHA";
+    fake.match_reply = error;
     run.bad = 1;
     run.told = 0;
     ask(&times);
     assert_true(reached(&run.told, 1));
-    assert_null(fake.word);
+    assert_null(fake.match);
 }
 
 static const char *const refusals[] = {"-BUSY Redis is busy\n", "-MISCONF no disk\n",
