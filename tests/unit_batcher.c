@@ -41,7 +41,7 @@ static void partitions_in_turn_share_a_batch(void **state)
     }
 }
 
-static void a_batch_has_room_for_so_many_partitions(void **state)
+static void a_batch_contains_at_most_the_maximum_of_partitions(void **state)
 {
     (void)state;
     static char names[BATCH_PARTITIONS_MAX + 1][16];
@@ -70,7 +70,7 @@ static struct batcher batcher_of(unsigned queued, unsigned awaited, unsigned fly
                             .pacer = {.last_us = 1000000, .gap_us = 2000}};
 }
 
-static void a_change_that_comes_alone_leaves_at_once(void **state)
+static void a_single_change_is_sent_at_once(void **state)
 {
     (void)state;
     struct batcher batcher = batcher_of(1, 1, 0);
@@ -79,7 +79,7 @@ static void a_change_that_comes_alone_leaves_at_once(void **state)
     assert_int_equal(batcher_wait_us(&batcher, FULL, 1002000), 0);
 }
 
-static void what_nobody_awaits_is_paced(void **state)
+static void changes_that_no_client_awaits_are_paced(void **state)
 {
     (void)state;
     struct batcher batcher = batcher_of(FULL - 1, 0, 0);
@@ -88,7 +88,7 @@ static void what_nobody_awaits_is_paced(void **state)
     assert_int_equal(batcher_wait_us(&batcher, FULL, 1000500), 0);
 }
 
-static void while_two_batches_are_on_their_way_the_next_one_gathers(void **state)
+static void changes_wait_while_two_batches_are_in_flight(void **state)
 {
     (void)state;
     struct batcher batcher = batcher_of(FULL - 1, FULL - 1, BATCHES_OUT - 1);
@@ -204,7 +204,7 @@ static void a_batch_stops_at_the_maximum_of_bytes(void **state)
     assert_sizes("1 1 ", 2);
 }
 
-static void records_and_kept_runs_count_as_bytes_of_a_batch(void **state)
+static void records_and_kept_runs_count_towards_the_bytes_of_a_batch(void **state)
 {
     (void)state;
     const struct change how = {.awaited = true};
@@ -219,7 +219,7 @@ static void records_and_kept_runs_count_as_bytes_of_a_batch(void **state)
     assert_sizes("3 3 1 ", 7);
 }
 
-static void a_change_larger_than_a_batch_leaves_alone(void **state)
+static void a_change_larger_than_a_batch_is_sent_alone(void **state)
 {
     (void)state;
     rig_start(8, 0);
@@ -274,16 +274,16 @@ UNIT(batcher)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partitions_in_turn_share_a_batch),
-        cmocka_unit_test(a_batch_has_room_for_so_many_partitions),
-        cmocka_unit_test(a_change_that_comes_alone_leaves_at_once),
-        cmocka_unit_test(what_nobody_awaits_is_paced),
-        cmocka_unit_test(while_two_batches_are_on_their_way_the_next_one_gathers),
+        cmocka_unit_test(a_batch_contains_at_most_the_maximum_of_partitions),
+        cmocka_unit_test(a_single_change_is_sent_at_once),
+        cmocka_unit_test(changes_that_no_client_awaits_are_paced),
+        cmocka_unit_test(changes_wait_while_two_batches_are_in_flight),
         cmocka_unit_test(a_full_batch_does_not_wait),
         cmocka_unit_test(a_batch_stops_at_the_maximum_of_jobs),
         cmocka_unit_test(a_batcher_stops_at_the_maximum_of_batches),
         cmocka_unit_test(a_batch_stops_at_the_maximum_of_bytes),
-        cmocka_unit_test(records_and_kept_runs_count_as_bytes_of_a_batch),
-        cmocka_unit_test(a_change_larger_than_a_batch_leaves_alone),
+        cmocka_unit_test(records_and_kept_runs_count_towards_the_bytes_of_a_batch),
+        cmocka_unit_test(a_change_larger_than_a_batch_is_sent_alone),
         cmocka_unit_test(a_batch_stops_at_the_maximum_of_partitions),
         cmocka_unit_test(
             a_change_of_one_partition_too_many_keeps_those_behind_it_waiting),

@@ -57,7 +57,7 @@ static void assert_told(enum batcher_kind kind, const char *const plan[], char l
     rig_stop();
 }
 
-static void a_change_sent_once_is_answered_as_the_script_says(void **state)
+static void a_change_sent_once_gets_the_result_of_the_script(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < TOLD; i++) {
@@ -88,7 +88,7 @@ a_change_sent_again_after_an_error_is_answered_as_the_script_says(void **state)
     }
 }
 
-static void a_change_sent_again_with_new_ones_is_told_from_them(void **state)
+static void a_repeated_change_is_distinguished_from_new_ones(void **state)
 {
     (void)state;
     rig_start(8, 0);
@@ -107,7 +107,7 @@ static void a_change_sent_again_with_new_ones_is_told_from_them(void **state)
 }
 
 /* The table above has a row for each pair of the batchers. */
-static void each_first_answer_of_a_batcher_has_its_test(void **state)
+static void each_first_result_of_a_batcher_is_tested(void **state)
 {
     (void)state;
     for (unsigned kind = 0; kind < BATCHERS; kind++) {
@@ -193,7 +193,7 @@ static void ask_finish(void)
     rig_send(BATCHER_FINISH, "a");
 }
 
-static void a_change_sent_again_has_a_plus_behind_its_letter(void **state)
+static void a_repeated_change_has_a_plus_after_its_letter(void **state)
 {
     (void)state;
     static const struct {
@@ -240,7 +240,7 @@ static void ask_delete(void)
 }
 
 /* The script finds by it what it did: lua/lib/late.lua. */
-static void a_change_that_has_a_number_is_sent_again_with_the_same(void **state)
+static void a_numbered_change_is_repeated_with_its_number(void **state)
 {
     (void)state;
     static const struct {
@@ -300,7 +300,7 @@ static void a_change_that_is_not_repeatable_is_sent_again_after_an_error(void **
     rig_stop();
 }
 
-static void a_change_that_is_not_repeatable_waits_for_a_redis_that_is_away(void **state)
+static void a_change_that_is_not_repeatable_waits_while_redis_is_unavailable(void **state)
 {
     (void)state;
     rig_start(8, 0);
@@ -316,19 +316,20 @@ static void a_change_that_is_not_repeatable_waits_for_a_redis_that_is_away(void 
 UNIT(batcher_again)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_change_sent_once_is_answered_as_the_script_says),
+        cmocka_unit_test(a_change_sent_once_gets_the_result_of_the_script),
         cmocka_unit_test(
             a_change_sent_again_is_answered_as_its_first_run_would_have_been),
         cmocka_unit_test(
             a_change_sent_again_after_an_error_is_answered_as_the_script_says),
-        cmocka_unit_test(a_change_sent_again_with_new_ones_is_told_from_them),
-        cmocka_unit_test(each_first_answer_of_a_batcher_has_its_test),
-        cmocka_unit_test(a_change_sent_again_has_a_plus_behind_its_letter),
-        cmocka_unit_test(a_change_that_has_a_number_is_sent_again_with_the_same),
+        cmocka_unit_test(a_repeated_change_is_distinguished_from_new_ones),
+        cmocka_unit_test(each_first_result_of_a_batcher_is_tested),
+        cmocka_unit_test(a_repeated_change_has_a_plus_after_its_letter),
+        cmocka_unit_test(a_numbered_change_is_repeated_with_its_number),
         cmocka_unit_test(
             a_change_that_is_not_repeatable_is_not_sent_again_after_a_lost_answer),
         cmocka_unit_test(a_change_that_is_not_repeatable_is_sent_again_after_an_error),
-        cmocka_unit_test(a_change_that_is_not_repeatable_waits_for_a_redis_that_is_away),
+        cmocka_unit_test(
+            a_change_that_is_not_repeatable_waits_while_redis_is_unavailable),
     };
     return cmocka_run_group_tests(tests, rig_setup, NULL);
 }

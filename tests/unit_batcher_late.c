@@ -65,7 +65,7 @@ static void ask_all_with_deadline(unsigned nth, int64_t deadline_ms)
 
 /* Two batches are with Redis, so the next one waits. What has left is answered by Redis.
  */
-static void a_change_not_sent_by_its_deadline_is_answered_with_nothing(void **state)
+static void a_change_not_sent_by_its_deadline_gets_no_result(void **state)
 {
     (void)state;
     rig_start(8, 0);
@@ -136,7 +136,7 @@ static void a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so(voi
 
 /* Such as k, of a record that an earlier batch has carried out: nothing is known of it.
  */
-static void a_change_not_done_by_its_deadline_is_answered_with_nothing(void **state)
+static void a_change_not_done_by_its_deadline_gets_no_result(void **state)
 {
     (void)state;
     assert_past_deadline(BATCHER_ENQUEUE, "=kxsgz", "a=0 c=S d=0 e=0 b=x ");
@@ -190,7 +190,7 @@ static void ask_of_kafka_and_others(const char *ids)
     rig_cancel(rig.route, names[ids[3] - 'a'], &of_others);
 }
 
-static void what_is_queued_and_came_from_kafka_is_given_back(void **state)
+static void queued_kafka_changes_are_returned_by_store_give_back(void **state)
 {
     (void)state;
     rig_start(8, 0);
@@ -214,7 +214,7 @@ static void what_is_queued_and_came_from_kafka_is_given_back(void **state)
 }
 
 /* Redis has it, or will: its answer decides. */
-static void what_is_on_its_way_is_not_given_back(void **state)
+static void changes_in_flight_are_not_returned(void **state)
 {
     (void)state;
     rig_start(8, 0);
@@ -230,7 +230,7 @@ static void what_is_on_its_way_is_not_given_back(void **state)
 }
 
 /* The store is closed: no reply will come. */
-static void everything_is_answered_with_nothing_when_the_store_ends(void **state)
+static void all_changes_get_no_result_when_the_store_is_freed(void **state)
 {
     (void)state;
     rig_start(8, 0);
@@ -247,15 +247,15 @@ static void everything_is_answered_with_nothing_when_the_store_ends(void **state
 UNIT(batcher_late)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_change_not_sent_by_its_deadline_is_answered_with_nothing),
+        cmocka_unit_test(a_change_not_sent_by_its_deadline_gets_no_result),
         cmocka_unit_test(
             a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so),
-        cmocka_unit_test(a_change_not_done_by_its_deadline_is_answered_with_nothing),
+        cmocka_unit_test(a_change_not_done_by_its_deadline_gets_no_result),
         cmocka_unit_test(a_change_without_deadline_waits_for_the_replicas),
         cmocka_unit_test(changes_of_other_batchers_do_not_wait_for_replicas),
-        cmocka_unit_test(what_is_queued_and_came_from_kafka_is_given_back),
-        cmocka_unit_test(what_is_on_its_way_is_not_given_back),
-        cmocka_unit_test(everything_is_answered_with_nothing_when_the_store_ends),
+        cmocka_unit_test(queued_kafka_changes_are_returned_by_store_give_back),
+        cmocka_unit_test(changes_in_flight_are_not_returned),
+        cmocka_unit_test(all_changes_get_no_result_when_the_store_is_freed),
     };
     return cmocka_run_group_tests(tests, rig_setup, NULL);
 }

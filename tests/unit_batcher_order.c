@@ -92,7 +92,7 @@ static void changes_lost_twice_keep_their_order(void **state)
 
 /* The first batch is done, but perhaps on no replica yet; the second one is on its way.
  */
-static void a_batch_whose_wait_is_lost_is_sent_again_before_those_behind_it(void **state)
+static void a_batch_whose_wait_is_lost_is_repeated_before_later_batches(void **state)
 {
     (void)state;
     rig_start(2, 1);
@@ -122,7 +122,7 @@ static void enqueue_records(int64_t first, int64_t last)
     }
 }
 
-static void a_refused_batch_is_sent_again_behind_the_one_that_it_waits_for(void **state)
+static void a_rejected_batch_is_repeated_after_its_predecessor(void **state)
 {
     (void)state;
     rig_start(2, 0);
@@ -135,7 +135,7 @@ static void a_refused_batch_is_sent_again_behind_the_one_that_it_waits_for(void 
 }
 
 /* It is with the second one of the batch that something is missing. */
-static void a_refused_change_leaves_before_later_ones(void **state)
+static void a_rejected_change_is_sent_before_later_ones(void **state)
 {
     (void)state;
     rig_start(3, 0);
@@ -160,7 +160,7 @@ static void a_refused_change_leaves_before_later_ones(void **state)
 }
 
 /* A refusal is not a lost answer: nothing was done. */
-static void a_refused_change_is_not_said_to_have_been_sent_before(void **state)
+static void a_rejected_change_is_not_marked_as_repeated(void **state)
 {
     (void)state;
     rig_start(8, 0);
@@ -174,7 +174,7 @@ static void a_refused_change_is_not_said_to_have_been_sent_before(void **state)
 #define REFUSED_10 "=g", "=g", "=g", "=g", "=g", "=g", "=g", "=g", "=g", "=g"
 enum { REFUSALS = 50, REST_MS = 10 }; /* after each, for the batch before it to come */
 
-static void a_batch_that_is_refused_too_often_is_given_back(void **state)
+static void a_batch_rejected_too_often_is_returned(void **state)
 {
     (void)state;
     rig_start(1, 0);
@@ -188,7 +188,7 @@ static void a_batch_that_is_refused_too_often_is_given_back(void **state)
     rig_stop();
 }
 
-static void a_batch_that_is_refused_just_often_enough_is_stored(void **state)
+static void a_batch_rejected_below_the_limit_is_stored(void **state)
 {
     (void)state;
     rig_start(1, 0);
@@ -301,7 +301,7 @@ static void a_cancel_waits_until_an_older_enqueue_is_on_the_replicas(void **stat
 }
 
 /* Without any younger one in the batch, however many there are at once. */
-static void cancels_and_enqueues_in_turn_leave_one_kind_after_the_other(void **state)
+static void alternating_cancels_and_enqueues_are_sent_one_kind_at_a_time(void **state)
 {
     (void)state;
     rig_start(8, 0);
@@ -319,18 +319,18 @@ UNIT(batcher_order)
         cmocka_unit_test(
             changes_in_flight_when_the_connection_is_lost_leave_first_and_in_order),
         cmocka_unit_test(changes_lost_twice_keep_their_order),
-        cmocka_unit_test(a_batch_whose_wait_is_lost_is_sent_again_before_those_behind_it),
-        cmocka_unit_test(a_refused_batch_is_sent_again_behind_the_one_that_it_waits_for),
-        cmocka_unit_test(a_refused_change_leaves_before_later_ones),
-        cmocka_unit_test(a_refused_change_is_not_said_to_have_been_sent_before),
-        cmocka_unit_test(a_batch_that_is_refused_too_often_is_given_back),
-        cmocka_unit_test(a_batch_that_is_refused_just_often_enough_is_stored),
+        cmocka_unit_test(a_batch_whose_wait_is_lost_is_repeated_before_later_batches),
+        cmocka_unit_test(a_rejected_batch_is_repeated_after_its_predecessor),
+        cmocka_unit_test(a_rejected_change_is_sent_before_later_ones),
+        cmocka_unit_test(a_rejected_change_is_not_marked_as_repeated),
+        cmocka_unit_test(a_batch_rejected_too_often_is_returned),
+        cmocka_unit_test(a_batch_rejected_below_the_limit_is_stored),
         cmocka_unit_test(a_cancel_waits_for_the_answer_to_an_older_enqueue),
         cmocka_unit_test(an_enqueue_waits_for_the_answer_to_an_older_cancel),
         cmocka_unit_test(a_cancel_waits_for_an_older_enqueue_that_is_sent_again),
         cmocka_unit_test(an_enqueue_waits_for_an_older_cancel_that_is_sent_again),
         cmocka_unit_test(a_cancel_waits_until_an_older_enqueue_is_on_the_replicas),
-        cmocka_unit_test(cancels_and_enqueues_in_turn_leave_one_kind_after_the_other),
+        cmocka_unit_test(alternating_cancels_and_enqueues_are_sent_one_kind_at_a_time),
     };
     return cmocka_run_group_tests(tests, rig_setup, NULL);
 }

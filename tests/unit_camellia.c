@@ -51,7 +51,7 @@ static void a_number_may_have_blanks_a_sign_and_be_hexadecimal(void **state)
     }
 }
 
-static void what_is_no_integer_in_range_is_refused(void **state)
+static void an_integer_out_of_range_is_rejected(void **state)
 {
     (void)state;
     static const char *const bad[] = {"",
@@ -79,7 +79,7 @@ static void what_is_no_integer_in_range_is_refused(void **state)
     assert_int_equal(to.n, 42);
 }
 
-static void an_empty_one_leaves_the_default_where_it_may_be_missing(void **state)
+static void an_empty_optional_integer_keeps_its_default(void **state)
 {
     (void)state;
     struct taken to = {.n = 42, .flag = true};
@@ -134,7 +134,7 @@ static void is_text(struct slice s, enum camellia_json how, const char *want)
     buf_free(&out);
 }
 
-static void the_two_writers_escape_what_they_always_did(void **state)
+static void plain_and_sorted_json_escape_as_the_original_does(void **state)
 {
     (void)state;
     struct slice controls = SLICE_LIT("\b\t\n\f\r\x01\x1f\"\\/\0");
@@ -196,7 +196,7 @@ static void a_real_number_has_a_fraction(void **state)
 
 /* ---------------------------------------------------------------- statistics */
 
-static void a_window_holds_what_was_counted_before_the_turn(void **state)
+static void a_window_contains_the_counts_before_the_next_window(void **state)
 {
     (void)state;
     struct camellia_stats s = {0};
@@ -215,7 +215,7 @@ static void a_window_holds_what_was_counted_before_the_turn(void **state)
     camellia_stats_free(&s);
 }
 
-static void a_silent_topic_is_forgotten_unless_somebody_waits_there(void **state)
+static void a_topic_without_calls_is_dropped_unless_a_poll_waits(void **state)
 {
     (void)state;
     struct camellia_stats s = {0};
@@ -235,7 +235,7 @@ static void a_silent_topic_is_forgotten_unless_somebody_waits_there(void **state
     camellia_stats_free(&s);
 }
 
-static void a_topic_without_a_count_is_gone_with_its_last_poll(void **state)
+static void a_topic_without_a_count_is_dropped_with_its_last_poll(void **state)
 {
     (void)state;
     struct camellia_stats s = {0};
@@ -256,7 +256,7 @@ static void a_topic_without_a_count_is_gone_with_its_last_poll(void **state)
     camellia_stats_free(&s);
 }
 
-static void what_became_ready_counts_in_its_window_whenever_it_is_pulled(void **state)
+static void a_ready_message_counts_in_its_window_whenever_it_is_pulled(void **state)
 {
     (void)state;
     struct camellia_stats s = {.from_ms = 1000};
@@ -287,17 +287,17 @@ UNIT(camellia)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_number_may_have_blanks_a_sign_and_be_hexadecimal),
-        cmocka_unit_test(what_is_no_integer_in_range_is_refused),
-        cmocka_unit_test(an_empty_one_leaves_the_default_where_it_may_be_missing),
+        cmocka_unit_test(an_integer_out_of_range_is_rejected),
+        cmocka_unit_test(an_empty_optional_integer_keeps_its_default),
         cmocka_unit_test(booleans_have_many_names),
         cmocka_unit_test(a_text_is_kept_byte_for_byte_unless_it_is_not_utf_8),
-        cmocka_unit_test(the_two_writers_escape_what_they_always_did),
+        cmocka_unit_test(plain_and_sorted_json_escape_as_the_original_does),
         cmocka_unit_test(a_message_has_its_fields_in_order_or_sorted),
         cmocka_unit_test(a_real_number_has_a_fraction),
-        cmocka_unit_test(a_window_holds_what_was_counted_before_the_turn),
-        cmocka_unit_test(what_became_ready_counts_in_its_window_whenever_it_is_pulled),
-        cmocka_unit_test(a_silent_topic_is_forgotten_unless_somebody_waits_there),
-        cmocka_unit_test(a_topic_without_a_count_is_gone_with_its_last_poll),
+        cmocka_unit_test(a_window_contains_the_counts_before_the_next_window),
+        cmocka_unit_test(a_ready_message_counts_in_its_window_whenever_it_is_pulled),
+        cmocka_unit_test(a_topic_without_calls_is_dropped_unless_a_poll_waits),
+        cmocka_unit_test(a_topic_without_a_count_is_dropped_with_its_last_poll),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,7 +73,7 @@ static void by_default_each_status_has_its_outcome(void **state)
     opt_free(http_opt_rows, &o);
 }
 
-static void of_two_ranges_the_narrower_counts(void **state)
+static void the_narrower_of_two_ranges_wins(void **state)
 {
     (void)state;
     struct http_rules r;
@@ -91,7 +91,7 @@ static void of_two_ranges_the_narrower_counts(void **state)
         assert_int_equal(http_rules_verdict(&r, rows[i].status), rows[i].verdict);
 }
 
-static void a_code_in_two_lists_and_what_is_no_code_are_errors(void **state)
+static void a_code_in_two_lists_or_an_invalid_code_is_an_error(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -151,7 +151,7 @@ static bool reaches(const struct http_guard *g, enum http_url_source word, const
     return fine;
 }
 
-static void a_message_leads_to_no_private_network_in_any_spelling(void **state)
+static void a_url_of_a_message_never_reaches_a_private_network(void **state)
 {
     (void)state;
     static const char *const private[] = {"0.0.0.0",
@@ -218,7 +218,7 @@ static void a_message_leads_to_no_private_network_in_any_spelling(void **state)
     guard_free(g, &o);
 }
 
-static void deny_is_for_all_and_allow_is_the_exception(void **state)
+static void allow_overrides_deny_for_every_url(void **state)
 {
     (void)state;
     static const struct {
@@ -280,7 +280,7 @@ static void a_bad_network_host_or_port_is_an_error(void **state)
     }
 }
 
-static void hosts_and_ports_are_those_that_curl_sees(void **state)
+static void hosts_and_ports_are_parsed_like_curl_does(void **state)
 {
     (void)state;
     static const struct {
@@ -372,7 +372,7 @@ static void a_signature_is_that_of_the_specification(void **state)
     assert_string_equal(signed_by(V1A_SEED " " V1_KEY, body), both);
 }
 
-static void a_bad_key_is_refused_and_not_shown(void **state)
+static void an_invalid_signing_key_is_rejected_and_not_shown(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -403,7 +403,7 @@ static void a_bad_key_is_refused_and_not_shown(void **state)
 
 /* ------------------------------------------------------------------ checks of options */
 
-static void what_the_options_cannot_mean_together_is_said(void **state)
+static void conflicting_options_of_the_sink_are_errors(void **state)
 {
     (void)state;
     char agent[] = "t", proxy[] = "http://p:1", id_name[] = "Webhook-Id", value[] = "1";
@@ -431,7 +431,7 @@ static void what_the_options_cannot_mean_together_is_said(void **state)
 
 /* ------------------------------------------------------------------ URLs */
 
-static void only_http_urls_pass(void **state)
+static void only_http_and_https_urls_are_accepted(void **state)
 {
     (void)state;
     assert_true(http_is_url(slice_of("http://a/")));
@@ -477,7 +477,7 @@ static bool same(const char *a, const char *b)
     return http_url_same_origin(slice_of(a), slice_of(b));
 }
 
-static void secrets_stay_with_scheme_host_and_port(void **state)
+static void credentials_are_sent_only_to_the_same_origin(void **state)
 {
     (void)state;
     assert_true(same("http://a/x", "HTTP://A:80/y"));
@@ -490,7 +490,7 @@ static void secrets_stay_with_scheme_host_and_port(void **state)
     assert_false(same("http://a:180/", "http://a:1/"));
 }
 
-static void a_referer_tells_no_secrets_and_nothing_from_https_to_http(void **state)
+static void a_referer_contains_no_secrets_and_is_empty_from_https_to_http(void **state)
 {
     (void)state;
     static const char *const rows[][3] = {
@@ -518,7 +518,7 @@ static void an_origin_is_the_url_up_to_the_path_without_secrets(void **state)
         assert_true(slice_is(http_url_origin(slice_of(rows[i][0])), rows[i][1]));
 }
 
-static void code_100_in_the_body_is_a_delivery_and_nothing_else(void **state)
+static void only_code_100_in_the_body_counts_as_delivered(void **state)
 {
     (void)state;
     static const char *const good[] = {"{\"code\":100}",
@@ -581,7 +581,7 @@ static const char *lines_of(struct header *headers, unsigned n, struct slice key
     return out;
 }
 
-static void a_request_has_the_jobs_headers_and_ours(void **state)
+static void a_request_contains_the_headers_of_the_job_and_of_tarry(void **state)
 {
     (void)state;
     struct header h[] = {{SLICE_LIT("x-a"), SLICE_LIT("1")},
@@ -592,7 +592,7 @@ static void a_request_has_the_jobs_headers_and_ours(void **state)
                         "webhook-id: t/0%2E1|Accept:|Expect:|");
 }
 
-static void a_job_cannot_break_the_framing_nor_take_a_fixed_header(void **state)
+static void a_job_cannot_set_transport_headers_or_break_the_framing(void **state)
 {
     (void)state;
     struct header h[] = {{SLICE_LIT("Content-Length"), SLICE_LIT("1")},
@@ -608,7 +608,7 @@ static void a_job_cannot_break_the_framing_nor_take_a_fixed_header(void **state)
         "webhook-id: t/0%2E1|Accept:|Expect:|");
 }
 
-static void our_own_headers_can_be_left_out(void **state)
+static void delay_headers_false_omits_the_headers_of_tarry(void **state)
 {
     (void)state;
     static char go[] = "Go-http-client/1.1";
@@ -621,7 +621,7 @@ static void our_own_headers_can_be_left_out(void **state)
                         "Accept:|Expect:|");
 }
 
-static void a_redirect_to_elsewhere_takes_no_credentials_along(void **state)
+static void a_redirect_to_another_origin_carries_no_credentials(void **state)
 {
     (void)state;
     struct header h[] = {{SLICE_LIT("cookie"), SLICE_LIT("c")},
@@ -640,7 +640,7 @@ static void a_redirect_to_elsewhere_takes_no_credentials_along(void **state)
 }
 
 /* Else curl would call it a form. */
-static void a_body_has_a_type_even_where_the_jobs_cannot_stand(void **state)
+static void a_request_has_a_content_type_if_that_of_the_job_is_invalid(void **state)
 {
     (void)state;
     static char name[] = "Content-Type", value[] = "text/csv";
@@ -689,7 +689,7 @@ static void a_signed_request_has_no_webhook_header_of_the_job(void **state)
     list_free(&keys);
 }
 
-static void the_operators_headers_do_not_go_to_strangers(void **state)
+static void configured_headers_are_not_sent_to_unlisted_hosts(void **state)
 {
     (void)state;
     struct header h[] = {{SLICE_LIT("authorization"), SLICE_LIT("theirs")}};
@@ -700,7 +700,7 @@ static void the_operators_headers_do_not_go_to_strangers(void **state)
                         "webhook-id: t/0%2E1|Accept:|Expect:|");
 }
 
-static void an_event_has_its_attributes_under_their_names_in_http(void **state)
+static void a_cloudevent_has_http_attribute_names(void **state)
 {
     (void)state;
     struct header h[] = {{SLICE_LIT("ce_id"), SLICE_LIT("1 \xc3\xa4%")},
@@ -728,30 +728,30 @@ UNIT(http_sink)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_default_each_status_has_its_outcome),
-        cmocka_unit_test(of_two_ranges_the_narrower_counts),
-        cmocka_unit_test(a_code_in_two_lists_and_what_is_no_code_are_errors),
-        cmocka_unit_test(a_message_leads_to_no_private_network_in_any_spelling),
-        cmocka_unit_test(deny_is_for_all_and_allow_is_the_exception),
+        cmocka_unit_test(the_narrower_of_two_ranges_wins),
+        cmocka_unit_test(a_code_in_two_lists_or_an_invalid_code_is_an_error),
+        cmocka_unit_test(a_url_of_a_message_never_reaches_a_private_network),
+        cmocka_unit_test(allow_overrides_deny_for_every_url),
         cmocka_unit_test(a_bad_network_host_or_port_is_an_error),
-        cmocka_unit_test(hosts_and_ports_are_those_that_curl_sees),
+        cmocka_unit_test(hosts_and_ports_are_parsed_like_curl_does),
         cmocka_unit_test(a_signature_is_that_of_the_specification),
-        cmocka_unit_test(a_bad_key_is_refused_and_not_shown),
-        cmocka_unit_test(what_the_options_cannot_mean_together_is_said),
+        cmocka_unit_test(an_invalid_signing_key_is_rejected_and_not_shown),
+        cmocka_unit_test(conflicting_options_of_the_sink_are_errors),
         cmocka_unit_test(an_origin_is_the_url_up_to_the_path_without_secrets),
         cmocka_unit_test(a_signed_request_has_no_webhook_header_of_the_job),
-        cmocka_unit_test(the_operators_headers_do_not_go_to_strangers),
-        cmocka_unit_test(an_event_has_its_attributes_under_their_names_in_http),
-        cmocka_unit_test(only_http_urls_pass),
+        cmocka_unit_test(configured_headers_are_not_sent_to_unlisted_hosts),
+        cmocka_unit_test(a_cloudevent_has_http_attribute_names),
+        cmocka_unit_test(only_http_and_https_urls_are_accepted),
         cmocka_unit_test(a_url_is_sent_so_that_it_cannot_end_the_request_line),
-        cmocka_unit_test(secrets_stay_with_scheme_host_and_port),
-        cmocka_unit_test(a_referer_tells_no_secrets_and_nothing_from_https_to_http),
-        cmocka_unit_test(code_100_in_the_body_is_a_delivery_and_nothing_else),
+        cmocka_unit_test(credentials_are_sent_only_to_the_same_origin),
+        cmocka_unit_test(a_referer_contains_no_secrets_and_is_empty_from_https_to_http),
+        cmocka_unit_test(only_code_100_in_the_body_counts_as_delivered),
         cmocka_unit_test(a_redirect_keeps_or_drops_the_body_by_its_status),
-        cmocka_unit_test(a_request_has_the_jobs_headers_and_ours),
-        cmocka_unit_test(our_own_headers_can_be_left_out),
-        cmocka_unit_test(a_redirect_to_elsewhere_takes_no_credentials_along),
-        cmocka_unit_test(a_body_has_a_type_even_where_the_jobs_cannot_stand),
-        cmocka_unit_test(a_job_cannot_break_the_framing_nor_take_a_fixed_header),
+        cmocka_unit_test(a_request_contains_the_headers_of_the_job_and_of_tarry),
+        cmocka_unit_test(delay_headers_false_omits_the_headers_of_tarry),
+        cmocka_unit_test(a_redirect_to_another_origin_carries_no_credentials),
+        cmocka_unit_test(a_request_has_a_content_type_if_that_of_the_job_is_invalid),
+        cmocka_unit_test(a_job_cannot_set_transport_headers_or_break_the_framing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@
 static char b[] = "broker:9092", x[] = "x", url[] = "https://idp/token",
             file[] = "idp/token";
 
-static void options_that_do_not_go_together_are_refused(void **state)
+static void conflicting_options_are_rejected(void **state)
 {
     char none[] = " ,";
     static char mechanism[] = "sasl_mechanism", mechanisms[] = "sasl_mechanisms",
@@ -78,7 +78,7 @@ static void options_that_do_not_go_together_are_refused(void **state)
 }
 
 /* On its way anybody could read our secret. */
-static void a_token_server_is_asked_in_plain_text_on_this_host_only(void **state)
+static void http_token_url_is_allowed_only_for_the_local_host(void **state)
 {
     static const struct {
         char url[40];
@@ -125,7 +125,7 @@ static const char *value(rd_kafka_conf_t *conf, const char *name)
     return rd_kafka_conf_get(conf, name, text, &n) == RD_KAFKA_CONF_OK ? text : "none";
 }
 
-static void librdkafka_gets_what_the_options_say(void **state)
+static void options_become_settings_of_librdkafka(void **state)
 {
     const struct kafka_setting rows[] = {{0}};
     char user[] = "bob", pw[] = "hunter2", pem[] = "/own.pem";
@@ -147,7 +147,7 @@ static void librdkafka_gets_what_the_options_say(void **state)
     rd_kafka_conf_destroy(conf);
 }
 
-static void kerberos_is_told_by_settings_of_its_own(void **state)
+static void kerberos_is_configured_by_librdkafka_settings(void **state)
 {
     const struct kafka_setting rows[] = {{0}};
     char name[] = "sasl_kerberos_keytab", path[] = "/etc/tarry.keytab";
@@ -163,7 +163,7 @@ static void kerberos_is_told_by_settings_of_its_own(void **state)
     rd_kafka_conf_destroy(conf);
 }
 
-static void settings_of_others_are_not_passed_through(void **state)
+static void settings_that_tarry_owns_are_rejected(void **state)
 {
     const struct kafka_setting rows[] = {{0}};
     static const struct {
@@ -228,7 +228,7 @@ static int get(const char *text, struct kafka_token *token, struct err *err)
     return rc;
 }
 
-static void a_token_of_a_file_lasts_as_long_as_it_says_or_five_minutes(void **state)
+static void a_token_file_expires_by_its_claim_or_after_five_minutes(void **state)
 {
     static const struct {
         const char *before, *after; /* of the end, in the claims; NULL: no JWT at all */
@@ -271,7 +271,7 @@ static void a_token_of_a_file_lasts_as_long_as_it_says_or_five_minutes(void **st
     }
 }
 
-static void a_file_without_a_token_is_told(void **state)
+static void a_token_file_without_a_token_is_an_error(void **state)
 {
     struct kafka_token token = {0};
     struct err err;
@@ -289,12 +289,12 @@ static void a_file_without_a_token_is_told(void **state)
 UNIT(kafka_link)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_that_do_not_go_together_are_refused),
-        cmocka_unit_test(a_token_server_is_asked_in_plain_text_on_this_host_only),
-        cmocka_unit_test(librdkafka_gets_what_the_options_say),
-        cmocka_unit_test(kerberos_is_told_by_settings_of_its_own),
-        cmocka_unit_test(settings_of_others_are_not_passed_through),
-        cmocka_unit_test(a_token_of_a_file_lasts_as_long_as_it_says_or_five_minutes),
-        cmocka_unit_test(a_file_without_a_token_is_told)};
+        cmocka_unit_test(conflicting_options_are_rejected),
+        cmocka_unit_test(http_token_url_is_allowed_only_for_the_local_host),
+        cmocka_unit_test(options_become_settings_of_librdkafka),
+        cmocka_unit_test(kerberos_is_configured_by_librdkafka_settings),
+        cmocka_unit_test(settings_that_tarry_owns_are_rejected),
+        cmocka_unit_test(a_token_file_expires_by_its_claim_or_after_five_minutes),
+        cmocka_unit_test(a_token_file_without_a_token_is_an_error)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

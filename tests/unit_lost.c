@@ -169,7 +169,7 @@ static void lose_all(const struct url *url, const char *word, const char *bad,
 
 /* ---------------------------------------------------------------------------- tests */
 
-static void a_callback_of_a_lost_call_may_ask_for_anything(void **state)
+static void a_callback_of_a_lost_call_may_start_any_call(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < URLS; i++) {
@@ -178,14 +178,14 @@ static void a_callback_of_a_lost_call_may_ask_for_anything(void **state)
     }
 }
 
-static void a_callback_of_a_job_whose_wait_was_lost_may_ask_for_anything(void **state)
+static void a_callback_after_a_lost_wait_may_start_any_call(void **state)
 {
     (void)state;
     lose_all(&urls[URLS - 1], "WAIT", "?this is no reply\n", 0);
     assert_true(run.downs > 0);
 }
 
-static void a_callback_of_a_refused_call_may_ask_for_anything(void **state)
+static void a_callback_of_a_rejected_call_may_start_any_call(void **state)
 {
     (void)state;
     static const char *const errors[] = {
@@ -198,7 +198,7 @@ static void a_callback_of_a_refused_call_may_ask_for_anything(void **state)
 }
 
 /* The callback is called later, never before the call returns. */
-static void a_call_while_the_server_is_away_is_answered_later(void **state)
+static void a_call_while_redis_is_unavailable_is_answered_later(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < URLS; i++) {
@@ -303,10 +303,10 @@ static int setup(void **state)
 UNIT(lost)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_callback_of_a_lost_call_may_ask_for_anything),
-        cmocka_unit_test(a_callback_of_a_job_whose_wait_was_lost_may_ask_for_anything),
-        cmocka_unit_test(a_callback_of_a_refused_call_may_ask_for_anything),
-        cmocka_unit_test(a_call_while_the_server_is_away_is_answered_later),
+        cmocka_unit_test(a_callback_of_a_lost_call_may_start_any_call),
+        cmocka_unit_test(a_callback_after_a_lost_wait_may_start_any_call),
+        cmocka_unit_test(a_callback_of_a_rejected_call_may_start_any_call),
+        cmocka_unit_test(a_call_while_redis_is_unavailable_is_answered_later),
         cmocka_unit_test(
             an_error_of_a_call_other_than_enqueue_and_cancel_pauses_no_source),
         cmocka_unit_test(an_error_of_a_cancel_pauses_sources_until_none_is_pending),

@@ -191,7 +191,7 @@ static void end(struct sentinel *sentinel)
 
 /* ------------------------------------------------------------------------ tests */
 
-static void a_reply_of_another_shape_is_no_answer(void **state)
+static void a_reply_of_another_shape_is_rejected(void **state)
 {
     (void)state;
     static const struct {
@@ -226,7 +226,7 @@ static void a_reply_of_another_shape_is_no_answer(void **state)
 }
 
 /* More jobs than can be asked about at once were "answered". */
-static void a_reply_with_too_much_is_no_answer(void **state)
+static void a_reply_with_too_many_items_is_rejected(void **state)
 {
     (void)state;
     struct buf reply = {0};
@@ -245,7 +245,7 @@ static void a_reply_with_too_much_is_no_answer(void **state)
     buf_free(&reply);
 }
 
-static void what_is_no_time_is_not_taken_for_one(void **state)
+static void an_invalid_time_is_rejected(void **state)
 {
     (void)state;
     static const char *const times[] = {"*2\n:1\n:2\n", "*2\n!\n!\n", "*0\n", "$5\n",
@@ -260,7 +260,7 @@ static void what_is_no_time_is_not_taken_for_one(void **state)
     }
 }
 
-static void a_sentinel_that_names_nobody_is_not_believed(void **state)
+static void a_sentinel_without_a_master_is_ignored(void **state)
 {
     (void)state;
     static const char *const places[] = {"*2\n:1\n:2\n", "*2\n!\n!\n", "*2\n$\n$\n",
@@ -314,10 +314,10 @@ static int setup(void **state)
 UNIT(replies)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_reply_of_another_shape_is_no_answer),
-        cmocka_unit_test(a_reply_with_too_much_is_no_answer),
-        cmocka_unit_test(what_is_no_time_is_not_taken_for_one),
-        cmocka_unit_test(a_sentinel_that_names_nobody_is_not_believed),
+        cmocka_unit_test(a_reply_of_another_shape_is_rejected),
+        cmocka_unit_test(a_reply_with_too_many_items_is_rejected),
+        cmocka_unit_test(an_invalid_time_is_rejected),
+        cmocka_unit_test(a_sentinel_without_a_master_is_ignored),
         cmocka_unit_test(a_score_is_a_text_that_is_a_number),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
