@@ -91,7 +91,7 @@ def setup(bench, kafka, idp):
 
 
 @pytest.mark.slow
-def test_every_login_carries_jobs_in_and_out(bench, setup, idp):
+def test_jobs_are_read_and_written_with_every_kind_of_login(bench, setup, idp):
     setup.give_token()
     tarry = setup.start(LOGINS, bench.redis(), ' kafka: { debug = "all"; };', daemon='log = "debug";')
     outs, producer = {n: setup.collector(n) for n in LOGINS}, setup.producer()
@@ -166,7 +166,7 @@ WRONG = {
 
 
 @pytest.mark.slow
-def test_what_is_wrong_is_said_once_and_tried_on(bench, setup, idp):
+def test_a_connection_error_is_logged_once_and_retried(bench, setup, idp):
     idp.answer = (401, {"error": "invalid_client", "error_description": "SECRETtold"})
     setup.words["otherca"] = secure.Authority(bench.folder / "other").file
     sinks = "\n".join(f'{n}: {{ type = "kafka"; brokers = "{setup.kafka.at(place)}"; '
