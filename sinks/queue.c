@@ -18,29 +18,33 @@ struct queue_sink {
 #define AT(field) offsetof(struct queue_sink, rules.field)
 static const struct opt opts[] = {
     {"lease", OPT_MS, AT(lease_ms), "30s",
-     "How long a consumer has a job before it comes back, where neither says.",
+     "Default lease: time until a pulled job becomes available again if the consumer "
+     "does not acknowledge it.",
      .min = LEASE_MIN_MS, .max = WEEK_MS},
     {"tries", OPT_INT, AT(tries), "0",
-     "Deliveries of a job at most, where it does not say; 0: no limit.",
+     "Default of the maximum number of deliveries of a job; 0: no limit.",
      .max = TRIES_MAX},
     {"ttl", OPT_MS, AT(ttl_ms), "0",
-     "A job expires so long after it is due, where it does not say; 0: never.",
+     "Default time from the due time of a job until it expires; 0: never.",
      .max = HUNDRED_YEARS_MS},
     {"keep", OPT_MS, AT(keep_ms), "0",
-     "How long a job that has ended can still be looked up; 0: not at all.",
+     "How long a finished job can still be looked up; 0: not at all.",
      .max = HUNDRED_YEARS_MS},
     {"forget", OPT_MS, AT(forget_ms), "1h",
      "How long an empty queue is still listed; 0: until it is destroyed.",
      .max = HUNDRED_YEARS_MS},
     {"names_max", OPT_INT, AT(names_max), "100000",
-     "How many queues there may be; a job for one more is refused; 0: no limit.",
+     "Maximum number of queues; tarry rejects a job for a further queue; 0: no limit.",
      .max = INT64_C(1000000000)},
     {"bury", OPT_BOOL, AT(bury), "true",
-     "Keep a job that is out of tries as a dead letter; else it ends.", .min = 0},
+     "Whether a job without remaining tries becomes a dead letter. If false, the job "
+     "ends.",
+     .min = 0},
     {"global_ids", OPT_BOOL, AT(global_ids), "false",
-     "An id names one job in all queues of this sink.", .min = 0},
+     "Whether an id identifies a single job across all queues of this sink.", .min = 0},
     {"pool", OPT_STR, AT(pool), NULL,
-     "Which of pools: { } keeps the jobs; else redis: { }.", .optional = true},
+     "Name of the pool in pools: { } that stores the jobs. Default: redis: { }.",
+     .optional = true},
     {0}};
 
 static const struct queue_rules *queue(const void *self)
@@ -66,7 +70,7 @@ static void stop(struct sink *sink, void *self)
 
 const struct sink_ops sink_queue = {
     .name = "queue",
-    .help = "Keeps jobs for consumers, who pull them through an HTTP API.",
+    .help = "Stores jobs for consumers, which pull them through an HTTP API.",
     .size = sizeof(struct queue_sink),
     .opts = opts,
     .target = "{topic}",

@@ -16,15 +16,15 @@
 
 struct batcher_rig rig;
 
-/* ---------------------------------------------------- what the fake Redis is sent */
+/* --------------------------------------------- commands that the fake Redis receives */
 
-/* Where the changes stand in the arguments of a script, behind the keys. */
+/* Positions of the changes in the arguments of a script, after the keys. */
 static const struct shape {
-    size_t head;     /* arguments before them, or before the partitions */
+    size_t head;     /* arguments before the changes, or before the partitions */
     bool partitions; /* lua/lib/ingest.lua */
-    size_t stride;   /* arguments of each; one more where there are partitions */
-    size_t mark;     /* which of them is the letter; 0: none has one */
-    char letter;     /* of a good first run */
+    size_t stride;   /* arguments per change; one more if there are partitions */
+    size_t mark;     /* index of the letter in a change; 0: it has no letter */
+    char letter;     /* result of a successful first run */
 } shapes[SCRIPTS] = {
     [SCRIPT_ENQUEUE] = {6, true, 8, 6, 's'}, [SCRIPT_ACK] = {2, false, 3, 2, 'a'},
     [SCRIPT_RETRY] = {1, false, 9, 8, 'r'},  [SCRIPT_CANCEL] = {3, true, 4, 3, 'c'},
@@ -37,8 +37,8 @@ static size_t number(struct slice word)
     return strtoul(word.p, NULL, 10);
 }
 
-/* Of a good first run. */
-static char good_letter(const struct fake_command *c)
+/* Returns the result letter of a successful first run. */
+static char success_letter(const struct fake_command *c)
 {
     const struct shape *shape = &shapes[c->script];
     struct slice mark =
@@ -48,8 +48,8 @@ static char good_letter(const struct fake_command *c)
     return bury ? RETRY_BURIED : shape->letter;
 }
 
-/* Gives the number of changes. */
-static unsigned note(const struct fake_command *c)
+/* Records the call in rig. Returns the number of its changes. */
+static unsigned record_call(const struct fake_command *c)
 {
     const struct shape *shape = &shapes[c->script];
     size_t at = 3 + number(c->word[2]) + shape->head, stride = shape->stride;
@@ -76,15 +76,15 @@ static unsigned note(const struct fake_command *c)
     return count;
 }
 
-static bool judge(const struct fake_command *c, struct buf *lines)
+static bool on_command(const struct fake_command *c, struct buf *lines)
 {
-    if (rig.hold_at && slice_is(c->word[0], rig.hold_at))
-        fake.holds = true;
+    if (rig.pause_at && slice_is(c->word[0], rig.pause_at))
+        fake.paused = true;
     rig.waits += slice_is(c->word[0], "WAIT");
     rig.times += slice_is(c->word[0], "TIME");
     if (c->script == SCRIPTS || shapes[c->script].stride == 0)
         return true;
-    unsigned count = note(c);
+    unsigned count = record_call(c);
     const char *plan = rig.plan && *rig.plan ? *rig.plan++ : "";
     if (*plan == '=')
         buf_addf(lines, "$%s\n", plan + 1);
@@ -93,7 +93,7 @@ static bool judge(const struct fake_command *c, struct buf *lines)
     if (*plan == '\0') {
         buf_add_str(lines, "$");
         for (; count > 0; count--)
-            buf_addf(lines, "%c", good_letter(c));
+            buf_addf(lines, "%c", success_letter(c));
         buf_add_str(lines, "\n");
     }
     return *plan != '!';
@@ -114,7 +114,7 @@ static void on_down(void *arg, const char *why)
     rig.downs++;
     loop_stop();
 }
-static void on_asked(void)
+static void on_reply(void)
 {
     fake.commands = 0;
     loop_stop();
@@ -130,13 +130,13 @@ int rig_setup(void **state)
     (void)state;
     log_set_level(LOG_ERROR + 1);
     loop_init();
-    fake_start(on_asked);
-    fake.judge = judge;
+    fake_start(on_reply);
+    fake.on_command = on_command;
     rig.limit = timer_new(on_limit, NULL);
     return 0;
 }
 
-void rig_begin(unsigned batch_max, unsigned replicas)
+void rig_start(unsigned batch_max, unsigned replicas)
 {
     static const struct store_events events = {on_up, on_down, store_calls_on_name, NULL};
     struct store_conf conf = {.redis = {.connect_timeout_ms = 10000,
@@ -148,35 +148,35 @@ void rig_begin(unsigned batch_max, unsigned replicas)
                               .batch_max = batch_max,
                               .durability = {.replicas = replicas}};
     char text[64];
-    if (rig.store) /* of a test that failed */
-        rig_end();
+    if (rig.store) /* left by a test that failed */
+        rig_stop();
     snprintf(text, sizeof(text), "redis://127.0.0.1:%u", fake.port);
     assert_int_equal(redis_url_parse(text, &conf.redis.url, NULL), 0);
     rig = (struct batcher_rig){.limit = rig.limit};
     rig.store = store_new(&conf, &events, NULL);
-    store_calls_begin(rig.store);
+    store_calls_init(rig.store);
     rig.route = store_calls.route;
     rig.queue = store_calls.queue;
     redis_url_free(&conf.redis.url);
-    assert_true(rig_reaches(&rig.ups, 1));
+    assert_true(rig_wait_for(&rig.ups, 1));
 }
 
-void rig_end(void)
+void rig_stop(void)
 {
     store_free(rig.store);
     rig.store = NULL;
-    fake_hang_up();
-    fake.holds = false;
-    fake.word = NULL;
+    fake_disconnect();
+    fake.paused = false;
+    fake.match = NULL;
     timer_set(rig.limit, 0);
-    loop_run(); /* what was deferred is freed */
+    loop_run(); /* frees deferred objects */
     buf_free(&rig.sent);
     buf_free(&rig.marks);
     buf_free(&rig.sizes);
-    buf_free(&rig.told);
+    buf_free(&rig.results);
 }
 
-bool rig_reaches(const unsigned *n, unsigned at_least)
+bool rig_wait_for(const unsigned *n, unsigned at_least)
 {
     int64_t end_ms = loop_mono_ms() + 10000;
     while (*n < at_least && loop_mono_ms() < end_ms) {
@@ -186,42 +186,42 @@ bool rig_reaches(const unsigned *n, unsigned at_least)
     return *n >= at_least;
 }
 
-void rig_go_away(void)
+void rig_disconnect(void)
 {
     unsigned downs = rig.downs;
-    rig.hold_at = NULL;
-    fake.holds = false;
-    fake.word = "PING"; /* of the greeting */
-    fake.word_answer = "-LOADING not yet\n";
-    fake_hang_up();
-    assert_true(rig_reaches(&rig.downs, downs + 1));
+    rig.pause_at = NULL;
+    fake.paused = false;
+    fake.match = "PING"; /* sent after each connect */
+    fake.match_reply = "-LOADING not yet\n";
+    fake_disconnect();
+    assert_true(rig_wait_for(&rig.downs, downs + 1));
 }
 
-void rig_come_back(void)
+void rig_reconnect(void)
 {
-    fake.word = NULL;
-    assert_true(rig_reaches(&rig.ups, rig.ups + 1));
+    fake.match = NULL;
+    assert_true(rig_wait_for(&rig.ups, rig.ups + 1));
 }
 
 /* ------------------------------------------------------------------------ the changes */
 
 #define NONE ((struct slice){NULL, 0})
 
-void rig_told(void *id, char code)
+void rig_on_result(void *id, char code)
 {
-    buf_addf(&rig.told, "%s=%c ", (const char *)id, code ? code : '0');
+    buf_addf(&rig.results, "%s=%c ", (const char *)id, code ? code : '0');
     rig.answers++;
     loop_stop();
 }
 
-/* What a test sets. */
-static void copy_how(struct change *c, const struct change *how, const char *id)
+/* Copies the parameters that a test may set. */
+static void set_parameters(struct change *c, const struct change *how, const char *id)
 {
     c->how = how->how;
     c->awaited = how->awaited;
     c->origin = how->origin;
     c->deadline_us = how->deadline_us;
-    c->cb = rig_told;
+    c->cb = rig_on_result;
     c->arg = (void *)id;
 }
 
@@ -233,7 +233,7 @@ void rig_enqueue(struct bucket *b, const char *id, const struct change *how,
     job->id = job_keep(job, slice_of(id));
     job->payload = (struct slice){body, body_n};
     struct change *c = change_of_job(sizeof(*c), b, job, NONE, NONE);
-    copy_how(c, how, id);
+    set_parameters(c, how, id);
     bucket_add(b, BATCHER_ENQUEUE, c);
     free(body);
     job_free(job);
@@ -242,11 +242,11 @@ void rig_enqueue(struct bucket *b, const char *id, const struct change *how,
 void rig_cancel(struct bucket *b, const char *id, const struct change *how)
 {
     struct change *c = change_new(sizeof(*c), slice_of(id), NONE, NONE, NONE);
-    copy_how(c, how, id);
+    set_parameters(c, how, id);
     bucket_add(b, BATCHER_CANCEL, c);
 }
 
-void rig_ask(enum batcher_kind kind, const char *name)
+void rig_send(enum batcher_kind kind, const char *name)
 {
     const struct change how = {.awaited = true};
     struct slice id = slice_of(name);
@@ -256,36 +256,36 @@ void rig_ask(enum batcher_kind kind, const char *name)
         rig_enqueue(rig.route, name, &how, 0);
         break;
     case BATCHER_ACK:
-        store_ack(rig.route, id, 5, rig_told, arg);
+        store_ack(rig.route, id, 5, rig_on_result, arg);
         break;
     case BATCHER_RETRY:
-        store_retry(rig.route, id, 5, 9, NONE, rig_told, arg);
+        store_retry(rig.route, id, 5, 9, NONE, rig_on_result, arg);
         break;
     case BATCHER_BURY:
-        store_bury(rig.route, id, 5, NONE, rig_told, arg);
+        store_bury(rig.route, id, 5, NONE, rig_on_result, arg);
         break;
     case BATCHER_CANCEL:
         rig_cancel(rig.route, name, &how);
         break;
     case BATCHER_FINISH:
-        store_finish(rig.queue, id, 5, "acked", 0, 0, rig_told, arg);
+        store_finish(rig.queue, id, 5, "acked", 0, 0, rig_on_result, arg);
         break;
     case BATCHER_RELEASE:
-        store_release(rig.queue, id, 5, 0, true, 0, rig_told, arg);
+        store_release(rig.queue, id, 5, 0, true, 0, rig_on_result, arg);
         break;
     case BATCHER_RENEW:
-        store_renew(rig.route, id, 5, 9, rig_told, arg);
+        store_renew(rig.route, id, 5, 9, rig_on_result, arg);
         break;
     case BATCHERS:
         break;
     }
 }
 
-void rig_ask_each(enum batcher_kind kind, const char *ids)
+void rig_send_each(enum batcher_kind kind, const char *ids)
 {
     static const char *const names[26] = {"a", "b", "c", "d", "e", "f", "g", "h", "i",
                                           "j", "k", "l", "m", "n", "o", "p", "q", "r",
                                           "s", "t", "u", "v", "w", "x", "y", "z"};
     for (; *ids; ids++)
-        rig_ask(kind, names[*ids - 'a']);
+        rig_send(kind, names[*ids - 'a']);
 }

@@ -12,13 +12,13 @@
 struct batcher_rig {
     struct store *store;
     struct bucket *route, *queue;
-    struct buf sent;  /* one line for each call of a batcher: "ack a b\n" */
-    struct buf marks; /* the letter of each change, "-" for none: "A -\n" */
-    struct buf sizes; /* changes, and partitions if there are any: "64/64 1 " */
-    struct buf told;  /* id and letter of each result, '0' for 0: "a=s b=0 " */
+    struct buf sent;    /* one line for each call of a batcher: "ack a b\n" */
+    struct buf marks;   /* the letter of each change, "-" for none: "A -\n" */
+    struct buf sizes;   /* changes, and partitions if there are any: "64/64 1 " */
+    struct buf results; /* id and letter of each result, '0' for 0: "a=s b=0 " */
     unsigned calls, waits, times; /* number of batcher calls, WAIT and TIME so far */
     unsigned answers, ups, downs;
-    const char *hold_at; /* a command; its reply and all later replies are held back */
+    const char *pause_at; /* a command; its reply and all later replies are paused */
     struct timer *limit;
     const char *const *plan;
 };
@@ -40,25 +40,25 @@ extern struct batcher_rig rig;
 int rig_setup(void **state);
 /* Start a store that is up, with two buckets. replicas: the number of replicas that WAIT
  * must confirm; 0: WAIT is not sent. */
-void rig_begin(unsigned batch_max, unsigned replicas);
-void rig_end(void);
+void rig_start(unsigned batch_max, unsigned replicas);
+void rig_stop(void);
 /* Run the loop until *n >= at_least. Returns false after 10 s. */
-bool rig_reaches(const unsigned *n, unsigned at_least);
-/* Close all connections, and reject new ones until rig_come_back(). Returns when the
+bool rig_wait_for(const unsigned *n, unsigned at_least);
+/* Close all connections, and reject new ones until rig_reconnect(). Returns when the
  * store has noticed. */
-void rig_go_away(void);
-void rig_come_back(void);
+void rig_disconnect(void);
+void rig_reconnect(void);
 
 /* Send one change of this kind, in the bucket that fits it. id must stay valid. */
-void rig_ask(enum batcher_kind kind, const char *id);
+void rig_send(enum batcher_kind kind, const char *id);
 /* Send several changes; each letter of ids is the id of one. */
-void rig_ask_each(enum batcher_kind kind, const char *ids);
-/* Like rig_ask(), for an enqueue or a cancel with the parameters of how. body_n: bytes of
- * the body. */
+void rig_send_each(enum batcher_kind kind, const char *ids);
+/* Like rig_send(), for an enqueue or a cancel with the parameters of how. body_n: bytes
+ * of the body. */
 void rig_enqueue(struct bucket *b, const char *id, const struct change *how,
                  size_t body_n);
 void rig_cancel(struct bucket *b, const char *id, const struct change *how);
-/* Callback for calls of the store: adds id and code to rig.told. */
-void rig_told(void *id, char code);
+/* Callback for calls of the store: adds id and code to rig.results. */
+void rig_on_result(void *id, char code);
 
 #endif

@@ -22,10 +22,9 @@
 
 struct fake fake;
 
-/* ------------------------------------------------- nobody else is ever connected to */
+/* ------------------------------------------------- no other server is contacted */
 
-/* While the fake Redis runs, the address of a server that the input names is not called.
- */
+/* Rejects connections to any other address while the fake Redis runs. */
 int connect(int fd, const struct sockaddr *addr, socklen_t n)
 {
     const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
@@ -38,7 +37,7 @@ int connect(int fd, const struct sockaddr *addr, socklen_t n)
     return -1;
 }
 
-/* Nor is a name looked up. */
+/* Resolves no names while the fake Redis runs. */
 int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
                 struct addrinfo **list)
 {
@@ -53,9 +52,10 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
     return real(name, service, hints || fake.port ? &numeric : NULL, list);
 }
 
-/* ---------------------------------------------------------------- what it answers */
+/* ------------------------------------------------------------------- replies */
 
-/* What a good server answers. A script's sha is its number, which SCRIPT LOAD told. */
+/* The replies of a healthy server. The SHA of a script is its number, as SCRIPT LOAD
+ * returns it. */
 static const char *const of_script[SCRIPTS] = {
     [SCRIPT_ENQUEUE] = "*3\n:-1\n$ssssssss\n:-1\n",
     [SCRIPT_CLAIM] = "*4\n:1\n:-1\n:1\n:0\n",
@@ -72,7 +72,7 @@ static bool is(const struct fake_command *c, const char *first, const char *seco
            (second == NULL || (c->n > 1 && slice_is_nocase(c->word[1], second)));
 }
 
-/* Which script that is; SCRIPTS: none of ours. */
+/* Returns the script with this source code; SCRIPTS: not one of tarry. */
 static unsigned script_of(struct slice code)
 {
     unsigned script = 0;
@@ -84,8 +84,8 @@ static unsigned script_of(struct slice code)
     return script;
 }
 
-/* Its answer as lines, in text. */
-static void good_answer(const struct fake_command *c, struct buf *text)
+/* Appends the reply of a healthy server, as lines. */
+static void healthy_reply(const struct fake_command *c, struct buf *text)
 {
     if (is(c, "SCRIPT", "LOAD"))
         buf_addf(text, "$%040u\n", c->n > 2 ? script_of(c->word[2]) : SCRIPTS);
@@ -117,7 +117,8 @@ static void good_answer(const struct fake_command *c, struct buf *text)
         buf_add_str(text, "+OK\n");
 }
 
-/* One value of the lines as it goes over the wire. What is cut off is nil. */
+/* Takes one value from lines and appends it in the Redis protocol. A missing line is nil.
+ */
 static void put_value(struct slice *lines, struct buf *out, unsigned depth)
 {
     struct slice line = fuzz_take(lines, '\n');
@@ -153,37 +154,38 @@ static void send_out(struct fake_connection *c)
     buf_clear(&c->out);
 }
 
-/* By the lines that fake.judge gave; none: as the test says else. */
+/* Sends the lines that fake.on_command added; if there are none, the reply that the test
+ * defines. */
 static void answer(struct fake_connection *c, const struct fake_command *command,
-                   struct buf *judged)
+                   struct buf *custom)
 {
-    struct buf good = {0};
-    struct slice lines = buf_slice(judged);
+    struct buf healthy = {0};
+    struct slice lines = buf_slice(custom);
 
     if (lines.n > 0) {
         put_value(&lines, &c->out, 0);
-    } else if (!fake.good && fake.answers.n > 0 && fake.answers.p[0] != '@') {
-        put_value(&fake.answers, &c->out, 0);
+    } else if (!fake.healthy && fake.replies.n > 0 && fake.replies.p[0] != '@') {
+        put_value(&fake.replies, &c->out, 0);
     } else {
-        if (fake.word &&
-            (is(command, fake.word, NULL) ||
-             (command->n > 1 && slice_is_nocase(command->word[1], fake.word))))
-            buf_add_str(&good, fake.word_answer);
+        if (fake.match &&
+            (is(command, fake.match, NULL) ||
+             (command->n > 1 && slice_is_nocase(command->word[1], fake.match))))
+            buf_add_str(&healthy, fake.match_reply);
         else
-            good_answer(command, &good);
-        lines = buf_slice(&good);
-        if (!fake.good)
-            fuzz_take(&fake.answers, '\n');
+            healthy_reply(command, &healthy);
+        lines = buf_slice(&healthy);
+        if (!fake.healthy)
+            fuzz_take(&fake.replies, '\n');
         put_value(&lines, &c->out, 0);
     }
-    buf_free(&good);
-    if (!fake.holds)
+    buf_free(&healthy);
+    if (!fake.paused)
         send_out(c);
 }
 
 /* --------------------------------------------------------------------- the server */
 
-static void hang_up(struct fake_connection *c)
+static void disconnect(struct fake_connection *c)
 {
     const struct linger at_once = {1, 0}; /* leaves no port in TIME_WAIT */
 
@@ -197,7 +199,7 @@ static void hang_up(struct fake_connection *c)
     *c = (struct fake_connection){0};
 }
 
-static unsigned script_run_by(const struct fake_command *c)
+static unsigned script_of_command(const struct fake_command *c)
 {
     unsigned long sha =
         c->n > 1 && is(c, "EVALSHA", NULL) ? strtoul(c->word[1].p, NULL, 10) : SCRIPTS;
@@ -210,20 +212,20 @@ static void take_command(struct fake_connection *c, const redisReply *words)
     size_t n = redis_items(words);
     struct slice *word = mem_alloc((n + 1) * sizeof(*word));
     struct fake_command command = {.word = word, .n = n};
-    struct buf judged = {0};
+    struct buf custom = {0};
 
     for (size_t i = 0; i < n; i++)
         word[i] = redis_text(redis_item(words, i));
-    must(n > 0 && word[0].p != NULL); /* a command of ours */
-    command.script = script_run_by(&command);
+    must(n > 0 && word[0].p != NULL); /* tarry sends no empty commands */
+    command.script = script_of_command(&command);
     fake.commands++;
-    if (fake.judge == NULL || fake.judge(&command, &judged))
-        answer(c, &command, &judged);
+    if (fake.on_command == NULL || fake.on_command(&command, &custom))
+        answer(c, &command, &custom);
     else
-        hang_up(c);
-    buf_free(&judged);
+        disconnect(c);
+    buf_free(&custom);
     free(word);
-    fake.asked();
+    fake.on_reply();
 }
 
 static void on_bytes(void *arg, unsigned events)
@@ -237,7 +239,7 @@ static void on_bytes(void *arg, unsigned events)
     if (n < 0 && errno == EAGAIN)
         return;
     if (n <= 0 || fake.commands > FAKE_COMMANDS) {
-        hang_up(c);
+        disconnect(c);
         return;
     }
     redisReaderFeed(c->reader, bytes, (size_t)n);
@@ -266,13 +268,13 @@ static void on_connection(void *arg, unsigned events)
         close(fd);
 }
 
-void fake_start(void (*asked)(void))
+void fake_start(void (*on_reply)(void))
 {
     struct sockaddr_in addr = {.sin_family = AF_INET,
                                .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t n = sizeof(addr);
 
-    fake.asked = asked;
+    fake.on_reply = on_reply;
     fake.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     must(bind(fake.fd, (struct sockaddr *)&addr, sizeof(addr)) == 0);
     must(listen(fake.fd, FAKE_CONNECTIONS) == 0);
@@ -281,15 +283,15 @@ void fake_start(void (*asked)(void))
     fake.watch = watch_add(fake.fd, WATCH_READ, on_connection, NULL);
 }
 
-void fake_hang_up(void)
+void fake_disconnect(void)
 {
     for (unsigned i = 0; i < FAKE_CONNECTIONS; i++)
-        hang_up(&fake.connections[i]);
+        disconnect(&fake.connections[i]);
 }
 
-void fake_let_go(void)
+void fake_resume(void)
 {
-    fake.holds = false;
+    fake.paused = false;
     for (unsigned i = 0; i < FAKE_CONNECTIONS; i++)
         send_out(&fake.connections[i]);
 }

@@ -35,17 +35,17 @@ struct fake {
     int fd;
     unsigned port;
     struct watch *watch;
-    struct slice answers; /* the remaining replies; borrowed */
-    bool good;            /* ignore answers for now: reply like a healthy server */
-    const char *word;     /* commands with this as first or second word get word_answer */
-    const char *word_answer;
+    struct slice replies; /* the remaining replies; borrowed */
+    bool healthy;         /* ignore replies for now: reply like a healthy server */
+    const char *match;    /* commands with this as first or second word get match_reply */
+    const char *match_reply;
     /* Called first for each command; NULL: none. The lines it adds are the reply; if it
      * adds none, the rules above apply. false: close the connection instead of a reply.
      * Later replies decide whether the command was executed before. */
-    bool (*judge)(const struct fake_command *c, struct buf *lines);
-    bool holds;          /* hold replies back until fake_let_go() */
-    unsigned commands;   /* received so far; the test resets it */
-    void (*asked)(void); /* called after each reply */
+    bool (*on_command)(const struct fake_command *c, struct buf *lines);
+    bool paused;            /* queue replies until fake_resume() */
+    unsigned commands;      /* received so far; the test resets it */
+    void (*on_reply)(void); /* called after each reply */
     struct fake_connection {
         int fd; /* 0: free */
         struct watch *watch;
@@ -55,11 +55,11 @@ struct fake {
 };
 extern struct fake fake;
 
-/* Listen on a free port, fake.port. asked: called after each reply. */
-void fake_start(void (*asked)(void));
-/* Close all connections. Replies that were held back are lost. */
-void fake_hang_up(void);
-/* Send the replies that were held back, and stop holding. */
-void fake_let_go(void);
+/* Listen on a free port, fake.port. on_reply: called after each reply. */
+void fake_start(void (*on_reply)(void));
+/* Close all connections. Paused replies are lost. */
+void fake_disconnect(void);
+/* Send the paused replies and resume. */
+void fake_resume(void);
 
 #endif

@@ -19,7 +19,7 @@ static void read_later(struct slice body)
     struct err err;
 
     if (http_args_read_json(&later_create_args, &none, body, &task, &room, &err) == 0) {
-        later_begin(&task, INT64_C(1769860800000));
+        later_set_times(&task, INT64_C(1769860800000));
         must(text_is_utf8(task.topic) && text_is_utf8(task.content));
         task.id = SLICE_LIT("11111111-2222-4333-8444-555555555555");
         struct job *job = later_job_new(&task);

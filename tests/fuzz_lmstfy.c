@@ -11,9 +11,9 @@ static void read_names(struct slice in)
 {
     struct slice a, b, c;
     struct buf topic = {0};
-    lmstfy_cut_token(in, &a, &b);
+    lmstfy_split_token(in, &a, &b);
     must(a.n + b.n <= in.n + sizeof("default"));
-    if (lmstfy_cut_topic(in, &a, &b, &c) == 0) {
+    if (lmstfy_split_topic(in, &a, &b, &c) == 0) {
         lmstfy_add_topic(&topic, a, b, c);
         must(slice_eq(buf_slice(&topic), in) || slice_is(a, "default"));
     }
@@ -35,11 +35,11 @@ static void read_attributes(struct slice in)
         if (colon == NULL)
             continue;
         size_t n = (size_t)(colon - line.p);
-        lmstfy_attrs_take(&attrs, (struct slice){line.p, n},
-                          (struct slice){colon + 1, line.n - n - 1});
+        lmstfy_attrs_add(&attrs, (struct slice){line.p, n},
+                         (struct slice){colon + 1, line.n - n - 1});
     }
     struct job *job = job_new(0);
-    lmstfy_attrs_keep(&attrs, job);
+    lmstfy_attrs_store(&attrs, job);
     must(job->header_count <= LMSTFY_ATTRS);
     job_free(job);
 }

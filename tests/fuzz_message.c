@@ -75,10 +75,10 @@ static void check(const struct delivery *d, const struct http_hop *hop)
         bytes += strlen(line) + 1;
     }
     must(bytes == lines.text.n); /* no NUL within one */
-    must((lines_of(&lines, "content-type") > 0) == !hop->bodyless);
-    if (!hop->foreign && !hop->stranger)
+    must((lines_of(&lines, "content-type") > 0) == !hop->without_body);
+    if (!hop->other_origin && !hop->unlisted_host)
         must(lines_of(&lines, "x-own") == 1);
-    for (size_t i = 0; hop->foreign && i < 2; i++)
+    for (size_t i = 0; hop->other_origin && i < 2; i++)
         must(lines_of(&lines, credentials[i]) == 0);
     for (size_t i = 0; hop->signer && i < 3; i++)
         must(lines_of(&lines, webhook[i]) == 1);
@@ -89,9 +89,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     struct slice rest = {(const char *)bytes, n};
     const unsigned char flags = fuzz_byte(&rest);
-    const struct http_hop hop = {.bodyless = flags & 1,
-                                 .foreign = flags & 2,
-                                 .stranger = flags & 4,
+    const struct http_hop hop = {.without_body = flags & 1,
+                                 .other_origin = flags & 2,
+                                 .unlisted_host = flags & 4,
                                  .signer = flags & 8 ? signer : NULL,
                                  .now_s = 1769860800};
     struct job *job = job_new(n);

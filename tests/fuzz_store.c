@@ -46,9 +46,9 @@ static void on_up(void *arg)
     enum { AT_A_TIME = 3 };
 
     (void)arg;
-    fake.good = false;
+    fake.healthy = false;
     for (unsigned i = 0; run.asked < AT_A_TIME; i++, run.asked++)
-        store_call_rows[(run.question + i) % STORE_CALLS].ask(NULL);
+        store_call_rows[(run.question + i) % STORE_CALLS].call(NULL);
 }
 static void on_down(void *arg, const char *why)
 {
@@ -80,7 +80,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     log_set_level(LOG_ERROR + 1);
     loop_init();
     fake_start(on_asked);
-    store_calls.told = on_told;
+    store_calls.done = on_told;
     run.quiet = timer_new(on_quiet, NULL);
     return 0;
 }
@@ -112,7 +112,7 @@ static void begin(unsigned kind, struct sentinel **sentinel)
         conf.redis.finder = sentinel_finder(*sentinel);
     }
     run.store = store_new(&conf, &events, NULL);
-    store_calls_begin(run.store);
+    store_calls_init(run.store);
     redis_url_free(&conf.redis.url);
 }
 
@@ -126,7 +126,7 @@ static void one_turn(void)
 
 static void end(struct sentinel *sentinel)
 {
-    fake_hang_up();
+    fake_disconnect();
     one_turn();
     store_free(run.store);
     sentinel_free(sentinel);
@@ -138,13 +138,13 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     struct sentinel *sentinel = NULL;
 
-    fake.answers = (struct slice){(const char *)bytes, n};
+    fake.replies = (struct slice){(const char *)bytes, n};
     run.asked = run.told = run.seen = run.turns = fake.commands = 0;
-    unsigned kind = fuzz_byte(&fake.answers);
-    run.question = fuzz_byte(&fake.answers) % STORE_CALLS;
-    fake.good = kind & 4;
+    unsigned kind = fuzz_byte(&fake.replies);
+    run.question = fuzz_byte(&fake.replies) % STORE_CALLS;
+    fake.healthy = kind & 4;
     kind = (kind & 3) % 3;
-    bool may_stay = fake.good && kind == 0;
+    bool may_stay = fake.healthy && kind == 0;
     if (run.store && !may_stay)
         end(NULL);
     if (run.store == NULL)

@@ -70,11 +70,11 @@ static void check_guard(const char *text)
     struct http_guard *guard = http_guard_new(&opts, NULL);
 
     must(guard != NULL);
-    for (int word = HTTP_OWN; word <= HTTP_ASKED; word++) {
-        http_guard_url(guard, (enum http_word)word, text);
-        http_guard_ip(guard, (enum http_word)word, text);
+    for (int word = HTTP_URL_CONFIG; word <= HTTP_URL_MESSAGE; word++) {
+        http_guard_url(guard, (enum http_url_source)word, text);
+        http_guard_ip(guard, (enum http_url_source)word, text);
     }
-    http_guard_vouches(guard, text);
+    http_guard_lists_host(guard, text);
     http_guard_free(guard);
 }
 

@@ -9,25 +9,25 @@ enum { MOST_BYTES = 1 << 20 };
 
 /* ---------------------------------------------------------------------- callbacks */
 
-static void told(void *arg)
+static void done(void *arg)
 {
-    store_calls.told(arg);
+    store_calls.done(arg);
 }
 
-/* A callback whose reply has nothing to look at. */
+/* Defines a callback whose reply has no items to check. */
 #define ON(name, type)                                                                   \
     static void name(void *arg, type reply)                                              \
     {                                                                                    \
         (void)reply;                                                                     \
-        told(arg);                                                                       \
+        done(arg);                                                                       \
     }
-/* One whose reply has items. */
+/* Defines a callback that checks the items of its reply. */
 #define ON_ITEMS(name, type)                                                             \
     static void name(void *arg, const struct type *reply)                                \
     {                                                                                    \
         for (unsigned i = 0; reply && i < reply->count; i++)                             \
             must(reply->items[i].id.n <= MOST_BYTES);                                    \
-        told(arg);                                                                       \
+        done(arg);                                                                       \
     }
 
 ON(on_code, char)
@@ -49,7 +49,7 @@ ON_ITEMS(on_audit, store_audit_reply)
 static void on_look(void *arg, const struct store_look_reply *look)
 {
     must(look == NULL || look->id.n <= MOST_BYTES);
-    told(arg);
+    done(arg);
 }
 /* -------------------------------------------------------------------------- calls */
 
@@ -70,7 +70,7 @@ static void enqueue(struct origin origin, void *arg)
     bucket_add(ROUTE, BATCHER_ENQUEUE, c);
     job_free(job);
 }
-static void ask_enqueue_record(void *arg)
+static void call_enqueue_record(void *arg)
 {
     enqueue((struct origin){"t/1", 5, 4, 1}, arg);
 }
@@ -78,7 +78,7 @@ void store_call_enqueue(void *arg)
 {
     enqueue((struct origin){NULL, -1, -1, 0}, arg);
 }
-static void ask_claim(void *arg)
+static void call_claim(void *arg)
 {
     bucket_claim(ROUTE, 10, 1000, on_claim, arg);
 }
@@ -86,11 +86,11 @@ void store_call_ack(void *arg)
 {
     store_ack(ROUTE, ID, 5, on_code, arg);
 }
-static void ask_retry(void *arg)
+static void call_retry(void *arg)
 {
     store_retry(ROUTE, ID, 5, 9, TRIES, on_code, arg);
 }
-static void ask_bury(void *arg)
+static void call_bury(void *arg)
 {
     store_bury(ROUTE, ID, 5, TRIES, on_code, arg);
 }
@@ -102,88 +102,88 @@ void store_call_cancel(void *arg)
     c->arg = arg;
     bucket_add(ROUTE, BATCHER_CANCEL, c);
 }
-static void ask_reap(void *arg)
+static void call_reap(void *arg)
 {
     bucket_reap(ROUTE, 10, on_reap, arg);
 }
-static void ask_count(void *arg)
+static void call_count(void *arg)
 {
     const struct count_ask ask = {ROUTE, on_count, arg};
     store_count_many(&ask, 1);
 }
-static void ask_find(void *arg)
+static void call_find(void *arg)
 {
     store_look(ROUTE, LOOK_WHICH_ID, ID, on_look, arg);
 }
-static void ask_pull(void *arg)
+static void call_pull(void *arg)
 {
     const struct store_pull_want wants[] = {{0, 5}, {1000, 1}};
     store_pull(QUEUE, 1000, wants, 2, on_pull, arg);
 }
-static void ask_touch(void *arg)
+static void call_touch(void *arg)
 {
     store_touch(QUEUE, ID, 5, 1000, on_touch, arg);
 }
-static void ask_look(void *arg)
+static void call_look(void *arg)
 {
     store_look(QUEUE, LOOK_WHICH_ID, ID, on_look, arg);
 }
-static void ask_measure(void *arg)
+static void call_measure(void *arg)
 {
     const struct store_measure_want limits[] = {{1000}, {60000}};
     store_measure(QUEUE, limits, 2, on_measure, arg);
 }
-static void ask_finish(void *arg)
+static void call_finish(void *arg)
 {
     store_finish(QUEUE, ID, 5, "acked", 0, 1000, on_code, arg);
 }
-static void ask_release(void *arg)
+static void call_release(void *arg)
 {
     store_release(QUEUE, ID, 5, 0, true, 1000, on_code, arg);
 }
-static void ask_release_once(void *arg)
+static void call_release_once(void *arg)
 {
     store_release(QUEUE, ID, 0, 0, true, 0, on_code, arg);
 }
-static void ask_respawn(void *arg)
+static void call_respawn(void *arg)
 {
     store_respawn(QUEUE, 10, 1000, on_respawn, arg);
 }
-static void ask_drop(void *arg)
+static void call_drop(void *arg)
 {
     store_drop(QUEUE, DROP_WHICH_DEAD, 10, on_drop, arg);
 }
-static void ask_dead(void *arg)
+static void call_dead(void *arg)
 {
     const struct store_dead_ask ask = {.what = DEAD_WHAT_LIST, .max = 10, .look = 100};
     store_dead(ROUTE, &ask, on_dead, arg);
 }
-static void ask_list(void *arg)
+static void call_list(void *arg)
 {
     struct store_list_ask ask = {
         .what = LIST_WHAT_WAITING, .max = 10, .bytes_max = 100000};
     bucket_list(ROUTE, &ask, NULL, 0, on_list, arg);
 }
-static void ask_move_due(void *arg)
+static void call_move_due(void *arg)
 {
     store_move_due(ROUTE, ID, 0, 1000, on_move_due, arg);
 }
-static void ask_pace(void *arg)
+static void call_pace(void *arg)
 {
     const struct pace_rate rate = {.per_s = 1, .burst = 1, .shared = true};
     const struct store_pace_want jobs[] = {{SLICE_LIT("a"), false},
                                            {SLICE_LIT("b"), true}};
     bucket_pace(ROUTE, &rate, jobs, 2, on_pace, arg);
 }
-static void ask_meta(void *arg)
+static void call_meta(void *arg)
 {
     store_script(store_calls.store, SCRIPT_META, ID, NULL, 0, on_command, arg);
 }
-static void ask_audit(void *arg)
+static void call_audit(void *arg)
 {
     store_audit(ROUTE, SLICE_LIT("delay"), SLICE_LIT("0"), 10, false, on_audit, arg);
 }
-static void ask_command(void *arg)
+static void call_command(void *arg)
 {
     const struct slice args[] = {SLICE_LIT("HGETALL"), ID};
     store_unlist(store_calls.store, ID, ID, 5);
@@ -191,34 +191,34 @@ static void ask_command(void *arg)
     store_command(store_calls.store, args, 2, on_command, arg);
 }
 
-/* In this order: tests/corpus/store counts on it. */
+/* Keep this order: tests/corpus/store depends on it. */
 const struct store_call store_call_rows[STORE_CALLS] = {
-    {.ask = ask_enqueue_record, .of_producers = true},
-    {.ask = ask_claim},
-    {.ask = store_call_ack},
-    {.ask = ask_retry},
-    {.ask = ask_bury},
-    {.ask = store_call_cancel, .of_producers = true},
-    {.ask = ask_reap},
-    {.ask = ask_count},
-    {.ask = ask_find},
-    {.ask = ask_pull},
-    {.ask = ask_touch},
-    {.ask = ask_look},
-    {.ask = ask_measure},
-    {.ask = ask_finish},
-    {.ask = ask_release},
-    {.ask = ask_respawn},
-    {.ask = ask_drop},
-    {.ask = ask_dead},
-    {.ask = ask_list},
-    {.ask = ask_move_due},
-    {.ask = ask_pace},
-    {.ask = ask_meta},
-    {.ask = ask_audit},
-    {.ask = ask_release_once},
-    {.ask = ask_command, .no_script = true},
-    {.ask = store_call_enqueue, .of_producers = true},
+    {.call = call_enqueue_record, .of_producers = true},
+    {.call = call_claim},
+    {.call = store_call_ack},
+    {.call = call_retry},
+    {.call = call_bury},
+    {.call = store_call_cancel, .of_producers = true},
+    {.call = call_reap},
+    {.call = call_count},
+    {.call = call_find},
+    {.call = call_pull},
+    {.call = call_touch},
+    {.call = call_look},
+    {.call = call_measure},
+    {.call = call_finish},
+    {.call = call_release},
+    {.call = call_respawn},
+    {.call = call_drop},
+    {.call = call_dead},
+    {.call = call_list},
+    {.call = call_move_due},
+    {.call = call_pace},
+    {.call = call_meta},
+    {.call = call_audit},
+    {.call = call_release_once},
+    {.call = call_command, .no_script = true},
+    {.call = store_call_enqueue, .of_producers = true},
 };
 
 /* ------------------------------------------------------------------------ buckets */
@@ -246,7 +246,7 @@ void store_calls_on_name(void *arg, struct slice name)
     (void)name;
 }
 
-void store_calls_begin(struct store *store)
+void store_calls_init(struct store *store)
 {
     static const struct bucket_events events = {
         .head = on_head, .woken = on_woken, .settled = on_settled};

@@ -14,13 +14,13 @@
 extern struct store_calls {
     struct store *store;
     struct bucket *route, *queue;
-    void (*told)(void *arg); /* called when the outcome of a call is known */
+    void (*done)(void *arg); /* called when the outcome of a call is known */
 } store_calls;
 
 /* Each kind occurs once. */
 enum { STORE_CALLS = 26 };
 extern const struct store_call {
-    void (*ask)(void *arg);
+    void (*call)(void *arg);
     bool of_producers; /* its errors pause the sources */
     bool no_script;
 } store_call_rows[STORE_CALLS];
@@ -30,7 +30,7 @@ void store_call_enqueue(void *arg);
 void store_call_cancel(void *arg);
 
 /* Create the two buckets of store. Their events are ignored. */
-void store_calls_begin(struct store *store);
+void store_calls_init(struct store *store);
 /* An event callback of the store that does nothing. */
 void store_calls_on_name(void *arg, struct slice name);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit.h - the unit program: build/tests/unit holds the tests of all files
+ * unit.h - the unit program: build/tests/unit contains the tests of all files
  * tests/unit_SUBJECT.c.
  */
 #ifndef TESTS_UNIT_H

@@ -48,7 +48,7 @@ static unsigned owner(const struct alive_list *list, unsigned n, const char *buc
     return found;
 }
 
-static void every_bucket_has_one_owner_and_an_order_of_those_that_follow(void **state)
+static void every_bucket_has_one_owner_and_an_order_of_successors(void **state)
 {
     (void)state;
     struct alive_list list = {0};
@@ -65,7 +65,7 @@ static void every_bucket_has_one_owner_and_an_order_of_those_that_follow(void **
     alive_list_fini(&list);
 }
 
-static void one_that_goes_moves_its_own_buckets_only(void **state)
+static void a_leaving_member_moves_only_its_own_buckets(void **state)
 {
     (void)state;
     struct alive_list all = {0}, less = {0};
@@ -89,7 +89,7 @@ static void one_that_goes_moves_its_own_buckets_only(void **state)
     alive_list_fini(&less);
 }
 
-static void who_does_not_serve_a_route_owns_none_of_its_buckets(void **state)
+static void a_member_that_does_not_serve_a_route_owns_none_of_its_buckets(void **state)
 {
     (void)state;
     static const struct slice some[] = {SLICE_LIT("a orders"), SLICE_LIT("b order"),
@@ -109,7 +109,7 @@ static void who_does_not_serve_a_route_owns_none_of_its_buckets(void **state)
     alive_list_fini(&list);
 }
 
-static void nobody_is_before_us_while_nothing_is_known(void **state)
+static void without_a_membership_list_no_member_has_precedence(void **state)
 {
     (void)state;
     struct alive_list list = {0};
@@ -118,7 +118,7 @@ static void nobody_is_before_us_while_nothing_is_known(void **state)
     alive_list_fini(&list);
 }
 
-static void a_list_is_new_when_anything_of_it_is(void **state)
+static void a_membership_list_differs_if_any_part_differs(void **state)
 {
     (void)state;
     static const struct slice one[] = {SLICE_LIT("a r"), SLICE_LIT("b r s")};
@@ -134,7 +134,7 @@ static void a_list_is_new_when_anything_of_it_is(void **state)
     alive_list_fini(&list);
 }
 
-static void what_is_no_member_does_not_count(void **state)
+static void invalid_members_are_ignored(void **state)
 {
     (void)state;
     static const struct slice mixed[] = {
@@ -150,12 +150,12 @@ static void what_is_no_member_does_not_count(void **state)
 UNIT(alive)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_bucket_has_one_owner_and_an_order_of_those_that_follow),
-        cmocka_unit_test(one_that_goes_moves_its_own_buckets_only),
-        cmocka_unit_test(who_does_not_serve_a_route_owns_none_of_its_buckets),
-        cmocka_unit_test(nobody_is_before_us_while_nothing_is_known),
-        cmocka_unit_test(a_list_is_new_when_anything_of_it_is),
-        cmocka_unit_test(what_is_no_member_does_not_count),
+        cmocka_unit_test(every_bucket_has_one_owner_and_an_order_of_successors),
+        cmocka_unit_test(a_leaving_member_moves_only_its_own_buckets),
+        cmocka_unit_test(a_member_that_does_not_serve_a_route_owns_none_of_its_buckets),
+        cmocka_unit_test(without_a_membership_list_no_member_has_precedence),
+        cmocka_unit_test(a_membership_list_differs_if_any_part_differs),
+        cmocka_unit_test(invalid_members_are_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ static void partitions_in_turn_share_a_batch(void **state)
     }
 }
 
-static void a_batch_has_room_for_so_many_partitions(void **state)
+static void a_batch_contains_at_most_the_maximum_of_partitions(void **state)
 {
     (void)state;
     static char names[BATCH_PARTITIONS_MAX + 1][16];
@@ -70,7 +70,7 @@ static struct batcher batcher_of(unsigned queued, unsigned awaited, unsigned fly
                             .pacer = {.last_us = 1000000, .gap_us = 2000}};
 }
 
-static void a_change_that_comes_alone_leaves_at_once(void **state)
+static void a_single_change_is_sent_at_once(void **state)
 {
     (void)state;
     struct batcher batcher = batcher_of(1, 1, 0);
@@ -79,7 +79,7 @@ static void a_change_that_comes_alone_leaves_at_once(void **state)
     assert_int_equal(batcher_wait_us(&batcher, FULL, 1002000), 0);
 }
 
-static void what_nobody_awaits_is_paced(void **state)
+static void changes_that_no_client_awaits_are_paced(void **state)
 {
     (void)state;
     struct batcher batcher = batcher_of(FULL - 1, 0, 0);
@@ -88,7 +88,7 @@ static void what_nobody_awaits_is_paced(void **state)
     assert_int_equal(batcher_wait_us(&batcher, FULL, 1000500), 0);
 }
 
-static void while_two_batches_are_on_their_way_the_next_one_gathers(void **state)
+static void changes_wait_while_two_batches_are_in_flight(void **state)
 {
     (void)state;
     struct batcher batcher = batcher_of(FULL - 1, FULL - 1, BATCHES_OUT - 1);
@@ -133,14 +133,14 @@ static void a_batch_stops_at_the_maximum_of_jobs(void **state)
     for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char sizes[64];
         unsigned n = BATCH_EARLY + 2 * rows[i].most + 5;
-        rig_begin(rows[i].batch_max, 0);
+        rig_start(rows[i].batch_max, 0);
         for (unsigned k = 0; k < n; k++)
-            rig_ask(rows[i].kind, id_of(k));
-        assert_true(rig_reaches(&rig.answers, n));
+            rig_send(rows[i].kind, id_of(k));
+        assert_true(rig_wait_for(&rig.answers, n));
         snprintf(sizes, sizeof(sizes), "%d %u %u 5 ", BATCH_EARLY, rows[i].most,
                  rows[i].most);
         assert_string_equal(buf_str(&rig.sizes), sizes);
-        rig_end();
+        rig_stop();
     }
 }
 
@@ -148,25 +148,25 @@ static void a_batch_stops_at_the_maximum_of_jobs(void **state)
 static void a_batcher_stops_at_the_maximum_of_batches(void **state)
 {
     (void)state;
-    rig_begin(2, 0);
-    fake.holds = true;
+    rig_start(2, 0);
+    fake.paused = true;
     for (unsigned i = 0; i < 2 * BATCHES_OUT_FULL + 3; i++)
-        rig_ask(BATCHER_ACK, id_of(i));
-    rig_ask(BATCHER_FINISH, "z"); /* whatever may leave has left before it */
-    assert_true(rig_reaches(&rig.calls, BATCHES_OUT_FULL + 1));
+        rig_send(BATCHER_ACK, id_of(i));
+    rig_send(BATCHER_FINISH, "z"); /* whatever may leave has left before it */
+    assert_true(rig_wait_for(&rig.calls, BATCHES_OUT_FULL + 1));
     assert_string_equal(buf_str(&rig.sizes), "2 2 2 2 2 2 2 2 1 ");
-    fake_let_go();
-    assert_true(rig_reaches(&rig.answers, 2 * BATCHES_OUT_FULL + 4));
+    fake_resume();
+    assert_true(rig_wait_for(&rig.answers, 2 * BATCHES_OUT_FULL + 4));
     assert_string_equal(buf_str(&rig.sizes), "2 2 2 2 2 2 2 2 1 2 1 ");
-    rig_end();
+    rig_stop();
 }
 
 /* tries is text of that many bytes; borrowed until it returns. */
 static void retry_with(const char *id, size_t tries_n)
 {
     char *tries = mem_alloc(tries_n + 1);
-    store_retry(rig.route, slice_of(id), 5, 9, (struct slice){tries, tries_n}, rig_told,
-                (void *)id);
+    store_retry(rig.route, slice_of(id), 5, 9, (struct slice){tries, tries_n},
+                rig_on_result, (void *)id);
     free(tries);
 }
 
@@ -177,52 +177,52 @@ static void lose_with(const char *id, size_t kept_n)
     job->id = job_keep(job, SLICE_LIT("x"));
     job->payload = (struct slice){kept, kept_n};
     const struct lost_run lost = {job, {NULL, 0}, true};
-    store_lose(rig.route, slice_of(id), 5, &lost, NULL, 9, rig_told, (void *)id);
+    store_lose(rig.route, slice_of(id), 5, &lost, NULL, 9, rig_on_result, (void *)id);
     free(kept);
     job_free(job);
 }
 
 static void assert_sizes(const char *sizes, unsigned answers)
 {
-    assert_true(rig_reaches(&rig.answers, answers));
+    assert_true(rig_wait_for(&rig.answers, answers));
     assert_string_equal(buf_str(&rig.sizes), sizes);
-    rig_end();
+    rig_stop();
 }
 
 /* Ids count too: one byte each. */
 static void a_batch_stops_at_the_maximum_of_bytes(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
+    rig_start(8, 0);
     retry_with("a", BATCH_BYTES_MAX / 2 - 1);
     retry_with("b", BATCH_BYTES_MAX / 2 - 1);
     assert_sizes("2 ", 2);
 
-    rig_begin(8, 0);
+    rig_start(8, 0);
     retry_with("a", BATCH_BYTES_MAX / 2 - 1);
     retry_with("b", BATCH_BYTES_MAX / 2);
     assert_sizes("1 1 ", 2);
 }
 
-static void records_and_kept_runs_count_as_bytes_of_a_batch(void **state)
+static void records_and_kept_runs_count_towards_the_bytes_of_a_batch(void **state)
 {
     (void)state;
     const struct change how = {.awaited = true};
-    rig_begin(8, 0);
+    rig_start(8, 0);
     for (unsigned i = 0; i < 7; i++)
         rig_enqueue(rig.route, id_of(i), &how, BATCH_BYTES_MAX / 7 * 2);
     assert_sizes("3 3 1 ", 7);
 
-    rig_begin(8, 0);
+    rig_start(8, 0);
     for (unsigned i = 0; i < 7; i++)
         lose_with(id_of(i), BATCH_BYTES_MAX / 7 * 2);
     assert_sizes("3 3 1 ", 7);
 }
 
-static void a_change_larger_than_a_batch_leaves_alone(void **state)
+static void a_change_larger_than_a_batch_is_sent_alone(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
+    rig_start(8, 0);
     retry_with("a", 1);
     retry_with("b", BATCH_BYTES_MAX + 1);
     retry_with("c", 1);
@@ -234,7 +234,7 @@ static void a_batch_stops_at_the_maximum_of_partitions(void **state)
     (void)state;
     static char names[BATCH_EARLY + BATCH_PARTITIONS_MAX + 1][16];
     enum { N = BATCH_EARLY + BATCH_PARTITIONS_MAX + 1 };
-    rig_begin(500, 0);
+    rig_start(500, 0);
     for (unsigned i = 0; i < N; i++) {
         const struct change how = {.awaited = true, .origin = {names[i], 7, 6, 0}};
         snprintf(names[i], sizeof(names[i]), "t/%u", i);
@@ -248,8 +248,8 @@ static void a_change_of_one_partition_too_many_keeps_those_behind_it_waiting(voi
 {
     (void)state;
     static char names[BATCH_PARTITIONS_MAX + 1][16];
-    rig_begin(500, 0);
-    fake.holds = true;
+    rig_start(500, 0);
+    fake.paused = true;
     for (unsigned i = 0; i <= BATCH_PARTITIONS_MAX; i++) {
         snprintf(names[i], sizeof(names[i]), "t/%u", i);
     }
@@ -263,27 +263,27 @@ static void a_change_of_one_partition_too_many_keeps_those_behind_it_waiting(voi
     }
     const struct change known = {.awaited = true, .origin = {names[0], 101, 100, 0}};
     rig_enqueue(rig.route, "last", &known, 0);
-    fake_let_go();
-    assert_true(rig_reaches(&rig.answers, BATCH_EARLY + BATCH_PARTITIONS_MAX + 2));
+    fake_resume();
+    assert_true(rig_wait_for(&rig.answers, BATCH_EARLY + BATCH_PARTITIONS_MAX + 2));
     assert_string_equal(buf_str(&rig.sizes), "16/1 64/64 2/2 ");
     assert_non_null(strstr(buf_str(&rig.sent), "\nenqueue 164 last\n"));
-    rig_end();
+    rig_stop();
 }
 
 UNIT(batcher)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(partitions_in_turn_share_a_batch),
-        cmocka_unit_test(a_batch_has_room_for_so_many_partitions),
-        cmocka_unit_test(a_change_that_comes_alone_leaves_at_once),
-        cmocka_unit_test(what_nobody_awaits_is_paced),
-        cmocka_unit_test(while_two_batches_are_on_their_way_the_next_one_gathers),
+        cmocka_unit_test(a_batch_contains_at_most_the_maximum_of_partitions),
+        cmocka_unit_test(a_single_change_is_sent_at_once),
+        cmocka_unit_test(changes_that_no_client_awaits_are_paced),
+        cmocka_unit_test(changes_wait_while_two_batches_are_in_flight),
         cmocka_unit_test(a_full_batch_does_not_wait),
         cmocka_unit_test(a_batch_stops_at_the_maximum_of_jobs),
         cmocka_unit_test(a_batcher_stops_at_the_maximum_of_batches),
         cmocka_unit_test(a_batch_stops_at_the_maximum_of_bytes),
-        cmocka_unit_test(records_and_kept_runs_count_as_bytes_of_a_batch),
-        cmocka_unit_test(a_change_larger_than_a_batch_leaves_alone),
+        cmocka_unit_test(records_and_kept_runs_count_towards_the_bytes_of_a_batch),
+        cmocka_unit_test(a_change_larger_than_a_batch_is_sent_alone),
         cmocka_unit_test(a_batch_stops_at_the_maximum_of_partitions),
         cmocka_unit_test(
             a_change_of_one_partition_too_many_keeps_those_behind_it_waiting),

@@ -48,16 +48,16 @@ enum { TOLD = sizeof(told) / sizeof(told[0]) };
 static void assert_told(enum batcher_kind kind, const char *const plan[], char letter)
 {
     char expected[8];
-    rig_begin(8, 0);
+    rig_start(8, 0);
     rig.plan = plan;
-    rig_ask(kind, "a");
-    assert_true(rig_reaches(&rig.answers, 1));
+    rig_send(kind, "a");
+    assert_true(rig_wait_for(&rig.answers, 1));
     snprintf(expected, sizeof(expected), "a=%c ", letter);
-    assert_string_equal(buf_str(&rig.told), expected);
-    rig_end();
+    assert_string_equal(buf_str(&rig.results), expected);
+    rig_stop();
 }
 
-static void a_change_sent_once_is_answered_as_the_script_says(void **state)
+static void a_change_sent_once_gets_the_result_of_the_script(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < TOLD; i++) {
@@ -88,26 +88,26 @@ a_change_sent_again_after_an_error_is_answered_as_the_script_says(void **state)
     }
 }
 
-static void a_change_sent_again_with_new_ones_is_told_from_them(void **state)
+static void a_repeated_change_is_distinguished_from_new_ones(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
+    rig_start(8, 0);
     RIG_PLAN("", "=xxxx");
-    fake.holds = true;
-    rig_ask_each(BATCHER_ACK, "ab");
-    assert_true(rig_reaches(&rig.calls, 1));
-    rig_go_away();
-    rig_ask_each(BATCHER_ACK, "cd");
-    rig_come_back();
-    assert_true(rig_reaches(&rig.answers, 4));
+    fake.paused = true;
+    rig_send_each(BATCHER_ACK, "ab");
+    assert_true(rig_wait_for(&rig.calls, 1));
+    rig_disconnect();
+    rig_send_each(BATCHER_ACK, "cd");
+    rig_reconnect();
+    assert_true(rig_wait_for(&rig.answers, 4));
     assert_string_equal(buf_str(&rig.sent), "ack a b\nack a b c d\n");
     assert_string_equal(buf_str(&rig.marks), "- -\n+ + - -\n");
-    assert_string_equal(buf_str(&rig.told), "a=a b=a c=x d=x ");
-    rig_end();
+    assert_string_equal(buf_str(&rig.results), "a=a b=a c=x d=x ");
+    rig_stop();
 }
 
 /* The table above has a row for each pair of the batchers. */
-static void each_first_answer_of_a_batcher_has_its_test(void **state)
+static void each_first_result_of_a_batcher_is_tested(void **state)
 {
     (void)state;
     for (unsigned kind = 0; kind < BATCHERS; kind++) {
@@ -126,14 +126,14 @@ static char a[] = "a"; /* the id, of all */
 
 static void ask_lapse(void)
 {
-    store_lapse(rig.route, SLICE_LIT("a"), 5, rig_told, a);
+    store_lapse(rig.route, SLICE_LIT("a"), 5, rig_on_result, a);
 }
 static void lose(bool dead)
 {
     struct job *job = job_new(0);
     job->id = job_keep(job, SLICE_LIT("a@1"));
     const struct lost_run lost = {job, NONE, dead};
-    store_lose(rig.route, SLICE_LIT("a"), 5, &lost, NULL, 9, rig_told, a);
+    store_lose(rig.route, SLICE_LIT("a"), 5, &lost, NULL, 9, rig_on_result, a);
     job_free(job);
 }
 static void ask_lose_dead(void)
@@ -146,15 +146,15 @@ static void ask_lose_due(void)
 }
 static void ask_finish_if_not_ended(void)
 {
-    store_finish(rig.queue, SLICE_LIT("a"), 5, "acked", 'a', 0, rig_told, a);
+    store_finish(rig.queue, SLICE_LIT("a"), 5, "acked", 'a', 0, rig_on_result, a);
 }
 static void ask_finish_if_pending(void)
 {
-    store_finish(rig.queue, SLICE_LIT("a"), 5, "acked", 'p', 0, rig_told, a);
+    store_finish(rig.queue, SLICE_LIT("a"), 5, "acked", 'p', 0, rig_on_result, a);
 }
 static void ask_finish_and_forget(void)
 {
-    store_finish(rig.queue, SLICE_LIT("a"), 5, "acked", 'f', 0, rig_told, a);
+    store_finish(rig.queue, SLICE_LIT("a"), 5, "acked", 'f', 0, rig_on_result, a);
 }
 static void ask_dead(void)
 {
@@ -178,22 +178,22 @@ static void ask_plain(void)
 }
 static void ask_ack(void)
 {
-    rig_ask(BATCHER_ACK, "a");
+    rig_send(BATCHER_ACK, "a");
 }
 static void ask_retry(void)
 {
-    rig_ask(BATCHER_RETRY, "a");
+    rig_send(BATCHER_RETRY, "a");
 }
 static void ask_bury(void)
 {
-    rig_ask(BATCHER_BURY, "a");
+    rig_send(BATCHER_BURY, "a");
 }
 static void ask_finish(void)
 {
-    rig_ask(BATCHER_FINISH, "a");
+    rig_send(BATCHER_FINISH, "a");
 }
 
-static void a_change_sent_again_has_a_plus_behind_its_letter(void **state)
+static void a_repeated_change_has_a_plus_after_its_letter(void **state)
 {
     (void)state;
     static const struct {
@@ -217,12 +217,12 @@ static void a_change_sent_again_has_a_plus_behind_its_letter(void **state)
         {ask_finish_and_forget, "f\nf+\n"},
     };
     for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        rig_begin(8, 0);
+        rig_start(8, 0);
         RIG_PLAN("!");
         rows[i].ask();
-        assert_true(rig_reaches(&rig.answers, 1));
+        assert_true(rig_wait_for(&rig.answers, 1));
         assert_string_equal(buf_str(&rig.marks), rows[i].marks);
-        rig_end();
+        rig_stop();
     }
 }
 
@@ -232,15 +232,15 @@ static void ask_replace(void)
 }
 static void ask_cancel(void)
 {
-    rig_ask(BATCHER_CANCEL, "a");
+    rig_send(BATCHER_CANCEL, "a");
 }
 static void ask_delete(void)
 {
-    store_finish(rig.queue, SLICE_LIT("a"), 0, "deleted", 0, 0, rig_told, a);
+    store_finish(rig.queue, SLICE_LIT("a"), 0, "deleted", 0, 0, rig_on_result, a);
 }
 
 /* The script finds by it what it did: lua/lib/late.lua. */
-static void a_change_that_has_a_number_is_sent_again_with_the_same(void **state)
+static void a_numbered_change_is_repeated_with_its_number(void **state)
 {
     (void)state;
     static const struct {
@@ -249,19 +249,19 @@ static void a_change_that_has_a_number_is_sent_again_with_the_same(void **state)
     } rows[] = {{ask_replace, "r", "r+"}, {ask_cancel, "", ""}, {ask_delete, "", "+"}};
     for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         char expected[80];
-        rig_begin(8, 0);
+        rig_start(8, 0);
         RIG_PLAN("!");
         unsigned long long number = rig.route->next_seq;
         if (rows[i].ask == ask_delete)
             number = rig.queue->next_seq;
         rows[i].ask();
         rows[i].ask();
-        assert_true(rig_reaches(&rig.answers, 2));
+        assert_true(rig_wait_for(&rig.answers, 2));
         snprintf(expected, sizeof(expected), "%s%llu %s%llu\n%s%llu %s%llu\n",
                  rows[i].first, number, rows[i].first, number + 1, rows[i].again, number,
                  rows[i].again, number + 1);
         assert_string_equal(buf_str(&rig.marks), expected);
-        rig_end();
+        rig_stop();
     }
 }
 
@@ -270,65 +270,66 @@ static void a_change_that_has_a_number_is_sent_again_with_the_same(void **state)
 /* Whoever has it: a second run could take it from the next consumer. */
 static void release_from_whoever_has_it(const char *id)
 {
-    store_release(rig.queue, slice_of(id), 0, 0, true, 0, rig_told, (void *)id);
+    store_release(rig.queue, slice_of(id), 0, 0, true, 0, rig_on_result, (void *)id);
 }
 
 static void
 a_change_that_is_not_repeatable_is_not_sent_again_after_a_lost_answer(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
+    rig_start(8, 0);
     RIG_PLAN("!", "=rr");
-    rig_ask(BATCHER_RELEASE, "a");
+    rig_send(BATCHER_RELEASE, "a");
     release_from_whoever_has_it("b");
-    rig_ask(BATCHER_RELEASE, "c");
-    assert_true(rig_reaches(&rig.answers, 3));
+    rig_send(BATCHER_RELEASE, "c");
+    assert_true(rig_wait_for(&rig.answers, 3));
     assert_string_equal(buf_str(&rig.sent), "release a b c\nrelease a c\n");
-    assert_string_equal(buf_str(&rig.told), "b=0 a=r c=r ");
-    rig_end();
+    assert_string_equal(buf_str(&rig.results), "b=0 a=r c=r ");
+    rig_stop();
 }
 
 static void a_change_that_is_not_repeatable_is_sent_again_after_an_error(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
+    rig_start(8, 0);
     RIG_PLAN("-NOSCRIPT no matching script", "=x");
     release_from_whoever_has_it("a");
-    assert_true(rig_reaches(&rig.answers, 1));
+    assert_true(rig_wait_for(&rig.answers, 1));
     assert_string_equal(buf_str(&rig.sent), "release a\nrelease a\n");
-    assert_string_equal(buf_str(&rig.told), "a=x ");
-    rig_end();
+    assert_string_equal(buf_str(&rig.results), "a=x ");
+    rig_stop();
 }
 
-static void a_change_that_is_not_repeatable_waits_for_a_redis_that_is_away(void **state)
+static void a_change_that_is_not_repeatable_waits_while_redis_is_unavailable(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
-    rig_go_away();
+    rig_start(8, 0);
+    rig_disconnect();
     release_from_whoever_has_it("a");
-    rig_come_back();
-    assert_true(rig_reaches(&rig.answers, 1));
+    rig_reconnect();
+    assert_true(rig_wait_for(&rig.answers, 1));
     assert_string_equal(buf_str(&rig.sent), "release a\n");
-    assert_string_equal(buf_str(&rig.told), "a=r ");
-    rig_end();
+    assert_string_equal(buf_str(&rig.results), "a=r ");
+    rig_stop();
 }
 
 UNIT(batcher_again)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_change_sent_once_is_answered_as_the_script_says),
+        cmocka_unit_test(a_change_sent_once_gets_the_result_of_the_script),
         cmocka_unit_test(
             a_change_sent_again_is_answered_as_its_first_run_would_have_been),
         cmocka_unit_test(
             a_change_sent_again_after_an_error_is_answered_as_the_script_says),
-        cmocka_unit_test(a_change_sent_again_with_new_ones_is_told_from_them),
-        cmocka_unit_test(each_first_answer_of_a_batcher_has_its_test),
-        cmocka_unit_test(a_change_sent_again_has_a_plus_behind_its_letter),
-        cmocka_unit_test(a_change_that_has_a_number_is_sent_again_with_the_same),
+        cmocka_unit_test(a_repeated_change_is_distinguished_from_new_ones),
+        cmocka_unit_test(each_first_result_of_a_batcher_is_tested),
+        cmocka_unit_test(a_repeated_change_has_a_plus_after_its_letter),
+        cmocka_unit_test(a_numbered_change_is_repeated_with_its_number),
         cmocka_unit_test(
             a_change_that_is_not_repeatable_is_not_sent_again_after_a_lost_answer),
         cmocka_unit_test(a_change_that_is_not_repeatable_is_sent_again_after_an_error),
-        cmocka_unit_test(a_change_that_is_not_repeatable_waits_for_a_redis_that_is_away),
+        cmocka_unit_test(
+            a_change_that_is_not_repeatable_waits_while_redis_is_unavailable),
     };
     return cmocka_run_group_tests(tests, rig_setup, NULL);
 }

@@ -30,9 +30,9 @@ static void ask_with_deadline(struct bucket *b, enum batcher_kind kind, const ch
     else if (kind == BATCHER_CANCEL)
         rig_cancel(b, name, &how);
     else if (kind == BATCHER_FINISH)
-        store_finish(b, id, 5, "acked", 0, deadline_ms, rig_told, arg);
+        store_finish(b, id, 5, "acked", 0, deadline_ms, rig_on_result, arg);
     else
-        store_release(b, id, 5, 0, true, deadline_ms, rig_told, arg);
+        store_release(b, id, 5, 0, true, deadline_ms, rig_on_result, arg);
 }
 
 /* The batchers that know deadlines; a cancel in another bucket than the enqueue, since
@@ -65,29 +65,29 @@ static void ask_all_with_deadline(unsigned nth, int64_t deadline_ms)
 
 /* Two batches are with Redis, so the next one waits. What has left is answered by Redis.
  */
-static void a_change_not_sent_by_its_deadline_is_answered_with_nothing(void **state)
+static void a_change_not_sent_by_its_deadline_gets_no_result(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
-    fake.holds = true;
+    rig_start(8, 0);
+    fake.paused = true;
     ask_all_with_deadline(0, 1);
-    assert_true(rig_reaches(&rig.calls, TIMED));
+    assert_true(rig_wait_for(&rig.calls, TIMED));
     ask_all_with_deadline(1, 1);
-    assert_true(rig_reaches(&rig.calls, 2 * TIMED));
+    assert_true(rig_wait_for(&rig.calls, 2 * TIMED));
     ask_all_with_deadline(2, 1);
     ask_all_with_deadline(3, 60000);
     ask_all_with_deadline(4, 0);
-    assert_true(rig_reaches(&rig.answers, TIMED)); /* the store looks once a second */
+    assert_true(rig_wait_for(&rig.answers, TIMED)); /* the store looks once a second */
     for (unsigned i = 0; i < TIMED; i++)
-        assert_non_null(strstr(buf_str(&rig.told), timed[i].told[2]));
+        assert_non_null(strstr(buf_str(&rig.results), timed[i].told[2]));
     assert_int_equal(rig.answers, TIMED);
-    fake_let_go();
-    assert_true(rig_reaches(&rig.answers, 5 * TIMED));
+    fake_resume();
+    assert_true(rig_wait_for(&rig.answers, 5 * TIMED));
     for (unsigned i = 0; i < TIMED; i++)
         for (unsigned nth = 0; nth < 5; nth++)
-            assert_non_null(strstr(buf_str(&rig.told), timed[i].told[nth]));
+            assert_non_null(strstr(buf_str(&rig.results), timed[i].told[nth]));
     assert_string_equal(buf_str(&rig.sizes), "1 1 1 1 1 1 1 1 2 2 2 2 ");
-    rig_end();
+    rig_stop();
 }
 
 static void pass_deadline(int64_t ms)
@@ -106,25 +106,25 @@ static void assert_past_deadline(enum batcher_kind kind, const char *codes,
     static const char *const ids[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i"};
     const char *const plan[] = {codes, NULL};
     unsigned n = (unsigned)strlen(codes + 1);
-    rig_begin(16, 1);
+    rig_start(16, 1);
     rig.plan = plan;
-    rig.hold_at = "WAIT";
-    fake.word = "WAIT";
-    fake.word_answer = ":0\n";
+    rig.pause_at = "WAIT";
+    fake.match = "WAIT";
+    fake.match_reply = ":0\n";
     for (unsigned i = 0; i < n; i++)
         ask_with_deadline(rig.route, kind, ids[i], i == 1 ? 60000 : 1);
-    assert_true(rig_reaches(&rig.waits, 1));
+    assert_true(rig_wait_for(&rig.waits, 1));
     pass_deadline(1);
     assert_int_equal(rig.answers, 0);
-    rig.hold_at = NULL;
-    fake_let_go();
-    assert_true(rig_reaches(&rig.answers, n - 1));
-    fake.word = NULL;
-    assert_true(rig_reaches(&rig.answers, n));
-    assert_string_equal(buf_str(&rig.told), past);
+    rig.pause_at = NULL;
+    fake_resume();
+    assert_true(rig_wait_for(&rig.answers, n - 1));
+    fake.match = NULL;
+    assert_true(rig_wait_for(&rig.answers, n));
+    assert_string_equal(buf_str(&rig.results), past);
     assert_int_equal(rig.calls, 1); /* it was done */
     assert_int_equal(store_wait_shortfalls(rig.store), 1);
-    rig_end();
+    rig_stop();
 }
 
 static void a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so(void **state)
@@ -136,7 +136,7 @@ static void a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so(voi
 
 /* Such as k, of a record that an earlier batch has carried out: nothing is known of it.
  */
-static void a_change_not_done_by_its_deadline_is_answered_with_nothing(void **state)
+static void a_change_not_done_by_its_deadline_gets_no_result(void **state)
 {
     (void)state;
     assert_past_deadline(BATCHER_ENQUEUE, "=kxsgz", "a=0 c=S d=0 e=0 b=x ");
@@ -146,17 +146,17 @@ static void a_change_not_done_by_its_deadline_is_answered_with_nothing(void **st
 static void a_change_without_deadline_waits_for_the_replicas(void **state)
 {
     (void)state;
-    rig_begin(8, 1);
-    fake.word = "WAIT";
-    fake.word_answer = ":0\n";
-    rig_ask_each(BATCHER_ENQUEUE, "ab");
-    assert_true(rig_reaches(&rig.waits, 2));
+    rig_start(8, 1);
+    fake.match = "WAIT";
+    fake.match_reply = ":0\n";
+    rig_send_each(BATCHER_ENQUEUE, "ab");
+    assert_true(rig_wait_for(&rig.waits, 2));
     assert_int_equal(rig.answers, 0);
-    fake.word = NULL;
-    assert_true(rig_reaches(&rig.answers, 2));
-    assert_string_equal(buf_str(&rig.told), "a=s b=s ");
+    fake.match = NULL;
+    assert_true(rig_wait_for(&rig.answers, 2));
+    assert_string_equal(buf_str(&rig.results), "a=s b=s ");
     assert_int_equal(rig.calls, 1);
-    rig_end();
+    rig_stop();
 }
 
 /* An ack that is lost is repeated by the next delivery; it waits for nobody. */
@@ -167,11 +167,11 @@ static void changes_of_other_batchers_do_not_wait_for_replicas(void **state)
                                               BATCHER_BURY,    BATCHER_FINISH,
                                               BATCHER_RELEASE, BATCHER_RENEW};
     for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        rig_begin(8, 1);
-        rig_ask(kinds[i], "a");
-        assert_true(rig_reaches(&rig.answers, 1));
+        rig_start(8, 1);
+        rig_send(kinds[i], "a");
+        assert_true(rig_wait_for(&rig.answers, 1));
         assert_int_equal(rig.waits, 0);
-        rig_end();
+        rig_stop();
     }
 }
 
@@ -190,72 +190,72 @@ static void ask_of_kafka_and_others(const char *ids)
     rig_cancel(rig.route, names[ids[3] - 'a'], &of_others);
 }
 
-static void what_is_queued_and_came_from_kafka_is_given_back(void **state)
+static void queued_kafka_changes_are_returned_by_store_give_back(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
-    rig_go_away();
+    rig_start(8, 0);
+    rig_disconnect();
     ask_of_kafka_and_others("abcd");
-    rig_ask_each(BATCHER_ACK, "x");
+    rig_send_each(BATCHER_ACK, "x");
     assert_int_equal(store_open_count(rig.store), 5);
     store_give_back(rig.store);
-    assert_string_equal(buf_str(&rig.told), "a=0 c=0 ");
+    assert_string_equal(buf_str(&rig.results), "a=0 c=0 ");
     assert_int_equal(store_open_count(rig.store), 3);
     store_give_back(rig.store);
     assert_int_equal(rig.answers, 2);
-    rig_come_back();
-    assert_true(rig_reaches(&rig.answers, 5));
+    rig_reconnect();
+    assert_true(rig_wait_for(&rig.answers, 5));
     assert_null(strstr(buf_str(&rig.sent), " a"));
     assert_null(strstr(buf_str(&rig.sent), " c"));
-    assert_non_null(strstr(buf_str(&rig.told), "b=s "));
-    assert_non_null(strstr(buf_str(&rig.told), "d=c "));
-    assert_non_null(strstr(buf_str(&rig.told), "x=a "));
-    rig_end();
+    assert_non_null(strstr(buf_str(&rig.results), "b=s "));
+    assert_non_null(strstr(buf_str(&rig.results), "d=c "));
+    assert_non_null(strstr(buf_str(&rig.results), "x=a "));
+    rig_stop();
 }
 
 /* Redis has it, or will: its answer decides. */
-static void what_is_on_its_way_is_not_given_back(void **state)
+static void changes_in_flight_are_not_returned(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
-    fake.holds = true;
+    rig_start(8, 0);
+    fake.paused = true;
     ask_of_kafka_and_others("abcd"); /* the cancels wait for the enqueues */
-    assert_true(rig_reaches(&rig.calls, 1));
+    assert_true(rig_wait_for(&rig.calls, 1));
     store_give_back(rig.store);
-    assert_string_equal(buf_str(&rig.told), "c=0 ");
-    fake_let_go();
-    assert_true(rig_reaches(&rig.answers, 4));
-    assert_string_equal(buf_str(&rig.told), "c=0 a=s b=s d=c ");
-    rig_end();
+    assert_string_equal(buf_str(&rig.results), "c=0 ");
+    fake_resume();
+    assert_true(rig_wait_for(&rig.answers, 4));
+    assert_string_equal(buf_str(&rig.results), "c=0 a=s b=s d=c ");
+    rig_stop();
 }
 
 /* The store is closed: no reply will come. */
-static void everything_is_answered_with_nothing_when_the_store_ends(void **state)
+static void all_changes_get_no_result_when_the_store_is_freed(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
-    fake.holds = true;
-    rig_ask_each(BATCHER_ENQUEUE, "ab");
-    assert_true(rig_reaches(&rig.calls, 1));
-    rig_ask_each(BATCHER_CANCEL, "c");
+    rig_start(8, 0);
+    fake.paused = true;
+    rig_send_each(BATCHER_ENQUEUE, "ab");
+    assert_true(rig_wait_for(&rig.calls, 1));
+    rig_send_each(BATCHER_CANCEL, "c");
     store_free(rig.store);
-    assert_string_equal(buf_str(&rig.told), "a=0 b=0 c=0 ");
+    assert_string_equal(buf_str(&rig.results), "a=0 b=0 c=0 ");
     rig.store = NULL;
-    rig_end();
+    rig_stop();
 }
 
 UNIT(batcher_late)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_change_not_sent_by_its_deadline_is_answered_with_nothing),
+        cmocka_unit_test(a_change_not_sent_by_its_deadline_gets_no_result),
         cmocka_unit_test(
             a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so),
-        cmocka_unit_test(a_change_not_done_by_its_deadline_is_answered_with_nothing),
+        cmocka_unit_test(a_change_not_done_by_its_deadline_gets_no_result),
         cmocka_unit_test(a_change_without_deadline_waits_for_the_replicas),
         cmocka_unit_test(changes_of_other_batchers_do_not_wait_for_replicas),
-        cmocka_unit_test(what_is_queued_and_came_from_kafka_is_given_back),
-        cmocka_unit_test(what_is_on_its_way_is_not_given_back),
-        cmocka_unit_test(everything_is_answered_with_nothing_when_the_store_ends),
+        cmocka_unit_test(queued_kafka_changes_are_returned_by_store_give_back),
+        cmocka_unit_test(changes_in_flight_are_not_returned),
+        cmocka_unit_test(all_changes_get_no_result_when_the_store_is_freed),
     };
     return cmocka_run_group_tests(tests, rig_setup, NULL);
 }

@@ -59,55 +59,55 @@ changes_in_flight_when_the_connection_is_lost_leave_first_and_in_order(void **st
     (void)state;
     for (unsigned i = 0; i < sizeof(batchers) / sizeof(batchers[0]); i++) {
         char told[32], l = batchers[i].letter;
-        rig_begin(2, 0);
-        fake.holds = true;
-        rig_ask_each(batchers[i].kind, "abcde");
-        assert_true(rig_reaches(&rig.calls, 2));
-        rig_go_away();
+        rig_start(2, 0);
+        fake.paused = true;
+        rig_send_each(batchers[i].kind, "abcde");
+        assert_true(rig_wait_for(&rig.calls, 2));
+        rig_disconnect();
         assert_int_equal(rig.answers, 0);
-        rig_ask_each(batchers[i].kind, "f");
-        rig_come_back();
-        assert_true(rig_reaches(&rig.answers, 6));
+        rig_send_each(batchers[i].kind, "f");
+        rig_reconnect();
+        assert_true(rig_wait_for(&rig.answers, 6));
         assert_sent("% a b\n% c d\n% a b\n% c d\n% e f\n", batchers[i].script);
         snprintf(told, sizeof(told), "a=%c b=%c c=%c d=%c e=%c f=%c ", l, l, l, l, l, l);
-        assert_string_equal(buf_str(&rig.told), told);
-        rig_end();
+        assert_string_equal(buf_str(&rig.results), told);
+        rig_stop();
     }
 }
 
 static void changes_lost_twice_keep_their_order(void **state)
 {
     (void)state;
-    rig_begin(2, 0);
+    rig_start(2, 0);
     RIG_PLAN("", "!", "", "!");
-    rig_ask_each(BATCHER_ACK, "abcdef");
-    assert_true(rig_reaches(&rig.answers, 6));
+    rig_send_each(BATCHER_ACK, "abcdef");
+    assert_true(rig_wait_for(&rig.answers, 6));
     assert_sent("% a b\n% c d\n" /* the latter is lost, and what is behind it */
                 "% c d\n% e f\n" /* again */
                 "% e f\n",
                 "ack");
-    assert_string_equal(buf_str(&rig.told), "a=a b=a c=a d=a e=a f=a ");
-    rig_end();
+    assert_string_equal(buf_str(&rig.results), "a=a b=a c=a d=a e=a f=a ");
+    rig_stop();
 }
 
 /* The first batch is done, but perhaps on no replica yet; the second one is on its way.
  */
-static void a_batch_whose_wait_is_lost_is_sent_again_before_those_behind_it(void **state)
+static void a_batch_whose_wait_is_lost_is_repeated_before_later_batches(void **state)
 {
     (void)state;
-    rig_begin(2, 1);
-    rig.hold_at = "WAIT";
-    rig_ask_each(BATCHER_ENQUEUE, "ab");
-    assert_true(rig_reaches(&rig.waits, 1));
-    rig_ask_each(BATCHER_ENQUEUE, "cd");
-    assert_true(rig_reaches(&rig.calls, 2));
+    rig_start(2, 1);
+    rig.pause_at = "WAIT";
+    rig_send_each(BATCHER_ENQUEUE, "ab");
+    assert_true(rig_wait_for(&rig.waits, 1));
+    rig_send_each(BATCHER_ENQUEUE, "cd");
+    assert_true(rig_wait_for(&rig.calls, 2));
     assert_int_equal(rig.answers, 0);
-    rig_go_away();
-    rig_come_back();
-    assert_true(rig_reaches(&rig.answers, 4));
+    rig_disconnect();
+    rig_reconnect();
+    assert_true(rig_wait_for(&rig.answers, 4));
     assert_sent("% a b\n% c d\n% a b\n% c d\n", "enqueue");
-    assert_string_equal(buf_str(&rig.told), "a=s b=s c=s d=s ");
-    rig_end();
+    assert_string_equal(buf_str(&rig.results), "a=s b=s c=s d=s ");
+    rig_stop();
 }
 
 /* ------------------------------------------------------- the batch before is missing */
@@ -122,82 +122,82 @@ static void enqueue_records(int64_t first, int64_t last)
     }
 }
 
-static void a_refused_batch_is_sent_again_behind_the_one_that_it_waits_for(void **state)
+static void a_rejected_batch_is_repeated_after_its_predecessor(void **state)
 {
     (void)state;
-    rig_begin(2, 0);
+    rig_start(2, 0);
     RIG_PLAN("-OOM no memory", "=gg");
     enqueue_records(1, 5);
-    assert_true(rig_reaches(&rig.answers, 5));
+    assert_true(rig_wait_for(&rig.answers, 5));
     assert_sent("% 1 2\n% 3 4\n% 1 2\n% 3 4\n% 5\n", "enqueue");
-    assert_string_equal(buf_str(&rig.told), "1=s 2=s 3=s 4=s 5=s ");
-    rig_end();
+    assert_string_equal(buf_str(&rig.results), "1=s 2=s 3=s 4=s 5=s ");
+    rig_stop();
 }
 
 /* It is with the second one of the batch that something is missing. */
-static void a_refused_change_leaves_before_later_ones(void **state)
+static void a_rejected_change_is_sent_before_later_ones(void **state)
 {
     (void)state;
-    rig_begin(3, 0);
+    rig_start(3, 0);
     RIG_PLAN("=sgs");
     enqueue_records(1, 5);
-    assert_true(rig_reaches(&rig.answers, 5));
+    assert_true(rig_wait_for(&rig.answers, 5));
     assert_sent("% 1 2 3\n% 4 5\n% 2\n", "enqueue"); /* 4 was on its way already */
-    rig_end();
+    rig_stop();
 
-    rig_begin(8, 0);
+    rig_start(8, 0);
     RIG_PLAN("=gg");
-    fake.holds = true;
+    fake.paused = true;
     enqueue_records(1, 2);
-    assert_true(rig_reaches(&rig.calls, 1));
+    assert_true(rig_wait_for(&rig.calls, 1));
     enqueue_records(3, 3);
-    assert_true(rig_reaches(&rig.calls, 2));
+    assert_true(rig_wait_for(&rig.calls, 2));
     enqueue_records(4, 5); /* there are two on their way: they gather */
-    fake_let_go();
-    assert_true(rig_reaches(&rig.answers, 5));
+    fake_resume();
+    assert_true(rig_wait_for(&rig.answers, 5));
     assert_sent("% 1 2\n% 3\n% 1 2 4 5\n", "enqueue");
-    rig_end();
+    rig_stop();
 }
 
 /* A refusal is not a lost answer: nothing was done. */
-static void a_refused_change_is_not_said_to_have_been_sent_before(void **state)
+static void a_rejected_change_is_not_marked_as_repeated(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
+    rig_start(8, 0);
     RIG_PLAN("=gg");
     enqueue_records(1, 2);
-    assert_true(rig_reaches(&rig.answers, 2));
+    assert_true(rig_wait_for(&rig.answers, 2));
     assert_string_equal(buf_str(&rig.marks), "- -\n- -\n");
-    rig_end();
+    rig_stop();
 }
 
 #define REFUSED_10 "=g", "=g", "=g", "=g", "=g", "=g", "=g", "=g", "=g", "=g"
 enum { REFUSALS = 50, REST_MS = 10 }; /* after each, for the batch before it to come */
 
-static void a_batch_that_is_refused_too_often_is_given_back(void **state)
+static void a_batch_rejected_too_often_is_returned(void **state)
 {
     (void)state;
-    rig_begin(1, 0);
+    rig_start(1, 0);
     RIG_PLAN(REFUSED_10, REFUSED_10, REFUSED_10, REFUSED_10, REFUSED_10, "=g");
     int64_t begin_ms = loop_mono_ms();
     enqueue_records(1, 1);
-    assert_true(rig_reaches(&rig.answers, 1));
-    assert_string_equal(buf_str(&rig.told), "1=0 ");
+    assert_true(rig_wait_for(&rig.answers, 1));
+    assert_string_equal(buf_str(&rig.results), "1=0 ");
     assert_int_equal(rig.calls, 1 + REFUSALS);
     assert_true(loop_mono_ms() - begin_ms >= (int64_t)REFUSALS * REST_MS);
-    rig_end();
+    rig_stop();
 }
 
-static void a_batch_that_is_refused_just_often_enough_is_stored(void **state)
+static void a_batch_rejected_below_the_limit_is_stored(void **state)
 {
     (void)state;
-    rig_begin(1, 0);
+    rig_start(1, 0);
     RIG_PLAN(REFUSED_10, REFUSED_10, REFUSED_10, REFUSED_10, REFUSED_10);
     enqueue_records(1, 1);
-    assert_true(rig_reaches(&rig.answers, 1));
-    assert_string_equal(buf_str(&rig.told), "1=s ");
+    assert_true(rig_wait_for(&rig.answers, 1));
+    assert_string_equal(buf_str(&rig.results), "1=s ");
     assert_int_equal(rig.calls, 1 + REFUSALS);
-    rig_end();
+    rig_stop();
 }
 
 /* -------------------------------------------------------------- cancels and enqueues */
@@ -208,109 +208,109 @@ static void ask_in_turn(const char *changes)
 {
     unsigned calls = rig.calls;
     for (; *changes; changes += 2)
-        rig_ask_each(*changes == '+' ? BATCHER_ENQUEUE : BATCHER_CANCEL,
-                     (char[]){changes[1], '\0'});
-    rig_ask_each(BATCHER_FINISH, "z");
-    assert_true(rig_reaches(&rig.calls, calls + 2));
+        rig_send_each(*changes == '+' ? BATCHER_ENQUEUE : BATCHER_CANCEL,
+                      (char[]){changes[1], '\0'});
+    rig_send_each(BATCHER_FINISH, "z");
+    assert_true(rig_wait_for(&rig.calls, calls + 2));
 }
 
 static void a_cancel_waits_for_the_answer_to_an_older_enqueue(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
-    fake.holds = true;
+    rig_start(8, 0);
+    fake.paused = true;
     ask_in_turn("+a-a");
     assert_sent("enqueue a\nfinish z\n", "");
-    fake_let_go();
-    assert_true(rig_reaches(&rig.answers, 3));
+    fake_resume();
+    assert_true(rig_wait_for(&rig.answers, 3));
     assert_sent("enqueue a\nfinish z\ncancel a\n", "");
-    assert_string_equal(buf_str(&rig.told), "a=s z=f a=c ");
-    rig_end();
+    assert_string_equal(buf_str(&rig.results), "a=s z=f a=c ");
+    rig_stop();
 }
 
 static void an_enqueue_waits_for_the_answer_to_an_older_cancel(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
-    fake.holds = true;
+    rig_start(8, 0);
+    fake.paused = true;
     ask_in_turn("-a+a");
     assert_sent("cancel a\nfinish z\n", "");
-    fake_let_go();
-    assert_true(rig_reaches(&rig.answers, 3));
+    fake_resume();
+    assert_true(rig_wait_for(&rig.answers, 3));
     assert_sent("cancel a\nfinish z\nenqueue a\n", "");
-    assert_string_equal(buf_str(&rig.told), "a=c z=f a=s ");
-    rig_end();
+    assert_string_equal(buf_str(&rig.results), "a=c z=f a=s ");
+    rig_stop();
 }
 
 /* Of two calls. */
 static void lose_connection_and_hold_again(void)
 {
-    rig_go_away();
-    rig.hold_at = "EVALSHA";
-    rig_come_back();
-    assert_true(rig_reaches(&rig.calls, 4));
+    rig_disconnect();
+    rig.pause_at = "EVALSHA";
+    rig_reconnect();
+    assert_true(rig_wait_for(&rig.calls, 4));
 }
 
 static void a_cancel_waits_for_an_older_enqueue_that_is_sent_again(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
-    fake.holds = true;
+    rig_start(8, 0);
+    fake.paused = true;
     ask_in_turn("+a-a");
     lose_connection_and_hold_again();
     assert_sent("enqueue a\nfinish z\nenqueue a\nfinish z\n", "");
-    fake_let_go();
-    rig.hold_at = NULL;
-    assert_true(rig_reaches(&rig.answers, 3));
+    fake_resume();
+    rig.pause_at = NULL;
+    assert_true(rig_wait_for(&rig.answers, 3));
     assert_sent("enqueue a\nfinish z\nenqueue a\nfinish z\ncancel a\n", "");
-    rig_end();
+    rig_stop();
 }
 
 static void an_enqueue_waits_for_an_older_cancel_that_is_sent_again(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
-    fake.holds = true;
+    rig_start(8, 0);
+    fake.paused = true;
     ask_in_turn("-a+a");
     lose_connection_and_hold_again();
     assert_sent("cancel a\nfinish z\ncancel a\nfinish z\n", "");
-    fake_let_go();
-    rig.hold_at = NULL;
-    assert_true(rig_reaches(&rig.answers, 3));
+    fake_resume();
+    rig.pause_at = NULL;
+    assert_true(rig_wait_for(&rig.answers, 3));
     assert_sent("cancel a\nfinish z\ncancel a\nfinish z\nenqueue a\n", "");
-    rig_end();
+    rig_stop();
 }
 
 /* Done, but perhaps not on the replica yet: it may still be undone. */
 static void a_cancel_waits_until_an_older_enqueue_is_on_the_replicas(void **state)
 {
     (void)state;
-    rig_begin(8, 1);
-    rig.hold_at = "WAIT";
-    rig_ask_each(BATCHER_ENQUEUE, "a");
-    assert_true(rig_reaches(&rig.waits, 1));
-    rig_ask_each(BATCHER_CANCEL, "a");
-    rig_ask_each(BATCHER_FINISH, "z");
-    assert_true(rig_reaches(&rig.calls, 2));
+    rig_start(8, 1);
+    rig.pause_at = "WAIT";
+    rig_send_each(BATCHER_ENQUEUE, "a");
+    assert_true(rig_wait_for(&rig.waits, 1));
+    rig_send_each(BATCHER_CANCEL, "a");
+    rig_send_each(BATCHER_FINISH, "z");
+    assert_true(rig_wait_for(&rig.calls, 2));
     assert_sent("enqueue a\nfinish z\n", "");
-    fake_let_go();
-    rig.hold_at = NULL;
-    assert_true(rig_reaches(&rig.answers, 3));
+    fake_resume();
+    rig.pause_at = NULL;
+    assert_true(rig_wait_for(&rig.answers, 3));
     assert_sent("enqueue a\nfinish z\ncancel a\n", "");
-    rig_end();
+    rig_stop();
 }
 
 /* Without any younger one in the batch, however many there are at once. */
-static void cancels_and_enqueues_in_turn_leave_one_kind_after_the_other(void **state)
+static void alternating_cancels_and_enqueues_are_sent_one_kind_at_a_time(void **state)
 {
     (void)state;
-    rig_begin(8, 0);
+    rig_start(8, 0);
     ask_in_turn("+a+b-a-b+a-c-a+d");
-    assert_true(rig_reaches(&rig.answers, 9));
+    assert_true(rig_wait_for(&rig.answers, 9));
     assert_sent("enqueue a b\nfinish z\ncancel a b\nenqueue a\ncancel c a\nenqueue d\n",
                 "");
-    assert_string_equal(buf_str(&rig.told), "a=s b=s z=f a=c b=c a=s c=c a=c d=s ");
-    rig_end();
+    assert_string_equal(buf_str(&rig.results), "a=s b=s z=f a=c b=c a=s c=c a=c d=s ");
+    rig_stop();
 }
 
 UNIT(batcher_order)
@@ -319,18 +319,18 @@ UNIT(batcher_order)
         cmocka_unit_test(
             changes_in_flight_when_the_connection_is_lost_leave_first_and_in_order),
         cmocka_unit_test(changes_lost_twice_keep_their_order),
-        cmocka_unit_test(a_batch_whose_wait_is_lost_is_sent_again_before_those_behind_it),
-        cmocka_unit_test(a_refused_batch_is_sent_again_behind_the_one_that_it_waits_for),
-        cmocka_unit_test(a_refused_change_leaves_before_later_ones),
-        cmocka_unit_test(a_refused_change_is_not_said_to_have_been_sent_before),
-        cmocka_unit_test(a_batch_that_is_refused_too_often_is_given_back),
-        cmocka_unit_test(a_batch_that_is_refused_just_often_enough_is_stored),
+        cmocka_unit_test(a_batch_whose_wait_is_lost_is_repeated_before_later_batches),
+        cmocka_unit_test(a_rejected_batch_is_repeated_after_its_predecessor),
+        cmocka_unit_test(a_rejected_change_is_sent_before_later_ones),
+        cmocka_unit_test(a_rejected_change_is_not_marked_as_repeated),
+        cmocka_unit_test(a_batch_rejected_too_often_is_returned),
+        cmocka_unit_test(a_batch_rejected_below_the_limit_is_stored),
         cmocka_unit_test(a_cancel_waits_for_the_answer_to_an_older_enqueue),
         cmocka_unit_test(an_enqueue_waits_for_the_answer_to_an_older_cancel),
         cmocka_unit_test(a_cancel_waits_for_an_older_enqueue_that_is_sent_again),
         cmocka_unit_test(an_enqueue_waits_for_an_older_cancel_that_is_sent_again),
         cmocka_unit_test(a_cancel_waits_until_an_older_enqueue_is_on_the_replicas),
-        cmocka_unit_test(cancels_and_enqueues_in_turn_leave_one_kind_after_the_other),
+        cmocka_unit_test(alternating_cancels_and_enqueues_are_sent_one_kind_at_a_time),
     };
     return cmocka_run_group_tests(tests, rig_setup, NULL);
 }

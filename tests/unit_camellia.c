@@ -51,7 +51,7 @@ static void a_number_may_have_blanks_a_sign_and_be_hexadecimal(void **state)
     }
 }
 
-static void what_is_no_integer_in_range_is_refused(void **state)
+static void an_integer_out_of_range_is_rejected(void **state)
 {
     (void)state;
     static const char *const bad[] = {"",
@@ -79,7 +79,7 @@ static void what_is_no_integer_in_range_is_refused(void **state)
     assert_int_equal(to.n, 42);
 }
 
-static void an_empty_one_leaves_the_default_where_it_may_be_missing(void **state)
+static void an_empty_optional_integer_keeps_its_default(void **state)
 {
     (void)state;
     struct taken to = {.n = 42, .flag = true};
@@ -134,7 +134,7 @@ static void is_text(struct slice s, enum camellia_json how, const char *want)
     buf_free(&out);
 }
 
-static void the_two_writers_escape_what_they_always_did(void **state)
+static void plain_and_sorted_json_escape_as_the_original_does(void **state)
 {
     (void)state;
     struct slice controls = SLICE_LIT("\b\t\n\f\r\x01\x1f\"\\/\0");
@@ -196,16 +196,16 @@ static void a_real_number_has_a_fraction(void **state)
 
 /* ---------------------------------------------------------------- statistics */
 
-static void a_window_holds_what_was_counted_before_the_turn(void **state)
+static void a_window_contains_the_counts_before_the_next_window(void **state)
 {
     (void)state;
     struct camellia_stats s = {0};
-    camellia_counted(&s, SLICE_LIT("a"), CAMELLIA_N_SEND, 3);
+    camellia_count_calls(&s, SLICE_LIT("a"), CAMELLIA_N_SEND, 3);
     struct camellia_topic *a = camellia_topic(&s, SLICE_LIT("a"));
     camellia_gap_add(&a->now.pull, -10);
     camellia_gap_add(&a->now.pull, 20);
     assert_int_equal(a->last.counts[CAMELLIA_N_SEND], 0);
-    camellia_stats_turn(&s, 1000);
+    camellia_stats_next_window(&s, 1000);
     assert_ptr_equal(camellia_topic(&s, SLICE_LIT("a")), a);
     assert_int_equal(a->last.counts[CAMELLIA_N_SEND], 3);
     assert_int_equal(a->now.counts[CAMELLIA_N_SEND], 0);
@@ -215,31 +215,31 @@ static void a_window_holds_what_was_counted_before_the_turn(void **state)
     camellia_stats_free(&s);
 }
 
-static void a_silent_topic_is_forgotten_unless_somebody_waits_there(void **state)
+static void a_topic_without_calls_is_dropped_unless_a_poll_waits(void **state)
 {
     (void)state;
     struct camellia_stats s = {0};
     for (int i = 0; i < 3000; i++) {
         char name[16];
         snprintf(name, sizeof(name), "t%d", i);
-        camellia_counted(&s, slice_of(name), CAMELLIA_N_GET, 1);
+        camellia_count_calls(&s, slice_of(name), CAMELLIA_N_GET, 1);
     }
     struct camellia_topic *held = camellia_topic(&s, SLICE_LIT("t7"));
     held->polls = 1;
     assert_int_equal(HASH_COUNT(s.topics), 3000);
-    camellia_stats_turn(&s, 1000);
+    camellia_stats_next_window(&s, 1000);
     assert_int_equal(HASH_COUNT(s.topics), 3000);
-    camellia_stats_turn(&s, 1000);
+    camellia_stats_next_window(&s, 1000);
     assert_int_equal(HASH_COUNT(s.topics), 1);
     assert_ptr_equal(camellia_topic(&s, SLICE_LIT("t7")), held);
     camellia_stats_free(&s);
 }
 
-static void a_topic_without_a_count_is_gone_with_its_last_poll(void **state)
+static void a_topic_without_a_count_is_dropped_with_its_last_poll(void **state)
 {
     (void)state;
     struct camellia_stats s = {0};
-    camellia_counted_miss(&s, SLICE_LIT("a"), CAMELLIA_N_ACK);
+    camellia_count_miss(&s, SLICE_LIT("a"), CAMELLIA_N_ACK);
     assert_int_equal(HASH_COUNT(s.topics), 0);
     struct camellia_topic *a = camellia_topic(&s, SLICE_LIT("a"));
     a->polls = 2;
@@ -249,25 +249,25 @@ static void a_topic_without_a_count_is_gone_with_its_last_poll(void **state)
     assert_int_equal(HASH_COUNT(s.topics), 0);
     a = camellia_topic(&s, SLICE_LIT("a"));
     a->polls = 1;
-    camellia_counted_miss(&s, SLICE_LIT("a"), CAMELLIA_N_ACK);
+    camellia_count_miss(&s, SLICE_LIT("a"), CAMELLIA_N_ACK);
     camellia_poll_ended(&s, a);
     assert_int_equal(HASH_COUNT(s.topics), 1);
     assert_int_equal(camellia_topic(&s, SLICE_LIT("a"))->now.counts[CAMELLIA_N_ACK], 1);
     camellia_stats_free(&s);
 }
 
-static void what_became_ready_counts_in_its_window_whenever_it_is_pulled(void **state)
+static void a_ready_message_counts_in_its_window_whenever_it_is_pulled(void **state)
 {
     (void)state;
     struct camellia_stats s = {.from_ms = 1000};
     struct camellia_topic *t = camellia_topic(&s, SLICE_LIT("t"));
-    camellia_pulled(&s, t, 500, 1500); /* before we looked */
-    camellia_pulled(&s, t, 1200, 1500);
+    camellia_count_pull(&s, t, 500, 1500); /* before we looked */
+    camellia_count_pull(&s, t, 1200, 1500);
     assert_int_equal(t->now.counts[CAMELLIA_N_READY], 1);
-    camellia_stats_turn(&s, 2000);
-    camellia_pulled(&s, t, 1900, 2100);
-    camellia_pulled(&s, t, 2000, 2100);
-    camellia_pulled(&s, t, 900, 2100);
+    camellia_stats_next_window(&s, 2000);
+    camellia_count_pull(&s, t, 1900, 2100);
+    camellia_count_pull(&s, t, 2000, 2100);
+    camellia_count_pull(&s, t, 900, 2100);
     assert_int_equal(t->now.counts[CAMELLIA_N_READY], 1);
     assert_int_equal(t->last.counts[CAMELLIA_N_READY], 2);
     t->unpulled_last = 3;
@@ -277,7 +277,7 @@ static void what_became_ready_counts_in_its_window_whenever_it_is_pulled(void **
     assert_int_equal(camellia_ready_gap(t).count, 6);
     assert_int_equal(camellia_ready_gap(t).max_ms, 5000);
     assert_int_equal(camellia_ready_gap(t).sum_ms, 400 + 1000 + 300);
-    camellia_forget_unpulled(&s);
+    camellia_clear_unpulled(&s);
     assert_int_equal(camellia_ready_gap(t).count, 2);
     assert_false(camellia_topic_is_quiet(t));
     camellia_stats_free(&s);
@@ -287,17 +287,17 @@ UNIT(camellia)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_number_may_have_blanks_a_sign_and_be_hexadecimal),
-        cmocka_unit_test(what_is_no_integer_in_range_is_refused),
-        cmocka_unit_test(an_empty_one_leaves_the_default_where_it_may_be_missing),
+        cmocka_unit_test(an_integer_out_of_range_is_rejected),
+        cmocka_unit_test(an_empty_optional_integer_keeps_its_default),
         cmocka_unit_test(booleans_have_many_names),
         cmocka_unit_test(a_text_is_kept_byte_for_byte_unless_it_is_not_utf_8),
-        cmocka_unit_test(the_two_writers_escape_what_they_always_did),
+        cmocka_unit_test(plain_and_sorted_json_escape_as_the_original_does),
         cmocka_unit_test(a_message_has_its_fields_in_order_or_sorted),
         cmocka_unit_test(a_real_number_has_a_fraction),
-        cmocka_unit_test(a_window_holds_what_was_counted_before_the_turn),
-        cmocka_unit_test(what_became_ready_counts_in_its_window_whenever_it_is_pulled),
-        cmocka_unit_test(a_silent_topic_is_forgotten_unless_somebody_waits_there),
-        cmocka_unit_test(a_topic_without_a_count_is_gone_with_its_last_poll),
+        cmocka_unit_test(a_window_contains_the_counts_before_the_next_window),
+        cmocka_unit_test(a_ready_message_counts_in_its_window_whenever_it_is_pulled),
+        cmocka_unit_test(a_topic_without_calls_is_dropped_unless_a_poll_waits),
+        cmocka_unit_test(a_topic_without_a_count_is_dropped_with_its_last_poll),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static void text_for_a_terminal_commands_nothing(void **state)
+static void text_for_a_terminal_contains_no_control_sequences(void **state)
 {
     (void)state;
     struct buf out = {0};
@@ -22,7 +22,7 @@ static void text_for_a_terminal_commands_nothing(void **state)
     buf_free(&out);
 }
 
-static void a_path_holds_any_name_as_one_segment(void **state)
+static void a_path_encodes_any_name_as_one_segment(void **state)
 {
     (void)state;
     struct buf out = {0};
@@ -78,7 +78,7 @@ static void values_are_readable(void **state)
     }
 }
 
-static void what_is_not_there_is_a_dash(void **state)
+static void an_absent_value_is_shown_as_a_dash(void **state)
 {
     (void)state;
     struct buf out = {0};
@@ -125,10 +125,10 @@ static void the_tables_agree(void **state)
 UNIT(cli)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_for_a_terminal_commands_nothing),
-        cmocka_unit_test(a_path_holds_any_name_as_one_segment),
+        cmocka_unit_test(text_for_a_terminal_contains_no_control_sequences),
+        cmocka_unit_test(a_path_encodes_any_name_as_one_segment),
         cmocka_unit_test(values_are_readable),
-        cmocka_unit_test(what_is_not_there_is_a_dash),
+        cmocka_unit_test(an_absent_value_is_shown_as_a_dash),
         cmocka_unit_test(the_tables_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

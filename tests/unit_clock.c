@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-static void redis_time_is_never_taken_for_earlier_than_it_is(void **state)
+static void redis_time_is_never_estimated_too_early(void **state)
 {
     (void)state;
     struct clock c = {0};
@@ -29,7 +29,7 @@ static void redis_time_is_never_taken_for_earlier_than_it_is(void **state)
     assert_int_equal(clock_until_us(&c, 3000, 5000), 0);
 }
 
-static void a_clock_that_jumps_is_believed_at_once(void **state)
+static void a_clock_jump_of_redis_is_adopted_at_once(void **state)
 {
     (void)state;
     struct clock c = {0};
@@ -51,8 +51,8 @@ static void a_far_due_time_does_not_overflow(void **state)
 UNIT(clock)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(redis_time_is_never_taken_for_earlier_than_it_is),
-        cmocka_unit_test(a_clock_that_jumps_is_believed_at_once),
+        cmocka_unit_test(redis_time_is_never_estimated_too_early),
+        cmocka_unit_test(a_clock_jump_of_redis_is_adopted_at_once),
         cmocka_unit_test(a_far_due_time_does_not_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,7 +82,7 @@ static void expect_out(enum ce_binding to, const char *text, const char *want)
     "traceparent=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\n"              \
     "tracestate=rojo=00f067aa0ba902b7,congo= t61rcWkgMzE"
 
-static void attributes_have_kafkas_names_within(void **state)
+static void attributes_are_stored_under_their_kafka_names(void **state)
 {
     (void)state;
     expect_in(CE_HTTP, HTTP "\nce-myext1=5\nx-other=1\ncontent-type=text/plain",
@@ -94,7 +94,7 @@ static void attributes_have_kafkas_names_within(void **state)
               "ce_id=1\nce_source=s\nce_type=t\nce_specversion=1.0");
 }
 
-static void what_lacks_a_required_attribute_is_no_event(void **state)
+static void a_message_without_a_required_attribute_is_not_an_event(void **state)
 {
     (void)state;
     static const char *const rows[] = {
@@ -131,7 +131,7 @@ static void control_headers_and_traces_keep_their_names(void **state)
     expect_out(CE_MQTT, ours + 1, ours + 1);
 }
 
-static void values_are_percent_encoded_in_http_alone(void **state)
+static void values_are_percent_encoded_only_in_http(void **state)
 {
     (void)state;
     expect_in(CE_HTTP, HTTP "\nce-subject=" EURO_HTTP, KAFKA "\nce_subject=" EURO);
@@ -146,7 +146,7 @@ static void values_are_percent_encoded_in_http_alone(void **state)
     expect_out(CE_HTTP, "ce_a", "ce-a=");
 }
 
-static void older_senders_quote(void **state)
+static void quoted_values_of_older_senders_are_accepted(void **state)
 {
     (void)state;
     static const struct {
@@ -168,7 +168,7 @@ static void older_senders_quote(void **state)
 }
 
 /* A receiver must not take such a value; so it goes on as it came. */
-static void an_event_with_a_bad_value_stays_as_it_is(void **state)
+static void an_event_with_an_invalid_value_is_not_converted(void **state)
 {
     (void)state;
     static const char *const rows[] = {"%",   "%4",         "%zz",   "%C0%A0",
@@ -180,7 +180,7 @@ static void an_event_with_a_bad_value_stays_as_it_is(void **state)
     }
 }
 
-static void names_that_are_no_attribute_stay(void **state)
+static void headers_that_are_not_attributes_are_not_renamed(void **state)
 {
     (void)state;
     const char *others = "ce_=1\nce_a-b=1\nce_A=1\nce-a=1\nCE_a=1\nce=1\nxce_a=1\ncea=1";
@@ -220,7 +220,7 @@ static void headers_can_be_added_afterwards(void **state)
 }
 
 /* The record of a job has a limit for headers, and names grow. */
-static void an_event_that_would_grow_too_large_stays_as_it_is(void **state)
+static void an_event_that_would_become_too_large_is_not_converted(void **state)
 {
     (void)state;
     static char big[JOB_HEADER_BYTES_MAX];
@@ -275,16 +275,16 @@ static void expirytime_is_a_date_of_an_event(void **state)
 UNIT(cloudevent)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attributes_have_kafkas_names_within),
-        cmocka_unit_test(what_lacks_a_required_attribute_is_no_event),
+        cmocka_unit_test(attributes_are_stored_under_their_kafka_names),
+        cmocka_unit_test(a_message_without_a_required_attribute_is_not_an_event),
         cmocka_unit_test(control_headers_and_traces_keep_their_names),
-        cmocka_unit_test(values_are_percent_encoded_in_http_alone),
-        cmocka_unit_test(older_senders_quote),
-        cmocka_unit_test(an_event_with_a_bad_value_stays_as_it_is),
-        cmocka_unit_test(names_that_are_no_attribute_stay),
+        cmocka_unit_test(values_are_percent_encoded_only_in_http),
+        cmocka_unit_test(quoted_values_of_older_senders_are_accepted),
+        cmocka_unit_test(an_event_with_an_invalid_value_is_not_converted),
+        cmocka_unit_test(headers_that_are_not_attributes_are_not_renamed),
         cmocka_unit_test(datacontenttype_is_the_content_type),
         cmocka_unit_test(headers_can_be_added_afterwards),
-        cmocka_unit_test(an_event_that_would_grow_too_large_stays_as_it_is),
+        cmocka_unit_test(an_event_that_would_become_too_large_is_not_converted),
         cmocka_unit_test(expirytime_is_a_date_of_an_event),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

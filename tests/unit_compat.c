@@ -107,7 +107,7 @@ static void sets_have_names(void **state)
         assert_int_equal(delay_compat(none[i]), 0);
 }
 
-static void rabbitmq_delivers_what_is_negative_at_once(void **state)
+static void rabbitmq_delivers_a_negative_delay_at_once(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -252,7 +252,7 @@ static void nats_schedules_once_by_interval_or_by_line(void **state)
     check_all("nats", rows, COUNT(rows));
 }
 
-static void a_zone_too_long_is_no_zone(void **state)
+static void a_time_zone_name_that_is_too_long_is_rejected(void **state)
 {
     (void)state;
     const struct delay_rules rules = rules_of("nats");
@@ -468,7 +468,7 @@ static void karafka_has_types_of_records(void **state)
     check_all("karafka", rows, COUNT(rows));
 }
 
-static void the_headers_of_a_set_that_is_off_are_data(void **state)
+static void headers_of_a_disabled_set_are_ordinary_headers(void **state)
 {
     (void)state;
     static const struct {
@@ -567,7 +567,7 @@ static void binary_integers_count_in_the_units_of_the_set(void **state)
 }
 
 /* All sets at once: two foreign headers that mean the same must say the same. */
-static void several_sets_go_together(void **state)
+static void several_sets_can_be_enabled(void **state)
 {
     (void)state;
     struct delay_rules rules = {.max_delay_ms = 30 * DAY, .hops_max = 8, .compat = 0xff};
@@ -609,7 +609,7 @@ static void several_sets_go_together(void **state)
     job_free(job);
 }
 
-static void the_words_name_the_foreign_header(void **state)
+static void the_error_contains_the_name_of_the_foreign_header(void **state)
 {
     (void)state;
     const struct delay_rules rules = rules_of("etf1");
@@ -666,18 +666,18 @@ UNIT(compat)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets_have_names),
-        cmocka_unit_test(rabbitmq_delivers_what_is_negative_at_once),
+        cmocka_unit_test(rabbitmq_delivers_a_negative_delay_at_once),
         cmocka_unit_test(etf1_keeps_a_schedule_for_each_key),
         cmocka_unit_test(nats_schedules_once_by_interval_or_by_line),
-        cmocka_unit_test(a_zone_too_long_is_no_zone),
+        cmocka_unit_test(a_time_zone_name_that_is_too_long_is_rejected),
         cmocka_unit_test(artemis_counts_in_ms),
         cmocka_unit_test(dapr_has_dates_and_durations),
         cmocka_unit_test(qstash_has_delays_retries_and_ids),
         cmocka_unit_test(karafka_has_types_of_records),
-        cmocka_unit_test(the_headers_of_a_set_that_is_off_are_data),
+        cmocka_unit_test(headers_of_a_disabled_set_are_ordinary_headers),
         cmocka_unit_test(binary_integers_count_in_the_units_of_the_set),
-        cmocka_unit_test(several_sets_go_together),
-        cmocka_unit_test(the_words_name_the_foreign_header),
+        cmocka_unit_test(several_sets_can_be_enabled),
+        cmocka_unit_test(the_error_contains_the_name_of_the_foreign_header),
         cmocka_unit_test(a_row_is_found_whatever_its_first_letter_and_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

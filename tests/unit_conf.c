@@ -89,13 +89,13 @@ static void names_every_value_that_is_out_of_range(void **state)
     refuses("ranges");
 }
 
-static void names_every_redis_whose_address_and_promises_do_not_fit(void **state)
+static void reports_every_redis_with_conflicting_address_and_durability(void **state)
 {
     (void)state;
     refuses("redis");
 }
 
-static void names_every_route_that_cannot_work_and_every_source_left_over(void **state)
+static void reports_every_invalid_route_and_every_unused_source(void **state)
 {
     (void)state;
     refuses("routes");
@@ -115,7 +115,7 @@ a_compat_set_that_nobody_knows_and_a_pace_that_cannot_be_kept_are_named(void **s
     refuses("pace");
 }
 
-static void a_route_to_a_queue_has_no_option_of_those_that_deliver(void **state)
+static void a_route_to_a_queue_accepts_no_delivery_options(void **state)
 {
     (void)state;
     refuses("queues");
@@ -275,7 +275,7 @@ static void a_route_takes_a_copy_of_the_schedule_that_it_names(void **state)
     conf_free(conf);
 }
 
-static void a_route_says_how_its_jobs_leave(void **state)
+static void order_lateness_and_rate_of_a_route_are_read(void **state)
 {
     (void)state;
     struct conf *conf = read_good("good.conf");
@@ -295,7 +295,7 @@ static void a_route_says_how_its_jobs_leave(void **state)
     conf_free(conf);
 }
 
-static void the_http_source_is_there_by_itself_unless_nothing_listens(void **state)
+static void the_http_source_exists_by_default_if_a_listener_is_configured(void **state)
 {
     (void)state;
     struct conf *conf = read_good("good.conf");
@@ -319,7 +319,7 @@ static void the_http_source_is_there_by_itself_unless_nothing_listens(void **sta
     buf_free(&errors);
 }
 
-static void what_an_instance_took_is_left_alone(void **state)
+static void values_taken_by_an_instance_are_not_freed(void **state)
 {
     (void)state;
     struct conf *conf = read_good("good.conf");
@@ -452,12 +452,12 @@ UNIT(conf)
         cmocka_unit_test(names_every_unknown_key_type_and_section_and_the_nearest_known),
         cmocka_unit_test(names_every_value_of_a_wrong_type),
         cmocka_unit_test(names_every_value_that_is_out_of_range),
-        cmocka_unit_test(names_every_redis_whose_address_and_promises_do_not_fit),
-        cmocka_unit_test(names_every_route_that_cannot_work_and_every_source_left_over),
+        cmocka_unit_test(reports_every_redis_with_conflicting_address_and_durability),
+        cmocka_unit_test(reports_every_invalid_route_and_every_unused_source),
         cmocka_unit_test(a_schedule_that_is_wrong_or_missing_is_named),
         cmocka_unit_test(
             a_compat_set_that_nobody_knows_and_a_pace_that_cannot_be_kept_are_named),
-        cmocka_unit_test(a_route_to_a_queue_has_no_option_of_those_that_deliver),
+        cmocka_unit_test(a_route_to_a_queue_accepts_no_delivery_options),
         cmocka_unit_test(a_file_without_a_route_is_an_error),
         cmocka_unit_test(a_syntax_error_has_its_line_in_whichever_file_it_is),
         cmocka_unit_test(an_integer_that_libconfig_would_wrap_is_found_in_every_file),
@@ -471,9 +471,9 @@ UNIT(conf)
         cmocka_unit_test(a_good_file_fills_in_every_part),
         cmocka_unit_test(routes_keep_the_order_of_the_file),
         cmocka_unit_test(a_route_takes_a_copy_of_the_schedule_that_it_names),
-        cmocka_unit_test(a_route_says_how_its_jobs_leave),
-        cmocka_unit_test(the_http_source_is_there_by_itself_unless_nothing_listens),
-        cmocka_unit_test(what_an_instance_took_is_left_alone),
+        cmocka_unit_test(order_lateness_and_rate_of_a_route_are_read),
+        cmocka_unit_test(the_http_source_exists_by_default_if_a_listener_is_configured),
+        cmocka_unit_test(values_taken_by_an_instance_are_not_freed),
         cmocka_unit_test(a_secret_file_loses_only_its_last_newline),
         cmocka_unit_test(the_sample_is_good_and_shows_every_option_at_its_default),
         cmocka_unit_test(the_list_of_options_names_every_section_and_plugin),

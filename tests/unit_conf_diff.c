@@ -162,7 +162,7 @@ static const struct {
      CONF_SAME},
 };
 
-static void parts_begin_anew_only_where_they_must(void **state)
+static void parts_restart_only_if_required(void **state)
 {
     (void)state;
     struct conf *a = made("", "", "", "");
@@ -182,7 +182,7 @@ static void parts_begin_anew_only_where_they_must(void **state)
     conf_free(a);
 }
 
-static void of_a_section_that_nothing_listens_for_only_listen_counts(void **state)
+static void without_a_listener_only_the_option_listen_counts(void **state)
 {
     (void)state;
     static const struct {
@@ -212,7 +212,7 @@ static void of_a_section_that_nothing_listens_for_only_listen_counts(void **stat
     }
 }
 
-static void a_certificate_with_other_content_makes_a_sink_anew(void **state)
+static void a_changed_certificate_replaces_the_sink(void **state)
 {
     (void)state;
     struct conf *a = made("", "", "", ""), *b = made("", "", "", "");
@@ -225,7 +225,7 @@ static void a_certificate_with_other_content_makes_a_sink_anew(void **state)
     conf_free(b);
 }
 
-static void a_copy_has_every_value_in_memory_of_its_own(void **state)
+static void a_copy_shares_no_memory_with_the_original(void **state)
 {
     (void)state;
     struct conf *a =
@@ -279,10 +279,10 @@ UNIT(conf_diff)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_option_of_a_route_that_differs_is_named),
         cmocka_unit_test(every_option_of_a_section_counts_at_once_or_is_refused_by_name),
-        cmocka_unit_test(parts_begin_anew_only_where_they_must),
-        cmocka_unit_test(of_a_section_that_nothing_listens_for_only_listen_counts),
-        cmocka_unit_test(a_certificate_with_other_content_makes_a_sink_anew),
-        cmocka_unit_test(a_copy_has_every_value_in_memory_of_its_own),
+        cmocka_unit_test(parts_restart_only_if_required),
+        cmocka_unit_test(without_a_listener_only_the_option_listen_counts),
+        cmocka_unit_test(a_changed_certificate_replaces_the_sink),
+        cmocka_unit_test(a_copy_shares_no_memory_with_the_original),
         cmocka_unit_test(a_part_in_use_outlives_its_configuration),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);

@@ -38,7 +38,7 @@ static bool reads(struct slice text)
     return bad == 0;
 }
 
-static void what_is_no_cursor_is_refused(void **state)
+static void an_invalid_cursor_is_rejected(void **state)
 {
     (void)state;
     char long_id[2 * 512 + 16] = "0.1.2.3.";
@@ -57,7 +57,7 @@ UNIT(dead)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cursor_survives_as_text),
-        cmocka_unit_test(what_is_no_cursor_is_refused),
+        cmocka_unit_test(an_invalid_cursor_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static void check(const struct row *row, const struct delay_rules *rules,
     job_free(job);
 }
 
-static void what_the_source_knows_of_the_time_beats_every_header(void **state)
+static void the_due_time_of_the_source_overrides_every_header(void **state)
 {
     (void)state;
     struct pair pair = {(char *)"deliver-after", (char *)"my-delay"};
@@ -71,7 +71,7 @@ static void what_the_source_knows_of_the_time_beats_every_header(void **state)
     job_free(job);
 }
 
-static void a_due_time_is_asked_for_in_many_ways(void **state)
+static void a_due_time_can_be_set_in_several_forms(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -138,7 +138,7 @@ static void headers_of_one_meaning_that_contradict_are_refused(void **state)
     job_free(job);
 }
 
-static void a_bad_time_is_a_reason_and_never_a_guess(void **state)
+static void an_invalid_time_is_rejected_with_a_reason(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -195,7 +195,7 @@ static void a_relative_delay_counts_from_the_records_timestamp(void **state)
     check(&(struct row){"", NOW, 0, NULL}, &plain, NOW + DAY);
 }
 
-static void the_rules_of_the_route_and_source_hold(void **state)
+static void limits_of_the_route_and_source_apply(void **state)
 {
     (void)state;
     struct delay_rules rules = plain;
@@ -302,7 +302,7 @@ static void an_operation_is_one_of_three(void **state)
     job_free(job);
 }
 
-static void target_and_schedule_are_handed_on(void **state)
+static void target_and_schedule_are_copied_to_the_job(void **state)
 {
     (void)state;
     struct delay_read read;
@@ -335,7 +335,7 @@ static void too_many_hops_are_a_loop(void **state)
     check(&(struct row){"delay-hops: many", 0, 0, "loop"}, &plain, 0);
 }
 
-static void the_first_thing_wrong_is_the_reason_and_the_rest_is_read_on(void **state)
+static void the_first_error_is_the_reason_and_later_headers_are_still_read(void **state)
 {
     (void)state;
     struct delay_read read;
@@ -346,7 +346,7 @@ static void the_first_thing_wrong_is_the_reason_and_the_rest_is_read_on(void **s
     job_free(job);
 }
 
-static void the_words_quote_the_value_cut_and_escaped(void **state)
+static void the_error_quotes_the_value_truncated_and_escaped(void **state)
 {
     (void)state;
     struct delay_read read;
@@ -395,7 +395,7 @@ static void a_source_may_rename_a_header(void **state)
     assert_false(delay_is_control(SLICE_LIT("hops"), &rules));
 }
 
-static void control_headers_are_told_from_common_ones(void **state)
+static void control_headers_are_distinguished_from_ordinary_headers(void **state)
 {
     (void)state;
     static const char *const control[] = {"deliver-after",
@@ -459,7 +459,7 @@ static void control_headers_are_told_from_common_ones(void **state)
     assert_true(delay_may_rename("delay-id"));
 }
 
-static void attempts_and_repetition_are_handed_on(void **state)
+static void attempts_and_repetition_are_copied_to_the_job(void **state)
 {
     (void)state;
     struct delay_read read;
@@ -669,7 +669,7 @@ static void the_key_may_name_the_job(void **state)
     job_free(job);
 }
 
-static void a_null_value_cancels_unless_it_says_what_it_wants(void **state)
+static void a_null_value_cancels_unless_it_has_an_operation_or_a_due_time(void **state)
 {
     (void)state;
     static const struct {
@@ -731,26 +731,26 @@ static void a_null_value_cancels_unless_it_says_what_it_wants(void **state)
 UNIT(delay)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_the_source_knows_of_the_time_beats_every_header),
-        cmocka_unit_test(a_due_time_is_asked_for_in_many_ways),
-        cmocka_unit_test(a_bad_time_is_a_reason_and_never_a_guess),
+        cmocka_unit_test(the_due_time_of_the_source_overrides_every_header),
+        cmocka_unit_test(a_due_time_can_be_set_in_several_forms),
+        cmocka_unit_test(an_invalid_time_is_rejected_with_a_reason),
         cmocka_unit_test(a_relative_delay_counts_from_the_records_timestamp),
-        cmocka_unit_test(the_rules_of_the_route_and_source_hold),
+        cmocka_unit_test(limits_of_the_route_and_source_apply),
         cmocka_unit_test(an_expiry_is_an_instant_or_counts_from_due),
         cmocka_unit_test(an_id_is_short_and_printable),
         cmocka_unit_test(an_operation_is_one_of_three),
-        cmocka_unit_test(target_and_schedule_are_handed_on),
+        cmocka_unit_test(target_and_schedule_are_copied_to_the_job),
         cmocka_unit_test(too_many_hops_are_a_loop),
         cmocka_unit_test(headers_of_one_meaning_that_contradict_are_refused),
-        cmocka_unit_test(the_first_thing_wrong_is_the_reason_and_the_rest_is_read_on),
-        cmocka_unit_test(the_words_quote_the_value_cut_and_escaped),
+        cmocka_unit_test(the_first_error_is_the_reason_and_later_headers_are_still_read),
+        cmocka_unit_test(the_error_quotes_the_value_truncated_and_escaped),
         cmocka_unit_test(a_source_may_rename_a_header),
-        cmocka_unit_test(control_headers_are_told_from_common_ones),
-        cmocka_unit_test(attempts_and_repetition_are_handed_on),
+        cmocka_unit_test(control_headers_are_distinguished_from_ordinary_headers),
+        cmocka_unit_test(attempts_and_repetition_are_copied_to_the_job),
         cmocka_unit_test(a_delay_too_long_may_become_the_longest),
         cmocka_unit_test(eight_bytes_may_be_an_integer),
         cmocka_unit_test(the_key_may_name_the_job),
-        cmocka_unit_test(a_null_value_cancels_unless_it_says_what_it_wants),
+        cmocka_unit_test(a_null_value_cancels_unless_it_has_an_operation_or_a_due_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static const char *read_form(const struct http_args *form, const char *text,
     return read_body(form, slice_of(text), ask, room);
 }
 
-static void a_push_is_read_with_its_texts_trimmed(void **state)
+static void a_push_is_parsed_with_its_texts_trimmed(void **state)
 {
     (void)state;
     struct delayqueue_ask ask;
@@ -78,7 +78,7 @@ static void a_push_is_read_with_its_texts_trimmed(void **state)
     buf_free(&room);
 }
 
-static void the_first_check_that_fails_speaks(void **state)
+static void the_first_failed_check_sets_the_error(void **state)
 {
     (void)state;
     static const struct {
@@ -104,7 +104,7 @@ static void the_first_check_that_fails_speaks(void **state)
          "{\"id\":\"i\",\"topic\":\"t\",\"delay\":1,\"ttr\":86401}",
          "ttr 取值范围1 - 86400"},
         {&delayqueue_push_args, "{\"id\":\"i\",\"topic\":\"a,b\",\"delay\":1,\"ttr\":1}",
-         "the topic has a comma: /pop could never name it"},
+         "the topic contains a comma, which /pop uses to separate topics"},
         {&delayqueue_pop_args, "{}", "topic不能为空"},
         {&delayqueue_pop_args, "{\"topic\":\" \"}", "topic不能为空"},
         {&delayqueue_pop_args, "{\"topic\":\"t\",\"id\":5}", NULL}, /* not its member */
@@ -142,7 +142,7 @@ static const char *read_long(const struct http_args *form, const char *member, s
     return message;
 }
 
-static void what_is_too_long_for_a_job_is_told(void **state)
+static void a_text_too_long_for_a_job_is_rejected(void **state)
 {
     (void)state;
     assert_null(read_long(&delayqueue_push_args, "id", 512, 'x'));
@@ -159,7 +159,7 @@ static void what_is_too_long_for_a_job_is_told(void **state)
     assert_null(read_long(&delayqueue_push_args, "body", 5000000, 'x'));
 }
 
-static void topics_are_cut_at_commas(void **state)
+static void topics_are_split_at_commas(void **state)
 {
     (void)state;
     static const struct {
@@ -187,10 +187,10 @@ UNIT(delayqueue)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(white_space_of_unicode_is_trimmed_at_both_ends),
-        cmocka_unit_test(a_push_is_read_with_its_texts_trimmed),
-        cmocka_unit_test(the_first_check_that_fails_speaks),
-        cmocka_unit_test(what_is_too_long_for_a_job_is_told),
-        cmocka_unit_test(topics_are_cut_at_commas),
+        cmocka_unit_test(a_push_is_parsed_with_its_texts_trimmed),
+        cmocka_unit_test(the_first_failed_check_sets_the_error),
+        cmocka_unit_test(a_text_too_long_for_a_job_is_rejected),
+        cmocka_unit_test(topics_are_split_at_commas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

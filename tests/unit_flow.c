@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-static void sources_rest_at_a_mark_and_go_on_below_half_of_it(void **state)
+static void sources_pause_at_the_limit_and_resume_below_half_of_it(void **state)
 {
     (void)state;
     struct flow f = {.max_jobs = 4, .max_bytes = 1000};
@@ -37,7 +37,7 @@ static void sources_rest_at_a_mark_and_go_on_below_half_of_it(void **state)
 UNIT(flow)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sources_rest_at_a_mark_and_go_on_below_half_of_it),
+        cmocka_unit_test(sources_pause_at_the_limit_and_resume_below_half_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

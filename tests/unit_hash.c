@@ -78,7 +78,7 @@ struct item {
     UT_hash_handle hh;
 };
 
-static void names_chosen_to_collide_do_not(void **state)
+static void crafted_names_do_not_collide_in_the_hash(void **state)
 {
     (void)state;
     static char names[NAMES][NAME_BYTES + 1];
@@ -123,7 +123,7 @@ static void each_byte_and_the_length_count(void **state)
 UNIT(hash)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_chosen_to_collide_do_not),
+        cmocka_unit_test(crafted_names_do_not_collide_in_the_hash),
         cmocka_unit_test(each_byte_and_the_length_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,7 +73,7 @@ static void by_default_each_status_has_its_outcome(void **state)
     opt_free(http_opt_rows, &o);
 }
 
-static void of_two_ranges_the_narrower_counts(void **state)
+static void the_narrower_of_two_ranges_wins(void **state)
 {
     (void)state;
     struct http_rules r;
@@ -91,7 +91,7 @@ static void of_two_ranges_the_narrower_counts(void **state)
         assert_int_equal(http_rules_verdict(&r, rows[i].status), rows[i].verdict);
 }
 
-static void a_code_in_two_lists_and_what_is_no_code_are_errors(void **state)
+static void a_code_in_two_lists_or_an_invalid_code_is_an_error(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -101,8 +101,8 @@ static void a_code_in_two_lists_and_what_is_no_code_are_errors(void **state)
     struct err err;
     assert_int_equal(rules(&r, "200 409", "409", "", "", &err), -1);
     assert_string_equal(err.text,
-                        "409 stands in both retry and delivered: take it out of "
-                        "one");
+                        "status 409 is in both retry and delivered: remove it from "
+                        "one of them");
     assert_int_equal(rules(&r, "2xx", "", "", "200-299", &err), -1);
     assert_int_equal(rules(&r, "409 409 400-450", "", "", "", &err), 0);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -139,7 +139,7 @@ static void guard_free(struct http_guard *g, struct http_opts *o)
 }
 
 /* Both ways of asking have to agree. */
-static bool reaches(const struct http_guard *g, enum http_word word, const char *ip)
+static bool reaches(const struct http_guard *g, enum http_url_source word, const char *ip)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
@@ -151,7 +151,7 @@ static bool reaches(const struct http_guard *g, enum http_word word, const char 
     return fine;
 }
 
-static void a_message_leads_to_no_private_network_in_any_spelling(void **state)
+static void a_url_of_a_message_never_reaches_a_private_network(void **state)
 {
     (void)state;
     static const char *const private[] = {"0.0.0.0",
@@ -205,20 +205,20 @@ static void a_message_leads_to_no_private_network_in_any_spelling(void **state)
     struct http_opts o;
     struct http_guard *g = guard(&o, "", "", "", "");
     for (size_t i = 0; i < sizeof(private) / sizeof(private[0]); i++) {
-        assert_false(reaches(g, HTTP_ASKED, private[i]));
-        assert_false(reaches(g, HTTP_LED, private[i]));
-        assert_true(reaches(g, HTTP_NAMED, private[i]));
-        assert_true(reaches(g, HTTP_OWN, private[i]));
+        assert_false(reaches(g, HTTP_URL_MESSAGE, private[i]));
+        assert_false(reaches(g, HTTP_URL_REDIRECT, private[i]));
+        assert_true(reaches(g, HTTP_URL_ROUTE, private[i]));
+        assert_true(reaches(g, HTTP_URL_CONFIG, private[i]));
     }
     for (size_t i = 0; i < sizeof(public) / sizeof(public[0]); i++)
-        assert_true(reaches(g, HTTP_ASKED, public[i]));
-    assert_false(http_guard_ip(g, HTTP_ASKED, ""));
+        assert_true(reaches(g, HTTP_URL_MESSAGE, public[i]));
+    assert_false(http_guard_ip(g, HTTP_URL_MESSAGE, ""));
     assert_false(
-        http_guard_address(g, HTTP_OWN, &(struct sockaddr){.sa_family = AF_UNIX}));
+        http_guard_address(g, HTTP_URL_CONFIG, &(struct sockaddr){.sa_family = AF_UNIX}));
     guard_free(g, &o);
 }
 
-static void deny_is_for_all_and_allow_is_the_exception(void **state)
+static void allow_overrides_deny_for_every_url(void **state)
 {
     (void)state;
     static const struct {
@@ -240,17 +240,17 @@ static void deny_is_for_all_and_allow_is_the_exception(void **state)
     struct http_guard *g =
         guard(&o, "10.20.0.0/16 203.0.113.9 ::1", "203.0.113.0/24 2001:db8::/32", "", "");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        assert_int_equal(reaches(g, HTTP_ASKED, rows[i].ip), rows[i].asked);
-        assert_int_equal(reaches(g, HTTP_OWN, rows[i].ip), rows[i].own);
+        assert_int_equal(reaches(g, HTTP_URL_MESSAGE, rows[i].ip), rows[i].asked);
+        assert_int_equal(reaches(g, HTTP_URL_CONFIG, rows[i].ip), rows[i].own);
     }
     guard_free(g, &o);
     g = guard(&o, "", "::/0", "", ""); /* all of IPv6, nothing of IPv4 */
-    assert_false(reaches(g, HTTP_OWN, "2606::1"));
-    assert_true(reaches(g, HTTP_OWN, "1.1.1.1"));
+    assert_false(reaches(g, HTTP_URL_CONFIG, "2606::1"));
+    assert_true(reaches(g, HTTP_URL_CONFIG, "1.1.1.1"));
     guard_free(g, &o);
     g = guard(&o, "", "0.0.0.0/0", "", "");
-    assert_true(reaches(g, HTTP_OWN, "2606::1"));
-    assert_false(reaches(g, HTTP_OWN, "1.1.1.1"));
+    assert_true(reaches(g, HTTP_URL_CONFIG, "2606::1"));
+    assert_false(reaches(g, HTTP_URL_CONFIG, "1.1.1.1"));
     guard_free(g, &o);
 }
 
@@ -280,7 +280,7 @@ static void a_bad_network_host_or_port_is_an_error(void **state)
     }
 }
 
-static void hosts_and_ports_are_those_that_curl_sees(void **state)
+static void hosts_and_ports_are_parsed_like_curl_does(void **state)
 {
     (void)state;
     static const struct {
@@ -306,24 +306,26 @@ static void hosts_and_ports_are_those_that_curl_sees(void **state)
     struct http_guard *g =
         guard(&o, "", "", "hooks.example *.shop.example 127.0.0.1 [::1]", "");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        assert_int_equal(!http_guard_url(g, HTTP_ASKED, rows[i].url), rows[i].asked);
-        assert_int_equal(!http_guard_url(g, HTTP_LED, rows[i].url), rows[i].asked);
-        assert_int_equal(!http_guard_url(g, HTTP_NAMED, rows[i].url), rows[i].named);
-        assert_null(http_guard_url(g, HTTP_OWN, rows[i].url));
+        assert_int_equal(!http_guard_url(g, HTTP_URL_MESSAGE, rows[i].url),
+                         rows[i].asked);
+        assert_int_equal(!http_guard_url(g, HTTP_URL_REDIRECT, rows[i].url),
+                         rows[i].asked);
+        assert_int_equal(!http_guard_url(g, HTTP_URL_ROUTE, rows[i].url), rows[i].named);
+        assert_null(http_guard_url(g, HTTP_URL_CONFIG, rows[i].url));
     }
-    assert_true(http_guard_vouches(g, "http://x.shop.example:1/"));
-    assert_false(http_guard_vouches(g, "http://x.example:1/"));
+    assert_true(http_guard_lists_host(g, "http://x.shop.example:1/"));
+    assert_false(http_guard_lists_host(g, "http://x.example:1/"));
     o.url_from_message = false;
     assert_non_null(
-        strstr(http_guard_url(g, HTTP_ASKED, rows[0].url), "url_from_message"));
-    assert_null(http_guard_url(g, HTTP_LED, rows[0].url));
+        strstr(http_guard_url(g, HTTP_URL_MESSAGE, rows[0].url), "url_from_message"));
+    assert_null(http_guard_url(g, HTTP_URL_REDIRECT, rows[0].url));
     guard_free(g, &o);
     g = guard(&o, "", "", "", "8443 9000-9001");
-    assert_false(http_guard_vouches(g, "http://a/"));
-    assert_non_null(http_guard_url(g, HTTP_NAMED, "https://a/"));
-    assert_null(http_guard_url(g, HTTP_NAMED, "https://a:8443/"));
-    assert_null(http_guard_url(g, HTTP_ASKED, "https://a:9001/"));
-    assert_non_null(http_guard_url(g, HTTP_ASKED, "https://a:9002/"));
+    assert_false(http_guard_lists_host(g, "http://a/"));
+    assert_non_null(http_guard_url(g, HTTP_URL_ROUTE, "https://a/"));
+    assert_null(http_guard_url(g, HTTP_URL_ROUTE, "https://a:8443/"));
+    assert_null(http_guard_url(g, HTTP_URL_MESSAGE, "https://a:9001/"));
+    assert_non_null(http_guard_url(g, HTTP_URL_MESSAGE, "https://a:9002/"));
     guard_free(g, &o);
 }
 
@@ -370,7 +372,7 @@ static void a_signature_is_that_of_the_specification(void **state)
     assert_string_equal(signed_by(V1A_SEED " " V1_KEY, body), both);
 }
 
-static void a_bad_key_is_refused_and_not_shown(void **state)
+static void an_invalid_signing_key_is_rejected_and_not_shown(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -401,7 +403,7 @@ static void a_bad_key_is_refused_and_not_shown(void **state)
 
 /* ------------------------------------------------------------------ checks of options */
 
-static void what_the_options_cannot_mean_together_is_said(void **state)
+static void conflicting_options_of_the_sink_are_errors(void **state)
 {
     (void)state;
     char agent[] = "t", proxy[] = "http://p:1", id_name[] = "Webhook-Id", value[] = "1";
@@ -422,14 +424,14 @@ static void what_the_options_cannot_mean_together_is_said(void **state)
     assert_int_equal(http_opts_check(&o, &err), 0);
     o.signing_keys = keys;
     assert_int_equal(http_opts_check(&o, &err), -1);
-    assert_non_null(strstr(err.text, "beside signing_keys"));
+    assert_non_null(strstr(err.text, "together with signing_keys"));
     list_free(&keys);
     list_free(&net);
 }
 
 /* ------------------------------------------------------------------ URLs */
 
-static void only_http_urls_pass(void **state)
+static void only_http_and_https_urls_are_accepted(void **state)
 {
     (void)state;
     assert_true(http_is_url(slice_of("http://a/")));
@@ -475,7 +477,7 @@ static bool same(const char *a, const char *b)
     return http_url_same_origin(slice_of(a), slice_of(b));
 }
 
-static void secrets_stay_with_scheme_host_and_port(void **state)
+static void credentials_are_sent_only_to_the_same_origin(void **state)
 {
     (void)state;
     assert_true(same("http://a/x", "HTTP://A:80/y"));
@@ -488,7 +490,7 @@ static void secrets_stay_with_scheme_host_and_port(void **state)
     assert_false(same("http://a:180/", "http://a:1/"));
 }
 
-static void a_referer_tells_no_secrets_and_nothing_from_https_to_http(void **state)
+static void a_referer_contains_no_secrets_and_is_empty_from_https_to_http(void **state)
 {
     (void)state;
     static const char *const rows[][3] = {
@@ -516,7 +518,7 @@ static void an_origin_is_the_url_up_to_the_path_without_secrets(void **state)
         assert_true(slice_is(http_url_origin(slice_of(rows[i][0])), rows[i][1]));
 }
 
-static void code_100_in_the_body_is_a_delivery_and_nothing_else(void **state)
+static void only_code_100_in_the_body_counts_as_delivered(void **state)
 {
     (void)state;
     static const char *const good[] = {"{\"code\":100}",
@@ -579,7 +581,7 @@ static const char *lines_of(struct header *headers, unsigned n, struct slice key
     return out;
 }
 
-static void a_request_has_the_jobs_headers_and_ours(void **state)
+static void a_request_contains_the_headers_of_the_job_and_of_tarry(void **state)
 {
     (void)state;
     struct header h[] = {{SLICE_LIT("x-a"), SLICE_LIT("1")},
@@ -590,7 +592,7 @@ static void a_request_has_the_jobs_headers_and_ours(void **state)
                         "webhook-id: t/0%2E1|Accept:|Expect:|");
 }
 
-static void a_job_cannot_break_the_framing_nor_take_a_fixed_header(void **state)
+static void a_job_cannot_set_transport_headers_or_break_the_framing(void **state)
 {
     (void)state;
     struct header h[] = {{SLICE_LIT("Content-Length"), SLICE_LIT("1")},
@@ -606,7 +608,7 @@ static void a_job_cannot_break_the_framing_nor_take_a_fixed_header(void **state)
         "webhook-id: t/0%2E1|Accept:|Expect:|");
 }
 
-static void our_own_headers_can_be_left_out(void **state)
+static void delay_headers_false_omits_the_headers_of_tarry(void **state)
 {
     (void)state;
     static char go[] = "Go-http-client/1.1";
@@ -619,7 +621,7 @@ static void our_own_headers_can_be_left_out(void **state)
                         "Accept:|Expect:|");
 }
 
-static void a_redirect_to_elsewhere_takes_no_credentials_along(void **state)
+static void a_redirect_to_another_origin_carries_no_credentials(void **state)
 {
     (void)state;
     struct header h[] = {{SLICE_LIT("cookie"), SLICE_LIT("c")},
@@ -627,25 +629,25 @@ static void a_redirect_to_elsewhere_takes_no_credentials_along(void **state)
                          {SLICE_LIT("content-type"), SLICE_LIT("text/plain")},
                          {SLICE_LIT("x-a"), SLICE_LIT("1")}};
     const struct http_hop hop = {
-        .bodyless = true, .foreign = true, .referer = SLICE_LIT("http://a/")};
+        .without_body = true, .other_origin = true, .referer = SLICE_LIT("http://a/")};
     assert_string_equal(lines_of(h, 4, (struct slice){0}, &usual, &hop, 0),
                         "x-a: 1|User-Agent: tarry|webhook-id: t/0%2E1|"
                         "Referer: http://a/|Accept:|Expect:|");
-    const struct http_hop near = {.bodyless = true};
+    const struct http_hop near = {.without_body = true};
     assert_string_equal(lines_of(h, 4, (struct slice){0}, &usual, &near, 0),
                         "Authorization: Bearer x|cookie: c|x-a: 1|User-Agent: tarry|"
                         "webhook-id: t/0%2E1|Accept:|Expect:|");
 }
 
 /* Else curl would call it a form. */
-static void a_body_has_a_type_even_where_the_jobs_cannot_stand(void **state)
+static void a_request_has_a_content_type_if_that_of_the_job_is_invalid(void **state)
 {
     (void)state;
     static char name[] = "Content-Type", value[] = "text/csv";
     struct pair pair = {name, value};
     const struct http_opts o = {
         .user_agent = tarry, .headers = {&pair, 1}, .delay_headers = true};
-    const struct http_hop foreign = {.foreign = true};
+    const struct http_hop foreign = {.other_origin = true};
     struct header bad[] = {{SLICE_LIT("content-type"), SLICE_LIT("a\r\nb")}};
     struct header good[] = {{SLICE_LIT("content-type"), SLICE_LIT("a/b")}};
     assert_string_equal(lines_of(bad, 1, (struct slice){0}, &usual, &foreign, 1),
@@ -687,18 +689,18 @@ static void a_signed_request_has_no_webhook_header_of_the_job(void **state)
     list_free(&keys);
 }
 
-static void the_operators_headers_do_not_go_to_strangers(void **state)
+static void configured_headers_are_not_sent_to_unlisted_hosts(void **state)
 {
     (void)state;
     struct header h[] = {{SLICE_LIT("authorization"), SLICE_LIT("theirs")}};
-    const struct http_hop hop = {.stranger = true};
+    const struct http_hop hop = {.unlisted_host = true};
     assert_string_equal(lines_of(h, 1, (struct slice){0}, &usual, &hop, 0),
                         "authorization: theirs|User-Agent: tarry|"
                         "Content-Type: application/octet-stream|"
                         "webhook-id: t/0%2E1|Accept:|Expect:|");
 }
 
-static void an_event_has_its_attributes_under_their_names_in_http(void **state)
+static void a_cloudevent_has_http_attribute_names(void **state)
 {
     (void)state;
     struct header h[] = {{SLICE_LIT("ce_id"), SLICE_LIT("1 \xc3\xa4%")},
@@ -726,30 +728,30 @@ UNIT(http_sink)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_default_each_status_has_its_outcome),
-        cmocka_unit_test(of_two_ranges_the_narrower_counts),
-        cmocka_unit_test(a_code_in_two_lists_and_what_is_no_code_are_errors),
-        cmocka_unit_test(a_message_leads_to_no_private_network_in_any_spelling),
-        cmocka_unit_test(deny_is_for_all_and_allow_is_the_exception),
+        cmocka_unit_test(the_narrower_of_two_ranges_wins),
+        cmocka_unit_test(a_code_in_two_lists_or_an_invalid_code_is_an_error),
+        cmocka_unit_test(a_url_of_a_message_never_reaches_a_private_network),
+        cmocka_unit_test(allow_overrides_deny_for_every_url),
         cmocka_unit_test(a_bad_network_host_or_port_is_an_error),
-        cmocka_unit_test(hosts_and_ports_are_those_that_curl_sees),
+        cmocka_unit_test(hosts_and_ports_are_parsed_like_curl_does),
         cmocka_unit_test(a_signature_is_that_of_the_specification),
-        cmocka_unit_test(a_bad_key_is_refused_and_not_shown),
-        cmocka_unit_test(what_the_options_cannot_mean_together_is_said),
+        cmocka_unit_test(an_invalid_signing_key_is_rejected_and_not_shown),
+        cmocka_unit_test(conflicting_options_of_the_sink_are_errors),
         cmocka_unit_test(an_origin_is_the_url_up_to_the_path_without_secrets),
         cmocka_unit_test(a_signed_request_has_no_webhook_header_of_the_job),
-        cmocka_unit_test(the_operators_headers_do_not_go_to_strangers),
-        cmocka_unit_test(an_event_has_its_attributes_under_their_names_in_http),
-        cmocka_unit_test(only_http_urls_pass),
+        cmocka_unit_test(configured_headers_are_not_sent_to_unlisted_hosts),
+        cmocka_unit_test(a_cloudevent_has_http_attribute_names),
+        cmocka_unit_test(only_http_and_https_urls_are_accepted),
         cmocka_unit_test(a_url_is_sent_so_that_it_cannot_end_the_request_line),
-        cmocka_unit_test(secrets_stay_with_scheme_host_and_port),
-        cmocka_unit_test(a_referer_tells_no_secrets_and_nothing_from_https_to_http),
-        cmocka_unit_test(code_100_in_the_body_is_a_delivery_and_nothing_else),
+        cmocka_unit_test(credentials_are_sent_only_to_the_same_origin),
+        cmocka_unit_test(a_referer_contains_no_secrets_and_is_empty_from_https_to_http),
+        cmocka_unit_test(only_code_100_in_the_body_counts_as_delivered),
         cmocka_unit_test(a_redirect_keeps_or_drops_the_body_by_its_status),
-        cmocka_unit_test(a_request_has_the_jobs_headers_and_ours),
-        cmocka_unit_test(our_own_headers_can_be_left_out),
-        cmocka_unit_test(a_redirect_to_elsewhere_takes_no_credentials_along),
-        cmocka_unit_test(a_body_has_a_type_even_where_the_jobs_cannot_stand),
-        cmocka_unit_test(a_job_cannot_break_the_framing_nor_take_a_fixed_header),
+        cmocka_unit_test(a_request_contains_the_headers_of_the_job_and_of_tarry),
+        cmocka_unit_test(delay_headers_false_omits_the_headers_of_tarry),
+        cmocka_unit_test(a_redirect_to_another_origin_carries_no_credentials),
+        cmocka_unit_test(a_request_has_a_content_type_if_that_of_the_job_is_invalid),
+        cmocka_unit_test(a_job_cannot_set_transport_headers_or_break_the_framing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

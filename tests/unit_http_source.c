@@ -63,7 +63,7 @@ static void header_names_are_stored_as_they_were_sent(void **state)
     job_free(job);
 }
 
-static void a_line_may_hold_every_control_header(void **state)
+static void a_line_may_contain_every_control_header(void **state)
 {
     (void)state;
     static const char *const names[] = {"delay-attempts",     "delay-repeat-count",
@@ -81,7 +81,7 @@ static void a_line_may_hold_every_control_header(void **state)
     job_free(job);
 }
 
-static void an_event_of_a_line_has_the_names_used_within(void **state)
+static void a_cloudevent_in_a_line_gets_the_internal_header_names(void **state)
 {
     (void)state;
     struct job *job = read_line(
@@ -104,7 +104,7 @@ static void base64_carries_any_bytes_and_no_payload_is_an_empty_one(void **state
     job_free(job);
 }
 
-static void a_line_that_is_no_job_is_refused_with_a_reason(void **state)
+static void an_invalid_line_is_rejected_with_a_reason(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -138,7 +138,7 @@ static void a_line_that_is_no_job_is_refused_with_a_reason(void **state)
     }
 }
 
-static void a_queues_job_says_how_often_and_how_long(void **state)
+static void a_job_of_a_queue_sets_tries_and_ttl(void **state)
 {
     (void)state;
     struct job *job = read_line_for(
@@ -160,7 +160,7 @@ static void a_queues_job_says_how_often_and_how_long(void **state)
     job_free(job);
 }
 
-static void what_a_queue_cannot_do_is_refused_with_a_reason(void **state)
+static void parameters_that_a_queue_does_not_support_are_rejected(void **state)
 {
     (void)state;
     static const char *const bad[] = {"{\"tries\":0}",
@@ -183,7 +183,7 @@ static void what_a_queue_cannot_do_is_refused_with_a_reason(void **state)
     assert_null(http_job_from_line(SLICE_LIT("{\"tries\":3}"), orders, &err));
 }
 
-static void a_list_of_queues_is_cut_at_its_commas(void **state)
+static void a_list_of_queues_is_split_at_commas(void **state)
 {
     (void)state;
     const struct slice list = SLICE_LIT("a,bc,,d"), one = SLICE_LIT("a");
@@ -196,7 +196,7 @@ static void a_list_of_queues_is_cut_at_its_commas(void **state)
     assert_null(http_queue_name(one, 1).p);
 }
 
-static void a_queues_job_is_shown_in_each_state(void **state)
+static void a_job_of_a_queue_is_shown_in_each_state(void **state)
 {
     (void)state;
     struct buf out = {0};
@@ -242,7 +242,7 @@ static void a_queues_job_is_shown_in_each_state(void **state)
     job_free(job);
 }
 
-static void a_dead_letter_is_shown_with_all_that_is_known(void **state)
+static void a_dead_letter_is_shown_with_all_fields(void **state)
 {
     (void)state;
     struct buf out = {0};
@@ -282,7 +282,7 @@ static void a_dead_letter_is_shown_with_all_that_is_known(void **state)
     job_free(job);
 }
 
-static void instants_and_fractions_are_read_by_their_rows(void **state)
+static void instants_and_fractions_are_parsed_by_their_parameter_rows(void **state)
 {
     (void)state;
     static const struct http_param when = {"from", HTTP_WHEN, 0, .from = FROM_QUERY};
@@ -329,7 +329,7 @@ static void instants_and_fractions_are_read_by_their_rows(void **state)
     }
 }
 
-static void headers_of_the_connection_stay_behind(void **state)
+static void hop_by_hop_headers_are_not_stored(void **state)
 {
     (void)state;
     static const char *const foreign[] = {"Host",
@@ -349,7 +349,7 @@ static void headers_of_the_connection_stay_behind(void **state)
         assert_false(http_job_is_foreign(slice_of(kept[i])));
 }
 
-static void a_job_is_shown_whole(void **state)
+static void a_job_is_shown_with_all_fields(void **state)
 {
     (void)state;
     struct buf out = {0};
@@ -402,7 +402,7 @@ static int64_t shown_ns(unsigned count, unsigned names)
     return least_ns / (8192 / count * count);
 }
 
-static void a_header_takes_no_longer_to_show_where_there_are_many(void **state)
+static void time_to_show_a_header_does_not_depend_on_their_number(void **state)
 {
     (void)state;
     for (unsigned names = 1; names <= 256; names *= 16) {
@@ -418,19 +418,19 @@ UNIT(http_source)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_becomes_a_job),
         cmocka_unit_test(header_names_are_stored_as_they_were_sent),
-        cmocka_unit_test(a_line_may_hold_every_control_header),
-        cmocka_unit_test(an_event_of_a_line_has_the_names_used_within),
-        cmocka_unit_test(a_dead_letter_is_shown_with_all_that_is_known),
-        cmocka_unit_test(instants_and_fractions_are_read_by_their_rows),
+        cmocka_unit_test(a_line_may_contain_every_control_header),
+        cmocka_unit_test(a_cloudevent_in_a_line_gets_the_internal_header_names),
+        cmocka_unit_test(a_dead_letter_is_shown_with_all_fields),
+        cmocka_unit_test(instants_and_fractions_are_parsed_by_their_parameter_rows),
         cmocka_unit_test(base64_carries_any_bytes_and_no_payload_is_an_empty_one),
-        cmocka_unit_test(a_line_that_is_no_job_is_refused_with_a_reason),
-        cmocka_unit_test(a_queues_job_says_how_often_and_how_long),
-        cmocka_unit_test(what_a_queue_cannot_do_is_refused_with_a_reason),
-        cmocka_unit_test(a_list_of_queues_is_cut_at_its_commas),
-        cmocka_unit_test(a_queues_job_is_shown_in_each_state),
-        cmocka_unit_test(headers_of_the_connection_stay_behind),
-        cmocka_unit_test(a_job_is_shown_whole),
-        cmocka_unit_test(a_header_takes_no_longer_to_show_where_there_are_many),
+        cmocka_unit_test(an_invalid_line_is_rejected_with_a_reason),
+        cmocka_unit_test(a_job_of_a_queue_sets_tries_and_ttl),
+        cmocka_unit_test(parameters_that_a_queue_does_not_support_are_rejected),
+        cmocka_unit_test(a_list_of_queues_is_split_at_commas),
+        cmocka_unit_test(a_job_of_a_queue_is_shown_in_each_state),
+        cmocka_unit_test(hop_by_hop_headers_are_not_stored),
+        cmocka_unit_test(a_job_is_shown_with_all_fields),
+        cmocka_unit_test(time_to_show_a_header_does_not_depend_on_their_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static void a_value_of_delay_queue_is_read_in_each_of_its_forms(void **state)
     check_value(BYTES("\x80"), -1);
 }
 
-static void what_is_no_messagepack_is_refused_whole(void **state)
+static void invalid_messagepack_is_rejected(void **state)
 {
     (void)state;
     static const struct slice rows[] = {BYTES(""),
@@ -105,7 +105,7 @@ static void an_entry_of_a_list_holds_tries_and_id(void **state)
         assert_int_equal(lmstfy_place_in_list(bad[i], &place), -1);
 }
 
-static void an_entry_of_the_timer_holds_all_of_it(void **state)
+static void an_entry_of_the_timer_contains_namespace_queue_tries_and_id(void **state)
 {
     (void)state;
     struct lmstfy_place place;
@@ -172,7 +172,7 @@ static void each_text_of_an_object_is_told(void **state)
     }
 }
 
-static void a_key_is_new_once(void **state)
+static void a_key_is_reported_as_new_only_once(void **state)
 {
     (void)state;
     struct import_seen *seen = import_seen_new();
@@ -194,12 +194,12 @@ UNIT(import)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_value_of_delay_queue_is_read_in_each_of_its_forms),
-        cmocka_unit_test(what_is_no_messagepack_is_refused_whole),
+        cmocka_unit_test(invalid_messagepack_is_rejected),
         cmocka_unit_test(an_entry_of_a_list_holds_tries_and_id),
-        cmocka_unit_test(an_entry_of_the_timer_holds_all_of_it),
+        cmocka_unit_test(an_entry_of_the_timer_contains_namespace_queue_tries_and_id),
         cmocka_unit_test(a_key_names_namespace_queue_and_job),
         cmocka_unit_test(each_text_of_an_object_is_told),
-        cmocka_unit_test(a_key_is_new_once),
+        cmocka_unit_test(a_key_is_reported_as_new_only_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static struct job *decode(struct slice record, struct err *err)
 
 /* --------------------------------------------------------------------- memory */
 
-static void what_a_job_keeps_never_moves(void **state)
+static void memory_kept_by_a_job_never_moves(void **state)
 {
     (void)state;
     enum { PIECES = 2000 };
@@ -60,7 +60,7 @@ static void what_a_job_keeps_never_moves(void **state)
     job_free(job);
 }
 
-static void kept_bytes_end_in_a_nul_and_none_stays_none(void **state)
+static void kept_bytes_end_with_a_nul_and_null_stays_null(void **state)
 {
     (void)state;
     struct job *job = job_new(0);
@@ -122,7 +122,7 @@ static void headers_keep_their_order_and_are_found_without_case(void **state)
     job_free(job);
 }
 
-static void headers_have_a_greatest_size_in_all(void **state)
+static void headers_have_a_maximum_total_size(void **state)
 {
     (void)state;
     static char big[JOB_HEADER_BYTES_MAX];
@@ -257,7 +257,7 @@ static size_t travels(const struct job *job)
 }
 
 /* The sources of a route change while its jobs wait. */
-static void a_job_keeps_its_source_when_its_route_gets_or_loses_another(void **state)
+static void a_job_keeps_its_source_if_the_sources_of_its_route_change(void **state)
 {
     (void)state;
     static const struct job_names both = {LIT("orders_in"), LIT("orders"), true};
@@ -282,7 +282,7 @@ static void a_job_keeps_its_source_when_its_route_gets_or_loses_another(void **s
     }
 }
 
-static void any_job_comes_back_as_it_went(void **state)
+static void any_job_is_read_as_written(void **state)
 {
     (void)state;
     for (int i = 0; i < 2000; i++) {
@@ -306,7 +306,7 @@ static void any_job_comes_back_as_it_went(void **state)
     }
 }
 
-static void a_record_cut_off_anywhere_is_refused(void **state)
+static void a_truncated_record_is_rejected(void **state)
 {
     (void)state;
     struct job *job = job_new(0);
@@ -375,7 +375,7 @@ static void a_plain_job_is_a_short_record(void **state)
     buf_free(&out);
 }
 
-static void what_a_later_tarry_adds_is_skipped(void **state)
+static void fields_of_a_later_version_are_skipped(void **state)
 {
     (void)state;
     static const struct slice rows[] = {
@@ -399,7 +399,7 @@ static void what_a_later_tarry_adds_is_skipped(void **state)
     }
 }
 
-static void what_the_route_and_the_id_say_is_left_out(void **state)
+static void values_implied_by_the_route_and_the_id_are_omitted(void **state)
 {
     (void)state;
     struct job *job = kafka_job(SLICE_LIT("orders_in/orders.delayed/12/1234567890123"));
@@ -413,7 +413,7 @@ static void what_the_route_and_the_id_say_is_left_out(void **state)
     job_free(job);
 }
 
-static void what_neither_the_route_nor_the_id_says_is_spelled_out(void **state)
+static void values_not_implied_by_route_or_id_are_written(void **state)
 {
     (void)state;
     static const struct slice ids[] = {
@@ -453,7 +453,7 @@ static void what_neither_the_route_nor_the_id_says_is_spelled_out(void **state)
     }
 }
 
-static void a_record_whose_id_does_not_say_what_it_should_is_refused(void **state)
+static void a_record_whose_id_lacks_omitted_values_is_rejected(void **state)
 {
     (void)state;
     static const struct slice record = LIT("\x94\x01\x05\xc4\x02hi\x81\x11\x01");
@@ -491,7 +491,7 @@ static void tries_and_lease_of_a_queue_stand_at_the_end_in_nine_bytes_each(void 
     buf_free(&record);
 }
 
-static void what_is_no_record_is_refused_with_words(void **state)
+static void an_invalid_record_is_rejected_with_an_error_text(void **state)
 {
     (void)state;
     static const struct {
@@ -528,7 +528,7 @@ static void what_is_no_record_is_refused_with_words(void **state)
     }
 }
 
-static void a_head_that_claims_the_world_costs_nothing(void **state)
+static void a_record_with_huge_counts_is_rejected(void **state)
 {
     (void)state;
     static const struct slice rows[] = {
@@ -597,7 +597,7 @@ static void every_integer_form_is_read(void **state)
 }
 
 /* Byte 0 of the array says who wrote it. What is broken is not newer. */
-static void a_record_of_a_later_version_is_told_from_a_broken_one(void **state)
+static void a_record_of_a_later_version_is_distinguished_from_a_broken_one(void **state)
 {
     static const struct {
         struct slice record;
@@ -624,25 +624,25 @@ static void a_record_of_a_later_version_is_told_from_a_broken_one(void **state)
 UNIT(job)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_job_keeps_never_moves),
-        cmocka_unit_test(kept_bytes_end_in_a_nul_and_none_stays_none),
+        cmocka_unit_test(memory_kept_by_a_job_never_moves),
+        cmocka_unit_test(kept_bytes_end_with_a_nul_and_null_stays_null),
         cmocka_unit_test(memory_for_structures_is_aligned_and_zeroed),
         cmocka_unit_test(a_new_job_has_neither_partition_nor_offset),
         cmocka_unit_test(headers_keep_their_order_and_are_found_without_case),
-        cmocka_unit_test(headers_have_a_greatest_size_in_all),
-        cmocka_unit_test(a_job_keeps_its_source_when_its_route_gets_or_loses_another),
-        cmocka_unit_test(any_job_comes_back_as_it_went),
-        cmocka_unit_test(a_record_cut_off_anywhere_is_refused),
-        cmocka_unit_test(a_record_of_a_later_version_is_told_from_a_broken_one),
+        cmocka_unit_test(headers_have_a_maximum_total_size),
+        cmocka_unit_test(a_job_keeps_its_source_if_the_sources_of_its_route_change),
+        cmocka_unit_test(any_job_is_read_as_written),
+        cmocka_unit_test(a_truncated_record_is_rejected),
+        cmocka_unit_test(a_record_of_a_later_version_is_distinguished_from_a_broken_one),
         cmocka_unit_test(a_flipped_bit_never_crashes),
         cmocka_unit_test(a_plain_job_is_a_short_record),
-        cmocka_unit_test(what_a_later_tarry_adds_is_skipped),
+        cmocka_unit_test(fields_of_a_later_version_are_skipped),
         cmocka_unit_test(tries_and_lease_of_a_queue_stand_at_the_end_in_nine_bytes_each),
-        cmocka_unit_test(what_the_route_and_the_id_say_is_left_out),
-        cmocka_unit_test(what_neither_the_route_nor_the_id_says_is_spelled_out),
-        cmocka_unit_test(a_record_whose_id_does_not_say_what_it_should_is_refused),
-        cmocka_unit_test(what_is_no_record_is_refused_with_words),
-        cmocka_unit_test(a_head_that_claims_the_world_costs_nothing),
+        cmocka_unit_test(values_implied_by_the_route_and_the_id_are_omitted),
+        cmocka_unit_test(values_not_implied_by_route_or_id_are_written),
+        cmocka_unit_test(a_record_whose_id_lacks_omitted_values_is_rejected),
+        cmocka_unit_test(an_invalid_record_is_rejected_with_an_error_text),
+        cmocka_unit_test(a_record_with_huge_counts_is_rejected),
         cmocka_unit_test(too_many_headers_in_a_record_are_refused),
         cmocka_unit_test(every_integer_form_is_read),
     };

@@ -57,7 +57,7 @@ static void assert_slice(struct slice s, const char *want)
     assert_memory_equal(s.p, want, s.n);
 }
 
-static void every_field_finds_its_place(void **state)
+static void every_json_field_is_stored_at_its_offset(void **state)
 {
     (void)state;
     struct thing t = {{0}, .number = 7};
@@ -129,7 +129,7 @@ static void keys_match_as_unicode_folds_them(void **state)
     }
 }
 
-static void a_key_of_any_length_is_no_trouble(void **state)
+static void keys_of_any_length_are_accepted(void **state)
 {
     (void)state;
     struct buf text = {0};
@@ -141,7 +141,7 @@ static void a_key_of_any_length_is_no_trouble(void **state)
     buf_free(&text);
 }
 
-static void strings_mean_what_go_makes_of_them(void **state)
+static void strings_are_decoded_like_go_does(void **state)
 {
     (void)state;
     static const struct {
@@ -312,7 +312,7 @@ static int reads_nested(const char *key, unsigned depth)
     return rc;
 }
 
-static void nesting_has_an_end(void **state)
+static void nesting_depth_is_limited(void **state)
 {
     (void)state;
     assert_int_equal(reads_nested("a", 2), 0);
@@ -332,7 +332,7 @@ static void hear(void *arg, struct slice raw)
     buf_addf(&h->all, "<%.*s>", SLICE_ARG(raw));
 }
 
-static void each_element_is_told_or_none(void **state)
+static void elements_are_reported_only_if_the_whole_array_is_valid(void **state)
 {
     (void)state;
     static const struct {
@@ -390,16 +390,16 @@ static void strings_are_written_as_go_writes_them(void **state)
 UNIT(json)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_field_finds_its_place),
+        cmocka_unit_test(every_json_field_is_stored_at_its_offset),
         cmocka_unit_test(null_and_absence_leave_a_field_as_it_is_and_the_last_counts),
         cmocka_unit_test(keys_match_as_unicode_folds_them),
-        cmocka_unit_test(a_key_of_any_length_is_no_trouble),
-        cmocka_unit_test(strings_mean_what_go_makes_of_them),
+        cmocka_unit_test(keys_of_any_length_are_accepted),
+        cmocka_unit_test(strings_are_decoded_like_go_does),
         cmocka_unit_test(integers_are_literals_in_range),
         cmocka_unit_test(what_is_not_json_or_of_a_wrong_type_is_refused),
         cmocka_unit_test(every_prefix_of_a_good_text_is_refused),
-        cmocka_unit_test(nesting_has_an_end),
-        cmocka_unit_test(each_element_is_told_or_none),
+        cmocka_unit_test(nesting_depth_is_limited),
+        cmocka_unit_test(elements_are_reported_only_if_the_whole_array_is_valid),
         cmocka_unit_test(strings_are_written_as_go_writes_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

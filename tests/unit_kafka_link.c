@@ -28,7 +28,7 @@
 static char b[] = "broker:9092", x[] = "x", url[] = "https://idp/token",
             file[] = "idp/token";
 
-static void options_that_do_not_go_together_are_refused(void **state)
+static void conflicting_options_are_rejected(void **state)
 {
     char none[] = " ,";
     static char mechanism[] = "sasl_mechanism", mechanisms[] = "sasl_mechanisms",
@@ -78,7 +78,7 @@ static void options_that_do_not_go_together_are_refused(void **state)
 }
 
 /* On its way anybody could read our secret. */
-static void a_token_server_is_asked_in_plain_text_on_this_host_only(void **state)
+static void http_token_url_is_allowed_only_for_the_local_host(void **state)
 {
     static const struct {
         char url[40];
@@ -125,7 +125,7 @@ static const char *value(rd_kafka_conf_t *conf, const char *name)
     return rd_kafka_conf_get(conf, name, text, &n) == RD_KAFKA_CONF_OK ? text : "none";
 }
 
-static void librdkafka_gets_what_the_options_say(void **state)
+static void options_become_settings_of_librdkafka(void **state)
 {
     const struct kafka_setting rows[] = {{0}};
     char user[] = "bob", pw[] = "hunter2", pem[] = "/own.pem";
@@ -147,7 +147,7 @@ static void librdkafka_gets_what_the_options_say(void **state)
     rd_kafka_conf_destroy(conf);
 }
 
-static void kerberos_is_told_by_settings_of_its_own(void **state)
+static void kerberos_is_configured_by_librdkafka_settings(void **state)
 {
     const struct kafka_setting rows[] = {{0}};
     char name[] = "sasl_kerberos_keytab", path[] = "/etc/tarry.keytab";
@@ -163,7 +163,7 @@ static void kerberos_is_told_by_settings_of_its_own(void **state)
     rd_kafka_conf_destroy(conf);
 }
 
-static void settings_of_others_are_not_passed_through(void **state)
+static void settings_that_tarry_owns_are_rejected(void **state)
 {
     const struct kafka_setting rows[] = {{0}};
     static const struct {
@@ -176,9 +176,9 @@ static void settings_of_others_are_not_passed_through(void **state)
         {"sasl_password", "hunter2", NULL, false},
         {"sasl_password", "hunter2", "use the option password", true},
         {"sasl_oauthbearer_method", "oidc", "use the option token_url", false},
-        {"enable_auto_commit", "true", "no job may be lost", false},
-        {"acks", "1", "no job may be lost", false},
-        {"plugin_library_paths", "x.so", "no job may be lost", false},
+        {"enable_auto_commit", "true", "so that no job is lost", false},
+        {"acks", "1", "so that no job is lost", false},
+        {"plugin_library_paths", "x.so", "so that no job is lost", false},
         {"ssl_keystore_password_", "hunter2", "no setting", false},
         {"sasl_oauthbearer_config", "hunter2", NULL, false},
     };
@@ -219,7 +219,7 @@ static void jwt(struct buf *out, const char *claims)
 static int get(const char *text, struct kafka_token *token, struct err *err)
 {
     char path[] = "/tmp/tarry-unit-token.XXXXXX";
-    const struct kafka_token_ask ask = {.file = path};
+    const struct kafka_token_request ask = {.file = path};
     int fd = mkstemp(path);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     close(fd);
@@ -228,7 +228,7 @@ static int get(const char *text, struct kafka_token *token, struct err *err)
     return rc;
 }
 
-static void a_token_of_a_file_lasts_as_long_as_it_says_or_five_minutes(void **state)
+static void a_token_file_expires_by_its_claim_or_after_five_minutes(void **state)
 {
     static const struct {
         const char *before, *after; /* of the end, in the claims; NULL: no JWT at all */
@@ -259,10 +259,10 @@ static void a_token_of_a_file_lasts_as_long_as_it_says_or_five_minutes(void **st
         int rc = get(buf_str(&text), &token, &err);
         if (cases[i].want_s < 0) {
             assert_int_equal(rc, -1);
-            assert_non_null(strstr(err.text, "has ended"));
+            assert_non_null(strstr(err.text, "has expired"));
         } else {
             assert_int_equal(rc, 0);
-            assert_in_range(token.ends_ms, now_ms() + (cases[i].want_s - 3) * 1000,
+            assert_in_range(token.expires_ms, now_ms() + (cases[i].want_s - 3) * 1000,
                             now_ms() + (cases[i].want_s + 3) * 1000);
             assert_null(strchr(token.value, '\n'));
         }
@@ -271,15 +271,15 @@ static void a_token_of_a_file_lasts_as_long_as_it_says_or_five_minutes(void **st
     }
 }
 
-static void a_file_without_a_token_is_told(void **state)
+static void a_token_file_without_a_token_is_an_error(void **state)
 {
     struct kafka_token token = {0};
     struct err err;
-    const struct kafka_token_ask nowhere = {.file = x},
-                                 folder = {.file = (char[]){"/tmp"}};
+    const struct kafka_token_request nowhere = {.file = x},
+                                     folder = {.file = (char[]){"/tmp"}};
     (void)state;
     assert_int_equal(get(" \n", &token, &err), -1);
-    assert_non_null(strstr(err.text, "it is empty"));
+    assert_non_null(strstr(err.text, "the file is empty"));
     assert_int_equal(kafka_token_get(&nowhere, &token, &err), -1);
     assert_string_equal(err.text, "token_file x: No such file or directory");
     assert_int_equal(kafka_token_get(&folder, &token, &err), -1);
@@ -289,12 +289,12 @@ static void a_file_without_a_token_is_told(void **state)
 UNIT(kafka_link)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_that_do_not_go_together_are_refused),
-        cmocka_unit_test(a_token_server_is_asked_in_plain_text_on_this_host_only),
-        cmocka_unit_test(librdkafka_gets_what_the_options_say),
-        cmocka_unit_test(kerberos_is_told_by_settings_of_its_own),
-        cmocka_unit_test(settings_of_others_are_not_passed_through),
-        cmocka_unit_test(a_token_of_a_file_lasts_as_long_as_it_says_or_five_minutes),
-        cmocka_unit_test(a_file_without_a_token_is_told)};
+        cmocka_unit_test(conflicting_options_are_rejected),
+        cmocka_unit_test(http_token_url_is_allowed_only_for_the_local_host),
+        cmocka_unit_test(options_become_settings_of_librdkafka),
+        cmocka_unit_test(kerberos_is_configured_by_librdkafka_settings),
+        cmocka_unit_test(settings_that_tarry_owns_are_rejected),
+        cmocka_unit_test(a_token_file_expires_by_its_claim_or_after_five_minutes),
+        cmocka_unit_test(a_token_file_without_a_token_is_an_error)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

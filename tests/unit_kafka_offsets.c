@@ -49,7 +49,7 @@ static void answers_in_order_move_the_commit_one_by_one(void **state)
     kafka_offsets_fini(&o);
 }
 
-static void an_open_record_holds_the_commit_back(void **state)
+static void an_unanswered_record_delays_the_commit(void **state)
 {
     (void)state;
     struct kafka_offsets o;
@@ -63,7 +63,7 @@ static void an_open_record_holds_the_commit_back(void **state)
     kafka_offsets_fini(&o);
 }
 
-static void gaps_between_offsets_are_no_missing_records(void **state)
+static void gaps_between_offsets_do_not_delay_the_commit(void **state)
 {
     (void)state;
     struct kafka_offsets o;
@@ -85,7 +85,7 @@ static void the_commit_never_passes_a_record_that_was_not_stored(void **state)
     struct kafka_read *r[4];
     read_all(&o, (const int64_t[]){5, 6, 7, 8}, 4, r);
     assert_false(kafka_offsets_answer(&o, r[1], false));
-    assert_true(o.torn);
+    assert_true(o.has_failed);
     assert_false(kafka_offsets_answer(&o, r[2], true));
     assert_true(kafka_offsets_answer(&o, r[0], true));
     assert_int_equal(o.done, 6);
@@ -107,7 +107,7 @@ static void a_rewind_reads_again_from_the_first_record_that_was_not_stored(void 
     assert_int_equal(kafka_offsets_rewind(&o, -1), 9);
     assert_int_equal(o.position, 9);
     assert_int_equal(o.done, 7);
-    assert_false(o.torn);
+    assert_false(o.has_failed);
 
     struct kafka_read *again = kafka_offsets_read(&o, 9, NULL);
     assert_true(kafka_offsets_answer(&o, again, true));
@@ -128,7 +128,7 @@ static void a_rewind_with_everything_stored_changes_no_position(void **state)
     kafka_offsets_fini(&o);
 }
 
-static void a_rewind_may_go_back_behind_what_is_stored(void **state)
+static void a_rewind_may_go_below_the_stored_offset(void **state)
 {
     (void)state;
     struct kafka_offsets o;
@@ -149,13 +149,13 @@ static void a_rewind_may_go_back_behind_what_is_stored(void **state)
 
 /* ------------------------------------------------------------------ the lag */
 
-static void an_offset_is_ripe_when_the_lag_is_over_and_not_before(void **state)
+static void an_offset_is_ripe_only_after_the_lag(void **state)
 {
     (void)state;
     struct kafka_lag l;
     kafka_lag_init(&l, 1600);
     assert_int_equal(kafka_lag_ripe(&l, 0), -1);
-    kafka_lag_note(&l, 1000, 7);
+    kafka_lag_add(&l, 1000, 7);
     assert_int_equal(kafka_lag_ripe(&l, 2599), -1);
     assert_int_equal(kafka_lag_ripe(&l, 1000 + 1600 + 100), 7);
     assert_int_equal(kafka_lag_ripe(&l, 9000), 7);
@@ -167,26 +167,26 @@ static void without_a_lag_everything_is_ripe_at_once(void **state)
     struct kafka_lag l;
     kafka_lag_init(&l, 0);
     for (int64_t offset = 1; offset < 100; offset++) {
-        kafka_lag_note(&l, 5, offset);
+        kafka_lag_add(&l, 5, offset);
         assert_int_equal(kafka_lag_ripe(&l, 5), offset);
     }
 }
 
-static void what_was_noted_before_a_reset_never_ripens(void **state)
+static void offsets_added_before_a_reset_never_ripen(void **state)
 {
     (void)state;
     struct kafka_lag l;
     kafka_lag_init(&l, 1600);
-    kafka_lag_note(&l, 0, 50);
+    kafka_lag_add(&l, 0, 50);
     kafka_lag_reset(&l, 20);
     assert_int_equal(kafka_lag_ripe(&l, 100000), 20);
-    kafka_lag_note(&l, 100000, 21);
+    kafka_lag_add(&l, 100000, 21);
     assert_int_equal(kafka_lag_ripe(&l, 100000), 20);
     assert_int_equal(kafka_lag_ripe(&l, 101700), 21);
 }
 
 /* Against every note that was made, at random times, with lags of all sizes. */
-static void the_ripe_offset_is_as_old_as_the_lag_and_hardly_older(void **state)
+static void the_age_of_the_ripe_offset_exceeds_the_lag_by_at_most_a_slot(void **state)
 {
     (void)state;
     enum { N = 20000 };
@@ -203,7 +203,7 @@ static void the_ripe_offset_is_as_old_as_the_lag_and_hardly_older(void **state)
             random = random * 1664525 + 1013904223;
             now += random >> 16 & 1 ? 0 : random % (uint32_t)(lag / 4 + 2);
             at[i] = now;
-            kafka_lag_note(&l, now, i);
+            kafka_lag_add(&l, now, i);
             const int64_t ripe = kafka_lag_ripe(&l, now);
             assert_true(ripe < 0 || now - at[ripe] >= lag);
             assert_true(now - at[ripe + 1] < lag + slack);
@@ -250,16 +250,16 @@ UNIT(kafka_offsets)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_may_be_committed_before_the_first_answer),
         cmocka_unit_test(answers_in_order_move_the_commit_one_by_one),
-        cmocka_unit_test(an_open_record_holds_the_commit_back),
-        cmocka_unit_test(gaps_between_offsets_are_no_missing_records),
+        cmocka_unit_test(an_unanswered_record_delays_the_commit),
+        cmocka_unit_test(gaps_between_offsets_do_not_delay_the_commit),
         cmocka_unit_test(the_commit_never_passes_a_record_that_was_not_stored),
         cmocka_unit_test(a_rewind_reads_again_from_the_first_record_that_was_not_stored),
         cmocka_unit_test(a_rewind_with_everything_stored_changes_no_position),
-        cmocka_unit_test(a_rewind_may_go_back_behind_what_is_stored),
-        cmocka_unit_test(an_offset_is_ripe_when_the_lag_is_over_and_not_before),
+        cmocka_unit_test(a_rewind_may_go_below_the_stored_offset),
+        cmocka_unit_test(an_offset_is_ripe_only_after_the_lag),
         cmocka_unit_test(without_a_lag_everything_is_ripe_at_once),
-        cmocka_unit_test(what_was_noted_before_a_reset_never_ripens),
-        cmocka_unit_test(the_ripe_offset_is_as_old_as_the_lag_and_hardly_older),
+        cmocka_unit_test(offsets_added_before_a_reset_never_ripen),
+        cmocka_unit_test(the_age_of_the_ripe_offset_exceeds_the_lag_by_at_most_a_slot),
         cmocka_unit_test(any_order_of_answers_commits_the_longest_stored_prefix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,9 +49,9 @@ static int begin(void **state)
 {
     static char name[] = "in";
     (void)state;
-    rig_begin(64, 0);
+    rig_start(64, 0);
     memset(&kafka, 0, sizeof(kafka));
-    fake.judge = judge;
+    fake.on_command = judge;
     kafka.conf.name = name;
     kafka.bridge.store = rig.store;
     kafka.src.bridge = &kafka.bridge;
@@ -65,7 +65,7 @@ static int end(void **state)
     (void)state;
     while (!TAILQ_EMPTY(&kafka.parts.list))
         kafka_part_drop(TAILQ_FIRST(&kafka.parts.list));
-    rig_end();
+    rig_stop();
     buf_free(&kafka.written);
     return 0;
 }
@@ -74,7 +74,7 @@ static int end(void **state)
 static struct kafka_part *part_at(int64_t start, int64_t mark)
 {
     struct kafka_part *part = kafka_part_add(&kafka.parts, "t", 0, start, mark);
-    part->known = true;
+    part->reading_known = true;
     return part;
 }
 
@@ -91,9 +91,9 @@ static void run_ms(int64_t ms)
 static bool goes_on(const struct kafka_part *part)
 {
     const int64_t end_ms = loop_mono_ms() + LIMIT_MS;
-    while (part->holds && loop_mono_ms() < end_ms)
+    while (part->pauses && loop_mono_ms() < end_ms)
         run_ms(10);
-    return part->holds == 0;
+    return part->pauses == 0;
 }
 
 static void store(struct kafka_part *part, int64_t offset)
@@ -112,7 +112,7 @@ static void rewind_goes_back_when_redis_has_the_next_reading(void **state)
     assert_null(kafka_part_read(part, 101, 0));
     assert_true(goes_on(part));
     assert_int_equal(part->offsets.position, 40);
-    assert_string_equal(part->rewound, "r:1");
+    assert_string_equal(part->rewinds_done, "r:1");
     assert_string_equal(buf_str(&kafka.written), "reading t/0=0 r:1 t/0=40 ");
 }
 
@@ -121,15 +121,15 @@ static void answer_for_an_earlier_partition_of_the_same_name_is_ignored(void **s
     struct kafka_part *part = part_at(100, 100);
     (void)state;
     kafka_part_rewind(part, "r:1", 40);
-    rig.hold_at = NULL;
-    fake.holds = true;
-    assert_true(rig_reaches(&kafka.writes, 1));
+    rig.pause_at = NULL;
+    fake.paused = true;
+    assert_true(rig_wait_for(&kafka.writes, 1));
     part = part_at(70, 70); /* it was lost to the group, and is back */
     struct kafka_read *read = kafka_part_read(part, 70, 0);
-    fake_let_go();
+    fake_resume();
     run_ms(100);
-    assert_int_equal(kafka.parts.asks, 0);
-    assert_string_equal(part->rewound, "");
+    assert_int_equal(kafka.parts.open_requests, 0);
+    assert_string_equal(part->rewinds_done, "");
     assert_int_equal(part->mark, 70);
     kafka_part_answer(read, true);
 }
@@ -139,10 +139,10 @@ static void rewind_that_is_due_while_another_ends_is_carried_out_once(void **sta
     struct kafka_part *part = part_at(100, 100);
     (void)state;
     kafka_part_rewind(part, "r:1", 40);
-    fake.holds = true;
-    assert_true(rig_reaches(&kafka.writes, 1));
-    kafka_part_reread(part, 60); /* Redis was away: it arms the timer again */
-    fake_let_go();
+    fake.paused = true;
+    assert_true(rig_wait_for(&kafka.writes, 1));
+    kafka_part_rewind_to_mark(part, 60); /* Redis was away: it arms the timer again */
+    fake_resume();
     assert_true(goes_on(part));
     struct kafka_read *read = kafka_part_read(part, 40, 0);
     run_ms(BACKOFF_MS); /* going back with an open record would abort */
@@ -158,7 +158,7 @@ static void partition_that_lost_its_mark_begins_where_it_was_rewound_to(void **s
     assert_true(goes_on(part));
     for (int64_t offset = 40; offset < 50; offset++)
         store(part, offset);
-    kafka_part_reread(part, -1);
+    kafka_part_rewind_to_mark(part, -1);
     assert_true(goes_on(part));
     assert_int_equal(part->offsets.position, 40);
 }
@@ -168,11 +168,11 @@ static void rewind_waits_while_redis_is_asked_for_the_marks(void **state)
     struct kafka_part *part = part_at(100, 100);
     (void)state;
     kafka_part_rewind(part, "r:1", 40);
-    kafka_parts_hold(&kafka.parts, part, HOLD_MARKS);
+    kafka_parts_pause(&kafka.parts, part, PAUSE_MARKS);
     run_ms(BACKOFF_MS);
     assert_int_equal(kafka.writes, 0);
     assert_int_equal(part->offsets.position, 100);
-    kafka_parts_let_go(&kafka.parts, part, HOLD_MARKS);
+    kafka_parts_resume(&kafka.parts, part, PAUSE_MARKS);
     assert_true(goes_on(part));
     assert_int_equal(part->offsets.position, 40);
 }

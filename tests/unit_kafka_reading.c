@@ -42,7 +42,7 @@ static void rewind_of_a_route_is_found_by_its_whole_name(void **state)
         assert_int_equal(reading_rewind(rows[i].text, rows[i].route), rows[i].number);
 }
 
-static void incarnation_of_a_partition_is_read_and_is_0_where_none_is_noted(void **state)
+static void incarnation_of_a_partition_is_0_if_redis_has_none(void **state)
 {
     static struct kv_item items[] = {
         {LIT("t/1"), LIT("99")},
@@ -59,7 +59,7 @@ static void incarnation_of_a_partition_is_read_and_is_0_where_none_is_noted(void
     assert_int_equal(kafka_marks_incarnation(&none, "t", 1), 0);
 }
 
-static void mark_of_a_later_incarnation_has_a_field_of_its_own(void **state)
+static void mark_of_a_later_incarnation_has_a_separate_field(void **state)
 {
     struct buf first = {0}, later = {0};
     (void)state;
@@ -71,7 +71,7 @@ static void mark_of_a_later_incarnation_has_a_field_of_its_own(void **state)
     buf_free(&later);
 }
 
-static void rewind_names_each_partition_and_its_number_is_found_again(void **state)
+static void rewind_contains_each_partition_and_its_number(void **state)
 {
     static const struct rewind_row rows[] = {{"t", 0, 5, 9}, {"u", 12, 0, 0}};
     struct buf text = {0};
@@ -89,9 +89,9 @@ UNIT(kafka_reading)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rewind_of_a_route_is_found_by_its_whole_name),
-        cmocka_unit_test(incarnation_of_a_partition_is_read_and_is_0_where_none_is_noted),
-        cmocka_unit_test(mark_of_a_later_incarnation_has_a_field_of_its_own),
-        cmocka_unit_test(rewind_names_each_partition_and_its_number_is_found_again),
+        cmocka_unit_test(incarnation_of_a_partition_is_0_if_redis_has_none),
+        cmocka_unit_test(mark_of_a_later_incarnation_has_a_separate_field),
+        cmocka_unit_test(rewind_contains_each_partition_and_its_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void begin(struct begun *b, bool latest, const int64_t *marks)
     kafka_start_init(&s, "in", "group", latest);
     s.done = on_done;
     s.arg = b;
-    kafka_start_expect(&s, list);
+    kafka_start_wait(&s, list);
     rd_kafka_topic_partition_list_destroy(list);
     kafka_start_marks(&s, &fields);
 }
@@ -104,7 +104,7 @@ static void partition_without_a_known_offset_begins_at_the_mark_or_where_librdka
     (void)state;
     begin(&b, false, (const int64_t[]){-1, 4, -1});
     answer((const int64_t[]){7, NONE, NONE}, 1);
-    kafka_start_hurry(&s); /* the limit has passed */
+    kafka_start_now(&s); /* the limit has passed */
     assert_true(b.done);
     assert_false(b.sure);
     assert_int_equal(b.offsets[0], 7);

@@ -24,7 +24,7 @@ static int read_body(const struct http_args *args, const char *body,
     memset(task, 0, sizeof(*task));
     if (http_args_read_json(args, &native, slice_of(body), task, room, &err) < 0)
         return -1;
-    later_begin(task, now_ms);
+    later_set_times(task, now_ms);
     return 0;
 }
 
@@ -64,7 +64,7 @@ static void a_task_becomes_a_job_whose_payload_is_the_callbacks_body(void **stat
     job_free(job);
 }
 
-static void everything_may_be_left_out(void **state)
+static void all_parameters_of_a_create_are_optional(void **state)
 {
     (void)state;
     static const char *const bodies[] = {"{}", "null",
@@ -79,7 +79,7 @@ static void everything_may_be_left_out(void **state)
     }
 }
 
-static void what_the_api_does_not_take_is_refused(void **state)
+static void invalid_parameters_are_rejected(void **state)
 {
     (void)state;
     static const char *const bodies[] = {"",
@@ -149,7 +149,7 @@ static void retries_are_one_less_than_tries(void **state)
     }
 }
 
-static void a_query_shows_the_task_as_it_was_given(void **state)
+static void a_query_shows_the_task_as_created(void **state)
 {
     (void)state;
     struct buf out = {0};
@@ -172,7 +172,7 @@ static void a_query_shows_the_task_as_it_was_given(void **state)
     job_free(job);
 }
 
-static void an_id_is_asked_for_by_a_text_that_is_not_empty(void **state)
+static void a_query_requires_a_non_empty_id(void **state)
 {
     (void)state;
     static const char *const bad[] = {"",
@@ -214,12 +214,12 @@ UNIT(later)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_task_becomes_a_job_whose_payload_is_the_callbacks_body),
-        cmocka_unit_test(everything_may_be_left_out),
-        cmocka_unit_test(what_the_api_does_not_take_is_refused),
+        cmocka_unit_test(all_parameters_of_a_create_are_optional),
+        cmocka_unit_test(invalid_parameters_are_rejected),
         cmocka_unit_test(a_delay_is_exact_and_never_overflows),
         cmocka_unit_test(retries_are_one_less_than_tries),
-        cmocka_unit_test(a_query_shows_the_task_as_it_was_given),
-        cmocka_unit_test(an_id_is_asked_for_by_a_text_that_is_not_empty),
+        cmocka_unit_test(a_query_shows_the_task_as_created),
+        cmocka_unit_test(a_query_requires_a_non_empty_id),
         cmocka_unit_test(ids_are_uuids_of_version_4),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

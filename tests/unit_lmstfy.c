@@ -60,7 +60,7 @@ static void an_id_carries_its_time_and_its_delay(void **state)
     }
 }
 
-static void an_id_with_a_version_is_one_longer(void **state)
+static void an_id_with_a_version_has_one_more_byte(void **state)
 {
     (void)state;
     struct lmstfy_ids ids = {.left = 0};
@@ -84,7 +84,7 @@ static void ids_differ(void **state)
     }
 }
 
-static void what_is_no_id_tells_no_time(void **state)
+static void an_invalid_id_has_no_time(void **state)
 {
     (void)state;
     static const char *const bad[] = {"",
@@ -110,13 +110,13 @@ static void names_are_letters_digits_dash_and_underscore(void **state)
     static const char *const good[] = {"a", "A-b_9", "_", "-"};
     static const char *const bad[] = {"", "a b", "a/b", "a,b", "\xc3\xa4", "a."};
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
-        assert_true(lmstfy_name_is_good(slice_of(good[i])));
+        assert_true(lmstfy_name_is_valid(slice_of(good[i])));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_false(lmstfy_name_is_good(slice_of(bad[i])));
-    assert_false(lmstfy_name_is_good((struct slice){"a\0", 2}));
+        assert_false(lmstfy_name_is_valid(slice_of(bad[i])));
+    assert_false(lmstfy_name_is_valid((struct slice){"a\0", 2}));
 }
 
-static void a_token_may_name_its_pool(void **state)
+static void a_token_may_contain_its_pool(void **state)
 {
     (void)state;
     static const char *const rows[][3] = {{"tok", "default", "tok"},
@@ -128,33 +128,33 @@ static void a_token_may_name_its_pool(void **state)
                                           {":", "default", ""}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct slice pool, token;
-        lmstfy_cut_token(slice_of(rows[i][0]), &pool, &token);
+        lmstfy_split_token(slice_of(rows[i][0]), &pool, &token);
         assert_slice(pool, rows[i][1]);
         assert_slice(token, rows[i][2]);
     }
 }
 
-static void a_topic_is_made_of_names_and_cut_into_them(void **state)
+static void a_topic_is_built_from_names_and_split_again(void **state)
 {
     (void)state;
     struct buf out = {0};
     struct slice pool, ns, queue;
     lmstfy_add_topic(&out, SLICE_LIT("default"), SLICE_LIT("n"), SLICE_LIT("q"));
     assert_slice(buf_slice(&out), "n/q");
-    assert_int_equal(lmstfy_cut_topic(buf_slice(&out), &pool, &ns, &queue), 0);
+    assert_int_equal(lmstfy_split_topic(buf_slice(&out), &pool, &ns, &queue), 0);
     assert_slice(pool, "default");
     assert_slice(ns, "n");
     assert_slice(queue, "q");
     buf_clear(&out);
     lmstfy_add_topic(&out, SLICE_LIT("p"), SLICE_LIT("n"), SLICE_LIT("q"));
     assert_slice(buf_slice(&out), "p/n/q");
-    assert_int_equal(lmstfy_cut_topic(buf_slice(&out), &pool, &ns, &queue), 0);
+    assert_int_equal(lmstfy_split_topic(buf_slice(&out), &pool, &ns, &queue), 0);
     assert_slice(pool, "p");
     assert_slice(queue, "q");
     static const char *const bad[] = {"",     "a",       "a/",   "/a",
                                       "a//b", "a/b/c/d", "a/b/", "a/b c"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_int_equal(lmstfy_cut_topic(slice_of(bad[i]), &pool, &ns, &queue), -1);
+        assert_int_equal(lmstfy_split_topic(slice_of(bad[i]), &pool, &ns, &queue), -1);
     buf_free(&out);
 }
 
@@ -208,10 +208,10 @@ static void a_path_finds_its_row(void **state)
 
 static void take(struct lmstfy_attrs *attrs, const char *name, const char *value)
 {
-    lmstfy_attrs_take(attrs, slice_of(name), slice_of(value));
+    lmstfy_attrs_add(attrs, slice_of(name), slice_of(value));
 }
 
-static void attributes_are_cut_sorted_and_the_first_counts(void **state)
+static void attributes_are_truncated_sorted_and_the_first_of_a_name_wins(void **state)
 {
     (void)state;
     struct lmstfy_attrs attrs = {.n = 0};
@@ -234,7 +234,7 @@ static void attributes_are_cut_sorted_and_the_first_counts(void **state)
     assert_slice(attrs.v[2].value, "2");
 }
 
-static void sixteen_attributes_are_the_most(void **state)
+static void more_than_sixteen_attributes_are_rejected(void **state)
 {
     (void)state;
     struct lmstfy_attrs attrs = {.n = 0};
@@ -257,7 +257,7 @@ static void a_job_is_shown_byte_for_byte(void **state)
     struct job *job = job_new(0);
     take(&attrs, "Job-Attr-B", "x<y");
     take(&attrs, "Job-Attr-A", "1");
-    lmstfy_attrs_keep(&attrs, job);
+    lmstfy_attrs_store(&attrs, job);
     job->payload = job_keep(job, SLICE_LIT("hello"));
     struct queue_job found = {.job = job,
                               .id = SLICE_LIT("101ARYZ6S410000000000000000"),
@@ -284,7 +284,7 @@ static void a_job_is_shown_byte_for_byte(void **state)
     buf_free(&out);
 }
 
-static void a_job_of_a_strange_id_is_as_old_as_it_says(void **state)
+static void a_job_with_a_foreign_id_uses_its_timestamp_as_age(void **state)
 {
     (void)state;
     struct job *job = job_new(0);
@@ -302,17 +302,17 @@ UNIT(lmstfy)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_ulid_is_written_as_its_specification_says),
         cmocka_unit_test(an_id_carries_its_time_and_its_delay),
-        cmocka_unit_test(an_id_with_a_version_is_one_longer),
+        cmocka_unit_test(an_id_with_a_version_has_one_more_byte),
         cmocka_unit_test(ids_differ),
-        cmocka_unit_test(what_is_no_id_tells_no_time),
+        cmocka_unit_test(an_invalid_id_has_no_time),
         cmocka_unit_test(names_are_letters_digits_dash_and_underscore),
-        cmocka_unit_test(a_token_may_name_its_pool),
-        cmocka_unit_test(a_topic_is_made_of_names_and_cut_into_them),
+        cmocka_unit_test(a_token_may_contain_its_pool),
+        cmocka_unit_test(a_topic_is_built_from_names_and_split_again),
         cmocka_unit_test(a_path_finds_its_row),
-        cmocka_unit_test(attributes_are_cut_sorted_and_the_first_counts),
-        cmocka_unit_test(sixteen_attributes_are_the_most),
+        cmocka_unit_test(attributes_are_truncated_sorted_and_the_first_of_a_name_wins),
+        cmocka_unit_test(more_than_sixteen_attributes_are_rejected),
         cmocka_unit_test(a_job_is_shown_byte_for_byte),
-        cmocka_unit_test(a_job_of_a_strange_id_is_as_old_as_it_says),
+        cmocka_unit_test(a_job_with_a_foreign_id_uses_its_timestamp_as_age),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

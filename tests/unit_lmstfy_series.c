@@ -43,7 +43,7 @@ static void the_same_labels_are_the_same_series(void **state)
     buf_free(&scratch);
 }
 
-static void values_are_escaped_and_what_is_no_name_is_empty(void **state)
+static void label_values_are_escaped_and_invalid_names_are_empty(void **state)
 {
     (void)state;
     static char long_value[SERIES_VALUE_MAX + 1];
@@ -60,7 +60,7 @@ static void values_are_escaped_and_what_is_no_name_is_empty(void **state)
     buf_free(&scratch);
 }
 
-static void thousands_are_found_again_and_no_more_than_the_limit_is_made(void **state)
+static void ten_thousand_series_are_found_and_further_ones_are_not_created(void **state)
 {
     (void)state;
     struct family f = {.row = &counter};
@@ -86,7 +86,7 @@ static void thousands_are_found_again_and_no_more_than_the_limit_is_made(void **
 }
 
 /* Whoever asks for sizes needs no token, and gets a 200 for any name. */
-static void strangers_leave_half_of_the_series_to_clients(void **state)
+static void requests_without_a_token_use_at_most_half_of_the_series(void **state)
 {
     (void)state;
     struct lmstfy l = {0};
@@ -134,9 +134,9 @@ UNIT(lmstfy_series)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_labels_are_the_same_series),
-        cmocka_unit_test(values_are_escaped_and_what_is_no_name_is_empty),
-        cmocka_unit_test(thousands_are_found_again_and_no_more_than_the_limit_is_made),
-        cmocka_unit_test(strangers_leave_half_of_the_series_to_clients),
+        cmocka_unit_test(label_values_are_escaped_and_invalid_names_are_empty),
+        cmocka_unit_test(ten_thousand_series_are_found_and_further_ones_are_not_created),
+        cmocka_unit_test(requests_without_a_token_use_at_most_half_of_the_series),
         cmocka_unit_test(a_histogram_counts_up_to_and_including_its_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

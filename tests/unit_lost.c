@@ -41,7 +41,7 @@ static void ask_all(void)
 {
     for (unsigned i = 0; i < STORE_CALLS; i++) {
         run.inside++;
-        store_call_rows[i].ask(&times_told[i]);
+        store_call_rows[i].call(&times_told[i]);
         run.inside--;
         run.asked++;
     }
@@ -72,14 +72,14 @@ static void on_down(void *arg, const char *why)
     (void)why;
     run.downs++;
     if (run.bad == 0)
-        fake.word = NULL;
+        fake.match = NULL;
 }
 /* After each answer. */
 static void on_asked(void)
 {
     fake.commands = 0;
-    if (fake.word && run.bad > 0 && --run.bad == 0)
-        fake.word = NULL;
+    if (fake.match && run.bad > 0 && --run.bad == 0)
+        fake.match = NULL;
 }
 static void on_limit(void *arg)
 {
@@ -124,7 +124,7 @@ static void begin(const struct url *url, struct sentinel **sentinel)
         conf.redis.finder = sentinel_finder(*sentinel);
     }
     run.store = store_new(&conf, &events, NULL);
-    store_calls_begin(run.store);
+    store_calls_init(run.store);
     redis_url_free(&conf.redis.url);
     run.again = false;
     run.asked = run.told = run.told_from_within = run.ups = run.downs = 0;
@@ -136,7 +136,7 @@ static void end(struct sentinel *sentinel)
 {
     store_free(run.store);
     sentinel_free(sentinel);
-    fake_hang_up();
+    fake_disconnect();
     timer_set(run.limit, 0);
     loop_run(); /* what was deferred is freed */
 }
@@ -154,8 +154,8 @@ static void lose_all(const struct url *url, const char *word, const char *bad,
 {
     struct sentinel *sentinel;
     begin(url, &sentinel);
-    fake.word = word;
-    fake.word_answer = bad;
+    fake.match = word;
+    fake.match_reply = bad;
     run.bad = times;
     run.again = true;
     ask_all();
@@ -163,13 +163,13 @@ static void lose_all(const struct url *url, const char *word, const char *bad,
     assert_int_equal(run.asked, ASKED);
     assert_int_equal(run.told, ASKED);
     assert_int_equal(run.told_from_within, 0);
-    fake.word = NULL;
+    fake.match = NULL;
     end(sentinel);
 }
 
 /* ---------------------------------------------------------------------------- tests */
 
-static void a_callback_of_a_lost_call_may_ask_for_anything(void **state)
+static void a_callback_of_a_lost_call_may_start_any_call(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < URLS; i++) {
@@ -178,14 +178,14 @@ static void a_callback_of_a_lost_call_may_ask_for_anything(void **state)
     }
 }
 
-static void a_callback_of_a_job_whose_wait_was_lost_may_ask_for_anything(void **state)
+static void a_callback_after_a_lost_wait_may_start_any_call(void **state)
 {
     (void)state;
     lose_all(&urls[URLS - 1], "WAIT", "?this is no reply\n", 0);
     assert_true(run.downs > 0);
 }
 
-static void a_callback_of_a_refused_call_may_ask_for_anything(void **state)
+static void a_callback_of_a_rejected_call_may_start_any_call(void **state)
 {
     (void)state;
     static const char *const errors[] = {
@@ -198,21 +198,21 @@ static void a_callback_of_a_refused_call_may_ask_for_anything(void **state)
 }
 
 /* The callback is called later, never before the call returns. */
-static void a_call_while_the_server_is_away_is_answered_later(void **state)
+static void a_call_while_redis_is_unavailable_is_answered_later(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < URLS; i++) {
         struct sentinel *sentinel;
         begin(&urls[i], &sentinel);
-        fake.word = "PING"; /* of the greeting */
-        fake.word_answer = "-LOADING not yet\n";
+        fake.match = "PING"; /* of the greeting */
+        fake.match_reply = "-LOADING not yet\n";
         run.bad = UINT32_MAX;
-        fake_hang_up();
+        fake_disconnect();
         assert_true(reached(&run.downs, 1));
         run.again = true;
         ask_all();
         assert_int_equal(run.told_from_within, 0);
-        fake.word = NULL;
+        fake.match = NULL;
         assert_true(reached(&run.told, ASKED));
         assert_int_equal(run.told_from_within, 0);
         end(sentinel);
@@ -224,13 +224,13 @@ static void refuse_once(void (*ask)(void *arg), const char *error)
 {
     unsigned times = 0;
 
-    fake.word = "EVALSHA";
-    fake.word_answer = error;
+    fake.match = "EVALSHA";
+    fake.match_reply = error;
     run.bad = 1;
     run.told = 0;
     ask(&times);
     assert_true(reached(&run.told, 1));
-    assert_null(fake.word);
+    assert_null(fake.match);
 }
 
 static const char *const refusals[] = {"-BUSY Redis is busy\n", "-MISCONF no disk\n",
@@ -247,7 +247,7 @@ an_error_of_a_call_other_than_enqueue_and_cancel_pauses_no_source(void **state)
         const struct store_call *call = &store_call_rows[i];
         for (unsigned e = 0; e < REFUSALS && !call->no_script && !call->of_producers;
              e++) {
-            refuse_once(call->ask, refusals[e]);
+            refuse_once(call->call, refusals[e]);
             assert_true(store_takes_jobs(run.store));
         }
     }
@@ -295,7 +295,7 @@ static int setup(void **state)
     log_set_level(LOG_ERROR + 1);
     loop_init();
     fake_start(on_asked);
-    store_calls.told = on_told;
+    store_calls.done = on_told;
     run.limit = timer_new(on_limit, NULL);
     return 0;
 }
@@ -303,10 +303,10 @@ static int setup(void **state)
 UNIT(lost)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_callback_of_a_lost_call_may_ask_for_anything),
-        cmocka_unit_test(a_callback_of_a_job_whose_wait_was_lost_may_ask_for_anything),
-        cmocka_unit_test(a_callback_of_a_refused_call_may_ask_for_anything),
-        cmocka_unit_test(a_call_while_the_server_is_away_is_answered_later),
+        cmocka_unit_test(a_callback_of_a_lost_call_may_start_any_call),
+        cmocka_unit_test(a_callback_after_a_lost_wait_may_start_any_call),
+        cmocka_unit_test(a_callback_of_a_rejected_call_may_start_any_call),
+        cmocka_unit_test(a_call_while_redis_is_unavailable_is_answered_later),
         cmocka_unit_test(
             an_error_of_a_call_other_than_enqueue_and_cancel_pauses_no_source),
         cmocka_unit_test(an_error_of_a_cancel_pauses_sources_until_none_is_pending),

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static void a_field_says_a_number_of_buckets_or_none(void **state)
+static void a_meta_field_contains_a_bucket_count_or_is_ignored(void **state)
 {
     static const struct {
         const char *text;
@@ -35,7 +35,7 @@ static void a_field_says_a_number_of_buckets_or_none(void **state)
         assert_int_equal(meta_buckets_of(rows[i].text), rows[i].buckets);
 }
 
-static void newer_keys_are_left_alone(void **state)
+static void keys_of_a_newer_version_are_not_used(void **state)
 {
     static const struct {
         struct meta_layout there;
@@ -63,8 +63,8 @@ static void newer_keys_are_left_alone(void **state)
 UNIT(meta)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_field_says_a_number_of_buckets_or_none),
-        cmocka_unit_test(newer_keys_are_left_alone),
+        cmocka_unit_test(a_meta_field_contains_a_bucket_count_or_is_ignored),
+        cmocka_unit_test(keys_of_a_newer_version_are_not_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

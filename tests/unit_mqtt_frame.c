@@ -39,7 +39,7 @@ static struct frame take(struct buf *b)
     return f;
 }
 
-static void a_message_comes_back_as_it_went(void **state)
+static void a_message_frame_is_read_as_written(void **state)
 {
     struct buf props = {0}, b = {0};
     struct mqtt_message got;
@@ -91,7 +91,7 @@ static struct mqtt_setup sample_setup(void)
                                .message_max = 1ULL << 33};
 }
 
-static void a_setup_comes_back_as_it_went(void **state)
+static void a_setup_frame_is_read_as_written(void **state)
 {
     const struct mqtt_setup setup = sample_setup();
     struct mqtt_setup got;
@@ -113,10 +113,10 @@ static void a_setup_comes_back_as_it_went(void **state)
     buf_free(&b);
 }
 
-static void small_frames_come_back_as_they_went(void **state)
+static void small_frames_are_read_as_written(void **state)
 {
     struct buf b = {0};
-    bool present = false, unheard = false;
+    bool present = false, stored_too_late = false;
     struct slice why;
     (void)state;
     frame_put_connected(&b, true);
@@ -124,8 +124,8 @@ static void small_frames_come_back_as_they_went(void **state)
     assert_true(present);
     buf_clear(&b);
     frame_put_failed(&b, true, "gone");
-    assert_int_equal(frame_get_failed(take(&b).body, &unheard, &why, NULL), 0);
-    assert_true(unheard && slice_is(why, "gone"));
+    assert_int_equal(frame_get_failed(take(&b).body, &stored_too_late, &why, NULL), 0);
+    assert_true(stored_too_late && slice_is(why, "gone"));
     buf_clear(&b);
     frame_put(&b, FRAME_STORED);
     frame_put(&b, FRAME_STOP);
@@ -135,7 +135,7 @@ static void small_frames_come_back_as_they_went(void **state)
     buf_free(&b);
 }
 
-static void half_a_frame_is_not_yet_a_frame(void **state)
+static void an_incomplete_frame_is_not_read(void **state)
 {
     struct buf b = {0};
     struct frame f;
@@ -146,7 +146,7 @@ static void half_a_frame_is_not_yet_a_frame(void **state)
     buf_free(&b);
 }
 
-static void a_frame_too_large_empty_or_unknown_is_refused_at_once(void **state)
+static void a_frame_that_is_too_large_empty_or_unknown_is_rejected_at_once(void **state)
 {
     struct frame f;
     (void)state;
@@ -158,7 +158,7 @@ static void a_frame_too_large_empty_or_unknown_is_refused_at_once(void **state)
 }
 
 /* Every prefix of a good body, and the body with a byte too many. */
-static void a_body_of_the_wrong_size_is_refused(void **state)
+static void a_frame_with_a_wrong_body_size_is_rejected(void **state)
 {
     const struct mqtt_setup setup = sample_setup();
     const struct mqtt_message m = {.topic = SLICE_LIT("t"), .payload = SLICE_LIT("p")};
@@ -263,7 +263,7 @@ static void the_delay_of_the_topic_is_told_apart_from_that_of_a_property(void **
     buf_free(&props);
 }
 
-static void what_cannot_be_a_job_is_kept_raw_with_a_reason(void **state)
+static void an_invalid_message_becomes_a_raw_job_with_a_reason(void **state)
 {
     char topic[JOB_TOPIC_MAX + 1];
     struct buf many = {0};
@@ -291,16 +291,16 @@ static void what_cannot_be_a_job_is_kept_raw_with_a_reason(void **state)
 UNIT(mqtt_frame)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_comes_back_as_it_went),
-        cmocka_unit_test(a_setup_comes_back_as_it_went),
-        cmocka_unit_test(small_frames_come_back_as_they_went),
-        cmocka_unit_test(half_a_frame_is_not_yet_a_frame),
-        cmocka_unit_test(a_frame_too_large_empty_or_unknown_is_refused_at_once),
-        cmocka_unit_test(a_body_of_the_wrong_size_is_refused),
+        cmocka_unit_test(a_message_frame_is_read_as_written),
+        cmocka_unit_test(a_setup_frame_is_read_as_written),
+        cmocka_unit_test(small_frames_are_read_as_written),
+        cmocka_unit_test(an_incomplete_frame_is_not_read),
+        cmocka_unit_test(a_frame_that_is_too_large_empty_or_unknown_is_rejected_at_once),
+        cmocka_unit_test(a_frame_with_a_wrong_body_size_is_rejected),
         cmocka_unit_test(broken_properties_end_the_list),
         cmocka_unit_test(a_message_becomes_a_job_with_its_properties_as_headers),
         cmocka_unit_test(the_delay_of_the_topic_is_told_apart_from_that_of_a_property),
-        cmocka_unit_test(what_cannot_be_a_job_is_kept_raw_with_a_reason),
+        cmocka_unit_test(an_invalid_message_becomes_a_raw_job_with_a_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

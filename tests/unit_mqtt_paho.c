@@ -50,12 +50,12 @@ static pid_t leave(const struct sockaddr_in *broker, int limit_ms)
     if (connect(fd, (const struct sockaddr *)broker, sizeof(*broker)) != 0 ||
         recv(fd, &first, 1, 0) != 1 || send(fd, "PUBACK", 6, 0) != 6)
         _exit(1);
-    int held = paho_hold();
+    int held = paho_dup_socket();
     close(fd);
-    paho_leave(held, limit_ms);
+    paho_exit(held, limit_ms);
 }
 
-static void what_was_acknowledged_is_read_by_a_broker_that_is_slow(void **state)
+static void a_slow_broker_reads_all_pubacks_before_the_connection_closes(void **state)
 {
     (void)state;
     struct sockaddr_in at;
@@ -75,7 +75,7 @@ static void what_was_acknowledged_is_read_by_a_broker_that_is_slow(void **state)
 }
 
 /* Messages of QoS 0 may come for as long as they like. */
-static void a_broker_that_never_falls_silent_is_left_in_time(void **state)
+static void paho_exit_ends_in_time_if_the_broker_keeps_sending(void **state)
 {
     (void)state;
     struct sockaddr_in at;
@@ -102,8 +102,8 @@ static void a_broker_that_never_falls_silent_is_left_in_time(void **state)
 UNIT(mqtt_paho)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_acknowledged_is_read_by_a_broker_that_is_slow),
-        cmocka_unit_test(a_broker_that_never_falls_silent_is_left_in_time),
+        cmocka_unit_test(a_slow_broker_reads_all_pubacks_before_the_connection_closes),
+        cmocka_unit_test(paho_exit_ends_in_time_if_the_broker_keeps_sending),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static void a_topic_to_publish_to_has_no_wildcards(void **state)
     assert_int_equal(mqtt_topic_check(SLICE_LIT("a\0b"), NULL), -1);
 }
 
-static void a_name_has_a_greatest_length(void **state)
+static void a_topic_longer_than_the_maximum_is_rejected(void **state)
 {
     struct slice s = {malloc(65536), 65535};
     (void)state;
@@ -40,7 +40,7 @@ static void a_name_has_a_greatest_length(void **state)
     free((char *)(uintptr_t)s.p);
 }
 
-static void text_is_utf8_as_brokers_want_it(void **state)
+static void invalid_utf8_and_control_characters_are_rejected(void **state)
 {
     static const struct {
         const char *text;
@@ -70,7 +70,7 @@ static void text_is_utf8_as_brokers_want_it(void **state)
     assert_true(mqtt_text_ok((struct slice){NULL, 0}));
 }
 
-static void a_filter_has_wildcards_for_whole_levels(void **state)
+static void a_filter_may_contain_wildcards_only_as_whole_levels(void **state)
 {
     static const char *const good[] = {"#",  "+",          "a/#",          "+/b/+", "/",
                                        "//", "$delayed/#", "$share/g/a/+", "a"};
@@ -123,9 +123,9 @@ UNIT(mqtt_topic)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_topic_to_publish_to_has_no_wildcards),
-        cmocka_unit_test(a_name_has_a_greatest_length),
-        cmocka_unit_test(text_is_utf8_as_brokers_want_it),
-        cmocka_unit_test(a_filter_has_wildcards_for_whole_levels),
+        cmocka_unit_test(a_topic_longer_than_the_maximum_is_rejected),
+        cmocka_unit_test(invalid_utf8_and_control_characters_are_rejected),
+        cmocka_unit_test(a_filter_may_contain_wildcards_only_as_whole_levels),
         cmocka_unit_test(a_delay_is_taken_from_the_topic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,7 @@ static void check_text(const char *got, const char *want)
         assert_string_equal(got, want);
 }
 
-static void an_address_is_taken_apart(void **state)
+static void a_broker_url_is_parsed(void **state)
 {
     static const struct {
         const char *text, *host, *user, *password, *paho;
@@ -55,7 +55,7 @@ static void an_address_is_taken_apart(void **state)
     }
 }
 
-static void a_wrong_address_is_refused_without_being_repeated(void **state)
+static void a_wrong_url_is_rejected_and_not_quoted(void **state)
 {
     static const char *const rows[] = {"",
                                        "broker",
@@ -91,7 +91,7 @@ static void a_wrong_address_is_refused_without_being_repeated(void **state)
 
 #define BASE .url = (char[]){"mqtts://b"}, .keepalive_ms = 30000
 
-static void options_that_do_not_go_together_are_refused(void **state)
+static void conflicting_options_are_rejected(void **state)
 {
     char plain[] = "mqtt://b", with_user[] = "mqtt://u:p@b", x[] = "x", empty[] = "";
     char long_name[257] = "", *names[] = {x, long_name}, *no_name[] = {empty, x};
@@ -120,7 +120,7 @@ static void options_that_do_not_go_together_are_refused(void **state)
         assert_int_equal(mqtt_link_check(&bad[i], NULL), -1);
 }
 
-static void an_option_overrides_nothing_and_the_url_fills_in(void **state)
+static void user_and_password_are_taken_from_the_url(void **state)
 {
     char url[] = "mqtt://u:p@b", id[] = "me";
     const struct mqtt_link link = {.url = url, .version = 1, .keepalive_ms = 1500};
@@ -136,7 +136,7 @@ static void an_option_overrides_nothing_and_the_url_fills_in(void **state)
     mqtt_peer_free(&peer);
 }
 
-static void names_of_the_protocol_are_as_tls_wants_them(void **state)
+static void alpn_names_are_encoded_for_tls(void **state)
 {
     char first[] = "mqtt", second[] = "x-1", *names[] = {first, second};
     const struct mqtt_link link = {BASE, .alpn = {names, 2}};
@@ -150,11 +150,11 @@ static void names_of_the_protocol_are_as_tls_wants_them(void **state)
 UNIT(mqtt_url)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_address_is_taken_apart),
-        cmocka_unit_test(a_wrong_address_is_refused_without_being_repeated),
-        cmocka_unit_test(options_that_do_not_go_together_are_refused),
-        cmocka_unit_test(an_option_overrides_nothing_and_the_url_fills_in),
-        cmocka_unit_test(names_of_the_protocol_are_as_tls_wants_them),
+        cmocka_unit_test(a_broker_url_is_parsed),
+        cmocka_unit_test(a_wrong_url_is_rejected_and_not_quoted),
+        cmocka_unit_test(conflicting_options_are_rejected),
+        cmocka_unit_test(user_and_password_are_taken_from_the_url),
+        cmocka_unit_test(alpn_names_are_encoded_for_tls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ static void defaults_stand_in_the_table_as_in_the_file(void **state)
     assert_memory_equal(&box, &(struct box){0}, sizeof(box));
 }
 
-static void a_text_that_is_no_value_is_no_default(void **state)
+static void an_invalid_default_is_rejected(void **state)
 {
     (void)state;
     static const struct {
@@ -201,7 +201,7 @@ static void a_secret_is_never_shown(void **state)
     opt_free(rows, &box);
 }
 
-static void setting_again_frees_what_stood_there(void **state)
+static void setting_an_option_again_frees_the_old_value(void **state)
 {
     (void)state;
     struct box box = {0};
@@ -306,7 +306,7 @@ static void numbers_are_shown_as_they_would_be_written(void **state)
     assert_string_equal(opt_text_bytes(1000, text), "1000B");
 }
 
-static void a_mistyped_name_finds_its_neighbour(void **state)
+static void a_mistyped_name_suggests_the_nearest_one(void **state)
 {
     (void)state;
     static const struct {
@@ -357,16 +357,16 @@ UNIT(opt)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_stand_in_the_table_as_in_the_file),
-        cmocka_unit_test(a_text_that_is_no_value_is_no_default),
+        cmocka_unit_test(an_invalid_default_is_rejected),
         cmocka_unit_test(a_wrong_value_is_refused_with_what_would_be_right),
         cmocka_unit_test(a_required_option_must_not_be_empty),
         cmocka_unit_test(a_secret_is_never_shown),
-        cmocka_unit_test(setting_again_frees_what_stood_there),
+        cmocka_unit_test(setting_an_option_again_frees_the_old_value),
         cmocka_unit_test(a_retry_is_a_list_a_formula_or_never),
         cmocka_unit_test(sizes_have_units_and_do_not_overflow),
         cmocka_unit_test(a_duration_of_zero_needs_no_unit),
         cmocka_unit_test(numbers_are_shown_as_they_would_be_written),
-        cmocka_unit_test(a_mistyped_name_finds_its_neighbour),
+        cmocka_unit_test(a_mistyped_name_suggests_the_nearest_one),
         cmocka_unit_test(the_list_names_type_default_range_and_help),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,7 +36,7 @@ static enum breaker_news feed(struct breaker *b, const struct breaker_conf *conf
     return news;
 }
 
-static void it_opens_at_its_share_of_failures_and_not_before(void **state)
+static void a_breaker_opens_only_at_its_share_of_failures(void **state)
 {
     (void)state;
     static const struct {
@@ -65,7 +65,7 @@ static void it_opens_at_its_share_of_failures_and_not_before(void **state)
     }
 }
 
-static void what_has_left_the_window_does_not_count(void **state)
+static void a_breaker_ignores_outcomes_older_than_the_window(void **state)
 {
     (void)state;
     struct breaker b = {0};
@@ -80,7 +80,7 @@ static void what_has_left_the_window_does_not_count(void **state)
     assert_int_equal(feed(&slow, &half, "x", T + 12 * 3400 - 2400, 0), BREAKER_OPENED);
 }
 
-static void after_its_rest_one_goes_alone(void **state)
+static void after_its_wait_a_breaker_sends_a_single_probe(void **state)
 {
     (void)state;
     struct breaker b = {0};
@@ -97,7 +97,7 @@ static void after_its_rest_one_goes_alone(void **state)
     assert_int_equal(breaker_wait_ms(&b, T + 30000), 0);
 }
 
-static void the_probe_decides(void **state)
+static void the_outcome_of_the_probe_closes_or_reopens_the_breaker(void **state)
 {
     (void)state;
     struct breaker_conf conf = half;
@@ -115,7 +115,7 @@ static void the_probe_decides(void **state)
     assert_int_equal(feed(&b, &conf, "x", T + 2600, 0), BREAKER_OPENED);
 }
 
-static void outcomes_of_what_went_before_the_rest_change_nothing(void **state)
+static void outcomes_of_deliveries_started_before_the_wait_are_ignored(void **state)
 {
     (void)state;
     struct breaker b = {0};
@@ -125,7 +125,7 @@ static void outcomes_of_what_went_before_the_rest_change_nothing(void **state)
     assert_int_equal(b.state, BREAKER_RESTING);
 }
 
-static void a_probe_that_did_not_go_is_followed_by_another(void **state)
+static void an_unsent_probe_is_followed_by_another(void **state)
 {
     (void)state;
     struct breaker b = {0};
@@ -139,7 +139,7 @@ static void a_probe_that_did_not_go_is_followed_by_another(void **state)
     assert_true(breaker_go(&b));
 }
 
-static void it_is_forgotten_when_it_knows_nothing_any_more(void **state)
+static void a_breaker_without_recent_outcomes_is_blank(void **state)
 {
     (void)state;
     struct breaker b = {0};
@@ -154,7 +154,7 @@ static void it_is_forgotten_when_it_knows_nothing_any_more(void **state)
     assert_false(breaker_is_blank(&b, &half, T + 1000000));
 }
 
-static void a_short_window_and_a_fresh_clock_do_no_harm(void **state)
+static void a_short_window_works_at_any_clock_value(void **state)
 {
     (void)state;
     const struct breaker_conf tiny = {
@@ -504,7 +504,7 @@ static void states_are_listed_and_counted(void **state)
     buf_free(&text);
 }
 
-static void a_route_that_asks_for_nothing_has_no_pace(void **state)
+static void a_route_without_rate_options_has_no_rate_limit(void **state)
 {
     make_world(state);
     world.conf.breaker = 0;
@@ -513,7 +513,7 @@ static void a_route_that_asks_for_nothing_has_no_pace(void **state)
 }
 
 /* Jobs come in bunches, the clock jumps; each leaves as soon as the gate lets it. */
-static void a_gate_keeps_to_rate_and_burst_in_any_time(void **state)
+static void a_gate_never_exceeds_rate_and_burst(void **state)
 {
     (void)state;
     static const struct gate_rule rules[] = {{10, 1}, {10, 10}, {0.5, 1}, {1000, 7}};
@@ -537,7 +537,7 @@ static void a_gate_keeps_to_rate_and_burst_in_any_time(void **state)
     }
 }
 
-static void a_gate_does_not_delay_what_keeps_to_its_rate(void **state)
+static void a_gate_does_not_delay_deliveries_within_the_rate(void **state)
 {
     (void)state;
     struct gate g = {.rule = {100, 5}};
@@ -554,16 +554,16 @@ static void a_gate_does_not_delay_what_keeps_to_its_rate(void **state)
 UNIT(pace)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gate_keeps_to_rate_and_burst_in_any_time),
-        cmocka_unit_test(a_gate_does_not_delay_what_keeps_to_its_rate),
-        cmocka_unit_test(it_opens_at_its_share_of_failures_and_not_before),
-        cmocka_unit_test(what_has_left_the_window_does_not_count),
-        cmocka_unit_test(after_its_rest_one_goes_alone),
-        cmocka_unit_test(the_probe_decides),
-        cmocka_unit_test(outcomes_of_what_went_before_the_rest_change_nothing),
-        cmocka_unit_test(a_probe_that_did_not_go_is_followed_by_another),
-        cmocka_unit_test(it_is_forgotten_when_it_knows_nothing_any_more),
-        cmocka_unit_test(a_short_window_and_a_fresh_clock_do_no_harm),
+        cmocka_unit_test(a_gate_never_exceeds_rate_and_burst),
+        cmocka_unit_test(a_gate_does_not_delay_deliveries_within_the_rate),
+        cmocka_unit_test(a_breaker_opens_only_at_its_share_of_failures),
+        cmocka_unit_test(a_breaker_ignores_outcomes_older_than_the_window),
+        cmocka_unit_test(after_its_wait_a_breaker_sends_a_single_probe),
+        cmocka_unit_test(the_outcome_of_the_probe_closes_or_reopens_the_breaker),
+        cmocka_unit_test(outcomes_of_deliveries_started_before_the_wait_are_ignored),
+        cmocka_unit_test(an_unsent_probe_is_followed_by_another),
+        cmocka_unit_test(a_breaker_without_recent_outcomes_is_blank),
+        cmocka_unit_test(a_short_window_works_at_any_clock_value),
         IN_A_WORLD(a_target_gets_no_more_at_a_time_than_it_may),
         IN_A_WORLD(who_waits_for_room_goes_when_there_is_some_in_its_order),
         IN_A_WORLD(who_waits_too_long_is_put_back_each_to_its_own_time),
@@ -575,7 +575,7 @@ UNIT(pace)
         IN_A_WORLD(a_route_whose_jobs_name_their_targets_never_rests),
         IN_A_WORLD(memory_is_bounded_and_what_is_in_flight_is_kept),
         IN_A_WORLD(states_are_listed_and_counted),
-        cmocka_unit_test(a_route_that_asks_for_nothing_has_no_pace),
+        cmocka_unit_test(a_route_without_rate_options_has_no_rate_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

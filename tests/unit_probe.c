@@ -60,7 +60,7 @@ static void info_is_read_line_by_line(void **state)
     assert_int_equal(facts.replicas, 0);
 }
 
-static void what_is_no_info_changes_nothing(void **state)
+static void an_invalid_info_reply_changes_nothing(void **state)
 {
     (void)state;
     static const char *const rows[] = {
@@ -168,7 +168,7 @@ static void a_memory_mark_is_a_share_or_a_size(void **state)
             fail_msg("\"%s\" was taken", bad[i]);
 }
 
-static void a_mark_once_passed_holds_until_five_percent_below(void **state)
+static void a_passed_memory_limit_applies_until_five_percent_below(void **state)
 {
     (void)state;
     const struct {
@@ -433,7 +433,7 @@ static void a_real_server_is_read(void **state)
     redis_free(a.redis);
 }
 
-static void without_config_get_info_has_to_do(void **state)
+static void without_config_get_the_probe_uses_info(void **state)
 {
     (void)state;
     static const char *const more[] = {"--save", "",   "--user", "narrow",  "on", ">pw",
@@ -469,17 +469,17 @@ UNIT(probe)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(info_is_read_line_by_line),
-        cmocka_unit_test(what_is_no_info_changes_nothing),
+        cmocka_unit_test(an_invalid_info_reply_changes_nothing),
         cmocka_unit_test(a_version_or_run_id_that_is_too_long_is_cut),
         cmocka_unit_test(how_it_keeps_follows_from_its_configuration),
         cmocka_unit_test(durability_is_one_of_three_forms),
         cmocka_unit_test(a_memory_mark_is_a_share_or_a_size),
-        cmocka_unit_test(a_mark_once_passed_holds_until_five_percent_below),
+        cmocka_unit_test(a_passed_memory_limit_applies_until_five_percent_below),
         cmocka_unit_test(fsync_is_refused_unless_redis_syncs_always),
         cmocka_unit_test(a_server_older_than_6_2_is_refused_and_both_versions_are_named),
         cmocka_unit_test(an_operator_is_told_what_may_lose_jobs),
         cmocka_unit_test_setup_teardown(a_real_server_is_read, setup, teardown),
-        cmocka_unit_test_setup_teardown(without_config_get_info_has_to_do, setup,
+        cmocka_unit_test_setup_teardown(without_config_get_the_probe_uses_info, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_probe_ends_once_when_the_connection_does, setup,
                                         teardown),

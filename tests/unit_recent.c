@@ -16,7 +16,7 @@ static uint64_t count_of(const struct recent *r, const struct histogram *all)
     return histogram_count(&h);
 }
 
-static void what_came_counts_for_one_turn_at_least_and_two_at_most(void **state)
+static void a_recent_event_counts_for_one_to_two_periods(void **state)
 {
     struct histogram all = {0};
     struct recent r = {0};
@@ -55,7 +55,7 @@ static void the_sum_is_of_the_same_time(void **state)
 UNIT(recent)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_came_counts_for_one_turn_at_least_and_two_at_most),
+        cmocka_unit_test(a_recent_event_counts_for_one_to_two_periods),
         cmocka_unit_test(the_sum_is_of_the_same_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,7 @@ static void secrets_are_hidden_and_nothing_else(void **state)
     }
 }
 
-static void what_does_not_fit_is_cut(void **state)
+static void text_beyond_the_buffer_is_truncated(void **state)
 {
     (void)state;
     char out[12];
@@ -91,6 +91,7 @@ UNIT(redact)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(secrets_are_hidden_and_nothing_else),
-        cmocka_unit_test(what_does_not_fit_is_cut), cmocka_unit_test(names_of_secrets)};
+        cmocka_unit_test(text_beyond_the_buffer_is_truncated),
+        cmocka_unit_test(names_of_secrets)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

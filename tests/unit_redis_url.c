@@ -221,7 +221,7 @@ static void what_is_wrong_is_refused_and_no_password_is_shown(void **state)
     }
 }
 
-static void an_error_reply_is_judged_by_its_first_words(void **state)
+static void an_error_reply_is_classified_by_its_first_words(void **state)
 {
     (void)state;
     const struct {
@@ -285,7 +285,7 @@ UNIT(redis_url)
         cmocka_unit_test(an_error_says_what_is_missing),
         cmocka_unit_test(at_most_64_places_may_be_named),
         cmocka_unit_test(what_is_wrong_is_refused_and_no_password_is_shown),
-        cmocka_unit_test(an_error_reply_is_judged_by_its_first_words),
+        cmocka_unit_test(an_error_reply_is_classified_by_its_first_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -342,7 +342,7 @@ static void the_shortest_time_between_two_runs_is_known(void **state)
     }
 }
 
-static void what_is_no_repeat_is_refused_with_words(void **state)
+static void an_invalid_repetition_is_rejected_with_an_error_text(void **state)
 {
     (void)state;
     static const struct {
@@ -485,7 +485,7 @@ static void where_no_zones_are_installed_the_message_says_so_and_utc_works(void 
 }
 
 /* A file of the folder that is no zone, at which GLib would complain. */
-static void what_is_no_zone_file_is_no_zone(void **state)
+static void an_invalid_time_zone_file_is_rejected(void **state)
 {
     (void)state;
     char folder[] = "/tmp/tarry-zone-XXXXXX", path[64];
@@ -518,11 +518,11 @@ UNIT(repeat)
         cmocka_unit_test(an_interval_counts_from_the_first_run),
         cmocka_unit_test(a_line_is_asked_at_the_ends_of_time),
         cmocka_unit_test(the_shortest_time_between_two_runs_is_known),
-        cmocka_unit_test(what_is_no_repeat_is_refused_with_words),
+        cmocka_unit_test(an_invalid_repetition_is_rejected_with_an_error_text),
         cmocka_unit_test(a_nul_is_no_part_of_a_repeat),
         cmocka_unit_test(a_zone_is_read_once),
         cmocka_unit_test(where_no_zones_are_installed_the_message_says_so_and_utc_works),
-        cmocka_unit_test(what_is_no_zone_file_is_no_zone),
+        cmocka_unit_test(an_invalid_time_zone_file_is_rejected),
     };
     g_log_set_always_fatal(G_LOG_LEVEL_CRITICAL); /* no name may make GLib complain */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -184,14 +184,14 @@ static void end(struct sentinel *sentinel)
     static const bool never;
     store_free(run.store);
     sentinel_free(sentinel);
-    fake_hang_up();
+    fake_disconnect();
     run_for(0, &never); /* what was deferred is freed */
     run.up = false;
 }
 
 /* ------------------------------------------------------------------------ tests */
 
-static void a_reply_of_another_shape_is_no_answer(void **state)
+static void a_reply_of_another_shape_is_rejected(void **state)
 {
     (void)state;
     static const struct {
@@ -214,19 +214,19 @@ static void a_reply_of_another_shape_is_no_answer(void **state)
     begin(NULL);
     assert_true(run_for(5000, &run.up));
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        fake.answers = slice_of(rows[i].reply);
+        fake.replies = slice_of(rows[i].reply);
         run.told = 0;
         rows[i].ask();
         run_for(5000, &run.up);
         assert_int_equal(run.told, 1);
         assert_int_equal(run.answer, rows[i].answer);
-        assert_int_equal(fake.answers.n, 0);
+        assert_int_equal(fake.replies.n, 0);
     }
     end(NULL);
 }
 
 /* More jobs than can be asked about at once were "answered". */
-static void a_reply_with_too_much_is_no_answer(void **state)
+static void a_reply_with_too_many_items_is_rejected(void **state)
 {
     (void)state;
     struct buf reply = {0};
@@ -235,7 +235,7 @@ static void a_reply_with_too_much_is_no_answer(void **state)
         buf_add_str(&reply, ":1\n");
     begin(NULL);
     assert_true(run_for(5000, &run.up));
-    fake.answers = buf_slice(&reply);
+    fake.replies = buf_slice(&reply);
     run.told = 0;
     ask_pace();
     run_for(5000, &run.up);
@@ -245,33 +245,33 @@ static void a_reply_with_too_much_is_no_answer(void **state)
     buf_free(&reply);
 }
 
-static void what_is_no_time_is_not_taken_for_one(void **state)
+static void an_invalid_time_is_rejected(void **state)
 {
     (void)state;
     static const char *const times[] = {"*2\n:1\n:2\n", "*2\n!\n!\n", "*0\n", "$5\n",
                                         "*2\n$999999999999999999999\n$5\n"};
     for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
-        fake.word = "TIME";
-        fake.word_answer = times[i];
+        fake.match = "TIME";
+        fake.match_reply = times[i];
         begin(NULL);
         assert_false(run_for(300, &run.up));
-        fake.word = NULL;
+        fake.match = NULL;
         end(NULL);
     }
 }
 
-static void a_sentinel_that_names_nobody_is_not_believed(void **state)
+static void a_sentinel_without_a_master_is_ignored(void **state)
 {
     (void)state;
     static const char *const places[] = {"*2\n:1\n:2\n", "*2\n!\n!\n", "*2\n$\n$\n",
                                          "!\n"};
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         struct sentinel *sentinel;
-        fake.word = "GET-MASTER-ADDR-BY-NAME";
-        fake.word_answer = places[i];
+        fake.match = "GET-MASTER-ADDR-BY-NAME";
+        fake.match_reply = places[i];
         begin(&sentinel);
         assert_false(run_for(300, &run.up));
-        fake.word = NULL;
+        fake.match = NULL;
         end(sentinel);
     }
 }
@@ -314,10 +314,10 @@ static int setup(void **state)
 UNIT(replies)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_reply_of_another_shape_is_no_answer),
-        cmocka_unit_test(a_reply_with_too_much_is_no_answer),
-        cmocka_unit_test(what_is_no_time_is_not_taken_for_one),
-        cmocka_unit_test(a_sentinel_that_names_nobody_is_not_believed),
+        cmocka_unit_test(a_reply_of_another_shape_is_rejected),
+        cmocka_unit_test(a_reply_with_too_many_items_is_rejected),
+        cmocka_unit_test(an_invalid_time_is_rejected),
+        cmocka_unit_test(a_sentinel_without_a_master_is_ignored),
         cmocka_unit_test(a_score_is_a_text_that_is_a_number),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

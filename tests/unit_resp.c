@@ -67,7 +67,7 @@ static void assert_bytes(struct slice found, const char *expected)
     assert_memory_equal(found.p, expected, found.n);
 }
 
-static void a_command_is_words_behind_their_lengths(void **state)
+static void a_command_is_encoded_as_words_with_their_lengths(void **state)
 {
     (void)state;
     struct resp c = {0};
@@ -199,13 +199,13 @@ static void is_no_reply(const char *bytes)
 }
 
 /* Its memory would have to be there before the first of them. */
-static void a_list_that_claims_too_much_is_no_reply(void **state)
+static void a_list_with_a_huge_count_is_rejected(void **state)
 {
     (void)state;
     is_no_reply("*2000000000\r\n");
 }
 
-static void lists_too_deep_in_lists_are_no_reply(void **state)
+static void too_deeply_nested_lists_are_rejected(void **state)
 {
     char deep[4 * 40 + 1];
     (void)state;
@@ -215,7 +215,7 @@ static void lists_too_deep_in_lists_are_no_reply(void **state)
 }
 
 /* hiredis 1.0 and later read them, and would have them made by us. */
-static void numbers_and_truths_of_resp3_are_no_replies(void **state)
+static void doubles_and_booleans_of_resp3_are_rejected(void **state)
 {
     (void)state;
     is_no_reply(",1.5\r\n");
@@ -229,12 +229,12 @@ UNIT(resp)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_written_as_printf_does),
         cmocka_unit_test(numbers_are_appended),
-        cmocka_unit_test(a_command_is_words_behind_their_lengths),
+        cmocka_unit_test(a_command_is_encoded_as_words_with_their_lengths),
         cmocka_unit_test(a_large_command_gives_its_memory_back),
         cmocka_unit_test(replies_lie_in_a_pool),
-        cmocka_unit_test(a_list_that_claims_too_much_is_no_reply),
-        cmocka_unit_test(lists_too_deep_in_lists_are_no_reply),
-        cmocka_unit_test(numbers_and_truths_of_resp3_are_no_replies),
+        cmocka_unit_test(a_list_with_a_huge_count_is_rejected),
+        cmocka_unit_test(too_deeply_nested_lists_are_rejected),
+        cmocka_unit_test(doubles_and_booleans_of_resp3_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

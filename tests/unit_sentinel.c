@@ -63,7 +63,7 @@ static void the_newest_configuration_is_believed(void **state)
            {5, {"B1", "B1", "A0"}, "B1"}, {6, {"C7", "B1", "B1"}, "C7"});
 }
 
-static void a_sentinel_left_behind_is_not_believed(void **state)
+static void an_outdated_sentinel_is_ignored(void **state)
 {
     (void)state;
     EXPECT({1, {"A0", "B3", "B3"}, "B3"}, {2, {"A0", "-", "-"}, "B3"},
@@ -71,7 +71,7 @@ static void a_sentinel_left_behind_is_not_believed(void **state)
            {60002, {"A0", "-", "B4"}, "B4"});
 }
 
-static void of_one_epoch_what_most_say_counts(void **state)
+static void within_an_epoch_the_majority_of_sentinels_decides(void **state)
 {
     (void)state;
     EXPECT({1, {"A5", "B5", "B5"}, "B5"}, {2, {"A5", "A5", "B5"}, "A5"},
@@ -120,8 +120,8 @@ UNIT(sentinel)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_newest_configuration_is_believed),
-        cmocka_unit_test(a_sentinel_left_behind_is_not_believed),
-        cmocka_unit_test(of_one_epoch_what_most_say_counts),
+        cmocka_unit_test(an_outdated_sentinel_is_ignored),
+        cmocka_unit_test(within_an_epoch_the_majority_of_sentinels_decides),
         cmocka_unit_test(sentinels_set_up_anew_are_believed_after_ten_seconds),
         cmocka_unit_test(ten_seconds_begin_anew_when_most_no_longer_say_so),
         cmocka_unit_test(

@@ -36,7 +36,7 @@ static void percent_signs_decode_and_a_bad_one_is_an_error(void **state)
     }
 }
 
-static void what_is_not_kept_is_escaped(void **state)
+static void characters_outside_the_kept_set_are_escaped(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -67,7 +67,7 @@ static void json_strings_are_valid_whatever_comes_in(void **state)
     }
 }
 
-static void utf8_is_told_from_other_bytes(void **state)
+static void utf8_is_distinguished_from_other_bytes(void **state)
 {
     (void)state;
     static const char *const bad[] = {"\x80",         "\xc0\x80",
@@ -79,7 +79,7 @@ static void utf8_is_told_from_other_bytes(void **state)
     assert_true(text_is_utf8((struct slice){NULL, 0}));
 }
 
-static void base64_goes_there_and_back(void **state)
+static void base64_is_decoded_as_encoded(void **state)
 {
     (void)state;
     static const struct {
@@ -110,7 +110,7 @@ static void bad_base64_is_refused_and_missing_padding_is_not(void **state)
     buf_free(&out);
 }
 
-static void tokens_and_values_hold_nothing_that_breaks_a_header(void **state)
+static void tokens_and_values_contain_no_characters_that_break_a_header(void **state)
 {
     (void)state;
     assert_true(text_is_token(slice_of("X-A_b.1")));
@@ -157,12 +157,12 @@ UNIT(text)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_is_cut_part_by_part_and_its_last_part_may_be_empty),
         cmocka_unit_test(percent_signs_decode_and_a_bad_one_is_an_error),
-        cmocka_unit_test(what_is_not_kept_is_escaped),
+        cmocka_unit_test(characters_outside_the_kept_set_are_escaped),
         cmocka_unit_test(json_strings_are_valid_whatever_comes_in),
-        cmocka_unit_test(utf8_is_told_from_other_bytes),
-        cmocka_unit_test(base64_goes_there_and_back),
+        cmocka_unit_test(utf8_is_distinguished_from_other_bytes),
+        cmocka_unit_test(base64_is_decoded_as_encoded),
         cmocka_unit_test(bad_base64_is_refused_and_missing_padding_is_not),
-        cmocka_unit_test(tokens_and_values_hold_nothing_that_breaks_a_header),
+        cmocka_unit_test(tokens_and_values_contain_no_characters_that_break_a_header),
         cmocka_unit_test(an_empty_slice_without_bytes_is_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,7 +79,7 @@ static void fields_are_filled_in(void **state)
     job_free(job);
 }
 
-static void what_the_job_lacks_is_an_error_and_leaves_nothing(void **state)
+static void a_missing_field_is_an_error_and_writes_no_target(void **state)
 {
     (void)state;
     static const char *const rows[] = {
@@ -222,7 +222,7 @@ UNIT(tmpl)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_are_filled_in),
-        cmocka_unit_test(what_the_job_lacks_is_an_error_and_leaves_nothing),
+        cmocka_unit_test(a_missing_field_is_an_error_and_writes_no_target),
         cmocka_unit_test(a_target_has_a_greatest_length),
         cmocka_unit_test(a_wrong_template_is_refused_when_compiled),
         cmocka_unit_test(a_template_without_fields_is_constant),

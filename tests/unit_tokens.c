@@ -73,7 +73,7 @@ static void a_certificate_is_found_by_any_of_its_names(void **state)
     tokens_free(tokens);
 }
 
-static void a_role_opens_its_rows_and_admin_all(void **state)
+static void a_role_permits_its_rows_and_admin_permits_all(void **state)
 {
     (void)state;
     static const struct {
@@ -122,7 +122,7 @@ static void a_token_must_fit_in_a_header_and_be_hard_to_guess(void **state)
     assert_int_equal(tokens_check(longest + 1, &err), 0);
 }
 
-static void no_tokens_are_none(void **state)
+static void an_empty_token_section_has_no_tokens(void **state)
 {
     (void)state;
     const struct conf empty = {0};
@@ -134,10 +134,10 @@ UNIT(tokens)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_is_found_whole_and_not_by_a_part_of_it),
         cmocka_unit_test(a_certificate_is_found_by_any_of_its_names),
-        cmocka_unit_test(a_role_opens_its_rows_and_admin_all),
+        cmocka_unit_test(a_role_permits_its_rows_and_admin_permits_all),
         cmocka_unit_test(an_unknown_role_is_named),
         cmocka_unit_test(a_token_must_fit_in_a_header_and_be_hard_to_guess),
-        cmocka_unit_test(no_tokens_are_none),
+        cmocka_unit_test(an_empty_token_section_has_no_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

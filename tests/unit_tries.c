@@ -116,7 +116,7 @@ static void attempts_survive_being_written_and_read(void **state)
     buf_free(&text);
 }
 
-static void what_is_no_note_of_attempts_counts_as_none(void **state)
+static void invalid_attempts_text_counts_as_no_attempts(void **state)
 {
     (void)state;
     static const char *const texts[] = {"", "3", "|||", "x|y|z", "\377\377"};
@@ -132,7 +132,7 @@ UNIT(tries)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attempts_survive_being_written_and_read),
-        cmocka_unit_test(what_is_no_note_of_attempts_counts_as_none),
+        cmocka_unit_test(invalid_attempts_text_counts_as_no_attempts),
         cmocka_unit_test(what_is_written_is_read_again),
         cmocka_unit_test(each_field_is_where_it_belongs),
         cmocka_unit_test(an_entry_of_an_earlier_layout_is_read),

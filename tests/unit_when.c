@@ -112,7 +112,7 @@ static void a_bare_integer_takes_the_unit_it_is_given(void **state)
         check_duration(&rows[i]);
 }
 
-static void what_is_no_duration_is_refused_with_words(void **state)
+static void an_invalid_duration_is_rejected_with_an_error_text(void **state)
 {
     (void)state;
     static const struct {
@@ -240,7 +240,7 @@ static void an_instant_is_rfc_3339_or_an_epoch(void **state)
     }
 }
 
-static void what_is_no_instant_is_refused_with_words(void **state)
+static void an_invalid_instant_is_rejected_with_an_error_text(void **state)
 {
     (void)state;
     static const char *const rows[] = {
@@ -345,10 +345,10 @@ UNIT(when)
         cmocka_unit_test(a_fraction_is_rounded_up_and_exact),
         cmocka_unit_test(iso_8601_durations_are_read_too),
         cmocka_unit_test(a_bare_integer_takes_the_unit_it_is_given),
-        cmocka_unit_test(what_is_no_duration_is_refused_with_words),
+        cmocka_unit_test(an_invalid_duration_is_rejected_with_an_error_text),
         cmocka_unit_test(a_nul_is_no_part_of_a_time),
         cmocka_unit_test(an_instant_is_rfc_3339_or_an_epoch),
-        cmocka_unit_test(what_is_no_instant_is_refused_with_words),
+        cmocka_unit_test(an_invalid_instant_is_rejected_with_an_error_text),
         cmocka_unit_test(an_instant_survives_being_written_and_read),
         cmocka_unit_test(an_instant_is_written_in_one_form),
     };

@@ -231,7 +231,7 @@ static void on_reply(void *arg, const struct store_dead_reply *reply)
 {
     struct run *run = arg;
     if (reply == NULL && run->looked == 0) {
-        httpd_busy(run->req, "Redis did not reply; try again");
+        httpd_busy(run->req, "Redis did not reply; send the request again");
         run_free(run);
         return;
     }

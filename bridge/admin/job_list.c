@@ -210,7 +210,7 @@ static void answer_page(struct listing *l, unsigned n, const struct list_place *
 
 static void answer_unavailable(struct listing *l)
 {
-    httpd_busy(l->req, "Redis did not reply; try again");
+    httpd_busy(l->req, "Redis did not reply; send the request again");
     listing_free(l);
 }
 

@@ -43,11 +43,13 @@ static int start(struct sink *sink, void *self, struct err *err)
     }
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0) {
         release(s);
-        return err_set(err, "libcurl does not start");
+        return err_set(err, "cannot initialise libcurl");
     }
     http_multi_start(s);
     if (!s->o.verify)
-        log_warn(sink_name(sink), "verify = false: anyone may pose as the receiver");
+        log_warn(sink_name(sink),
+                 "verify = false: tarry does not check the receiver's certificate, so "
+                 "another host can impersonate the receiver");
     return 0;
 }
 
@@ -72,7 +74,8 @@ static void stop(struct sink *sink, void *self)
  * Connects to a callback's host, with TLS for https URLs, and sends no request. */
 
 static int dial(const struct http_opts *o, const struct http_guard *guard,
-                enum http_word word, const char *url, struct buf *said, struct err *err)
+                enum http_url_source from, const char *url, struct buf *said,
+                struct err *err)
 {
     char why[CURL_ERROR_SIZE] = "";
     char *ip = NULL;
@@ -87,9 +90,9 @@ static int dial(const struct http_opts *o, const struct http_guard *guard,
     curl_easy_getinfo(e, CURLINFO_PRIMARY_IP, &ip);
     if (rc != CURLE_OK)
         bad = err_set(err, "%s", *why ? why : curl_easy_strerror(rc));
-    else if (!o->proxy && ip && !http_guard_ip(guard, word, ip))
+    else if (!o->proxy && ip && !http_guard_ip(guard, from, ip))
         bad = err_set(
-            err, "its address %s is one that deny or allow of this sink forbids", ip);
+            err, "the options deny and allow of this sink forbid its address %s", ip);
     else
         buf_addf(said, "%s answers", ip ? ip : "it");
     curl_easy_cleanup(e);
@@ -112,10 +115,10 @@ static int probe(const void *self, const struct probe_target *target, struct buf
 {
     const struct http_sink *s = self;
     struct slice host = host_of(&s->o, target);
-    enum http_word word = target->text.n ? HTTP_NAMED : HTTP_OWN;
+    enum http_url_source from = target->text.n ? HTTP_URL_ROUTE : HTTP_URL_CONFIG;
     struct buf url = {0};
     if (host.n == 0) {
-        buf_add_str(said, "its host is left to the messages: nothing to dial");
+        buf_add_str(said, "not tested: each message names its own host");
         return 0;
     }
     struct http_guard *guard = http_guard_new(&s->o, err);
@@ -123,9 +126,9 @@ static int probe(const void *self, const struct probe_target *target, struct buf
         return -1;
     buf_add_slice(&url, host);
     buf_add_str(&url, "/");
-    const char *why = http_guard_url(guard, word, buf_str(&url));
+    const char *why = http_guard_url(guard, from, buf_str(&url));
     int bad = why ? err_set(err, "%s", why)
-                  : dial(&s->o, guard, word, buf_str(&url), said, err);
+                  : dial(&s->o, guard, from, buf_str(&url), said, err);
     http_guard_free(guard);
     buf_free(&url);
     return bad;

@@ -25,8 +25,8 @@ struct http_call {
     struct http_lines lines;
     struct curl_slist *chain; /* array of nodes that point to lines, in order */
     size_t chain_room;
-    struct buf url;      /* of the current request, in curl's form */
-    enum http_word word; /* origin of that URL */
+    struct buf url;                  /* of the current request, in curl's form */
+    enum http_url_source url_source; /* origin of that URL */
     struct http_hop hop;
     int64_t redirects;   /* followed so far */
     int64_t deadline_ms; /* monotonic; includes all redirects */
@@ -48,7 +48,7 @@ static struct curl_slist *make_headers(struct http_call *c)
 {
     if (http_lines_make(&c->lines, c->d, &c->s->o, &c->hop) > 0)
         log_limited(&c->s->bad_header, LOG_WARN, sink_name(c->s->sink),
-                    "a job's header or key cannot stand in HTTP and is left out");
+                    "dropped a header or the key of a job: it is invalid in HTTP");
     size_t n = http_lines_count(&c->lines);
     if (n > c->chain_room) {
         c->chain = mem_realloc(c->chain, n * sizeof(*c->chain));
@@ -66,9 +66,9 @@ static struct curl_slist *make_headers(struct http_call *c)
 static void set_method(struct http_call *c)
 {
     static const char *const methods[] = {[HTTP_POST] = "POST", [HTTP_PUT] = "PUT"};
-    curl_easy_setopt(c->easy, c->hop.bodyless ? CURLOPT_HTTPGET : CURLOPT_POST, 1L);
+    curl_easy_setopt(c->easy, c->hop.without_body ? CURLOPT_HTTPGET : CURLOPT_POST, 1L);
     curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST,
-                     c->hop.bodyless ? NULL : methods[c->s->o.method]);
+                     c->hop.without_body ? NULL : methods[c->s->o.method]);
 }
 
 static struct slice first_url(const struct http_call *c)
@@ -78,13 +78,13 @@ static struct slice first_url(const struct http_call *c)
 
 /* Returns who named the current URL. After a redirect it is no longer our configuration,
  * and a public receiver must not redirect to private networks. */
-static enum http_word word_of(const struct http_call *c)
+static enum http_url_source url_source_of(const struct http_call *c)
 {
     if (c->d->target_asked)
-        return HTTP_ASKED;
-    if (c->hop.foreign)
-        return c->within ? HTTP_NAMED : HTTP_LED;
-    return c->d->target.n == 0 ? HTTP_OWN : HTTP_NAMED;
+        return HTTP_URL_MESSAGE;
+    if (c->hop.other_origin)
+        return c->within ? HTTP_URL_ROUTE : HTTP_URL_REDIRECT;
+    return c->d->target.n == 0 ? HTTP_URL_CONFIG : HTTP_URL_ROUTE;
 }
 
 static void forget_answer(struct http_call *c)
@@ -105,8 +105,9 @@ static const char *set_url(struct http_call *c, struct slice url, struct buf *re
 {
     struct buf next = {0};
     if (!http_is_url(url))
-        return url.n ? "the target is no http:// or https:// URL, or too long"
-                     : "no URL: set the sink's url or the route's topic";
+        return url.n ? "the target is not an http:// or https:// URL, or it is too long"
+                     : "the job has no URL: set the option url of the sink or topic of "
+                       "the route";
     if (http_url_add(&next, url) < 0)
         return "the URL is malformed";
     if (c->redirects > 0)
@@ -119,11 +120,11 @@ static const char *set_url(struct http_call *c, struct slice url, struct buf *re
 static void set_hop(struct http_call *c)
 {
     const struct http_sink *s = c->s;
-    c->hop.foreign = !http_url_same_origin(first_url(c), buf_slice(&c->url));
-    c->word = word_of(c);
-    c->hop.stranger =
-        c->word == HTTP_ASKED && !http_guard_vouches(s->guard, buf_str(&c->url));
-    c->hop.signer = c->hop.foreign || c->hop.stranger ? NULL : s->signer;
+    c->hop.other_origin = !http_url_same_origin(first_url(c), buf_slice(&c->url));
+    c->url_source = url_source_of(c);
+    c->hop.unlisted_host = c->url_source == HTTP_URL_MESSAGE &&
+                           !http_guard_lists_host(s->guard, buf_str(&c->url));
+    c->hop.signer = c->hop.other_origin || c->hop.unlisted_host ? NULL : s->signer;
     c->hop.now_s = loop_wall_ms() / 1000;
 }
 
@@ -136,9 +137,9 @@ static void set_body(struct http_call *c)
 
 /* May the URL contain a user name? A prefix in allow could otherwise match
  * "https://good@evil/". */
-static bool user_is_fine(const struct http_call *c)
+static bool may_contain_user(const struct http_call *c)
 {
-    return c->s->o.userinfo || c->word == HTTP_OWN;
+    return c->s->o.userinfo || c->url_source == HTTP_URL_CONFIG;
 }
 
 /* Sets the client certificate, but not for a host named only by a message: it could act
@@ -146,8 +147,9 @@ static bool user_is_fine(const struct http_call *c)
 static void set_certificate(struct http_call *c)
 {
     const struct http_opts *o = &c->s->o;
-    curl_easy_setopt(c->easy, CURLOPT_SSLCERT, c->hop.stranger ? NULL : o->cert_file);
-    curl_easy_setopt(c->easy, CURLOPT_SSLKEY, c->hop.stranger ? NULL : o->key_file);
+    curl_easy_setopt(c->easy, CURLOPT_SSLCERT,
+                     c->hop.unlisted_host ? NULL : o->cert_file);
+    curl_easy_setopt(c->easy, CURLOPT_SSLKEY, c->hop.unlisted_host ? NULL : o->key_file);
 }
 
 /* Sets the rest of the request. The URL must be set. */
@@ -158,9 +160,9 @@ static void set_request(struct http_call *c)
         set_certificate(c);
     curl_easy_setopt(c->easy, CURLOPT_URL, buf_str(&c->url));
     curl_easy_setopt(c->easy, CURLOPT_DISALLOW_USERNAME_IN_URL,
-                     user_is_fine(c) ? 0L : 1L);
+                     may_contain_user(c) ? 0L : 1L);
     curl_easy_setopt(c->easy, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1));
-    if (!c->hop.bodyless)
+    if (!c->hop.without_body)
         set_body(c);
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, make_headers(c));
 }
@@ -169,17 +171,17 @@ static void set_request(struct http_call *c)
 
 /* Returns the reason if the URL itself is invalid, so that no retry can succeed; else
  * NULL. */
-static const char *hopeless(CURLcode code)
+static const char *permanent_error(CURLcode code)
 {
     if (code == CURLE_LOGIN_DENIED) /* CURLOPT_DISALLOW_USERNAME_IN_URL */
-        return "a job's URL may hold no user name";
+        return "the URL contains a user name, which requires userinfo = true in the sink";
     return code == CURLE_URL_MALFORMAT ? "the URL is malformed" : NULL;
 }
 
 static void call_idle(struct http_call *c)
 {
-    if (c->hop.bodyless) {
-        c->hop.bodyless = false;
+    if (c->hop.without_body) {
+        c->hop.without_body = false;
         set_method(c);
     }
     forget_answer(c);
@@ -234,8 +236,8 @@ static void report_status(struct http_call *c, long status)
 static void report_code100(struct http_call *c, long status)
 {
     char why[80];
-    snprintf(why, sizeof(why), "HTTP %ld, a body that does not say \"code\": 100",
-             status);
+    snprintf(why, sizeof(why),
+             "HTTP %ld: the body is not a JSON object with \"code\": 100", status);
     report(c, http_is_code100(buf_slice(&c->answer)) ? DELIVERED : TRY_AGAIN, why);
 }
 
@@ -247,7 +249,7 @@ static void begin(struct http_call *c, struct slice url)
     const char *trouble = set_url(c, url, &referer);
     if (trouble == NULL) {
         set_hop(c);
-        trouble = http_guard_url(c->s->guard, c->word, buf_str(&c->url));
+        trouble = http_guard_url(c->s->guard, c->url_source, buf_str(&c->url));
     }
     if (trouble == NULL) {
         c->hop.referer = buf_slice(&referer);
@@ -275,8 +277,8 @@ static bool follow(struct http_call *c, long status)
         return true;
     }
     c->redirects++;
-    if (how == HTTP_AS_GET && !c->hop.bodyless) {
-        c->hop.bodyless = true;
+    if (how == HTTP_AS_GET && !c->hop.without_body) {
+        c->hop.without_body = true;
         set_method(c);
     }
     forget_answer(c);
@@ -301,10 +303,10 @@ void http_call_end(struct http_call *c, CURLcode code)
         report_status(c, status); /* also for an answer that is too long */
     else if (c->denied && !c->opened)
         reject(c,
-               "the URL leads to a network that may not be called: a private one, or one "
-               "of the sink's deny; what is meant to be called goes into its allow");
-    else if (hopeless(code))
-        reject(c, hopeless(code));
+               "the URL's address is in a private network, or in a network of the sink's "
+               "option deny; to permit the address, add it to the option allow");
+    else if (permanent_error(code))
+        reject(c, permanent_error(code));
     else if (c->stopped)
         report(c, TRY_AGAIN, c->stopped);
     else
@@ -334,7 +336,7 @@ static curl_socket_t on_open(void *arg, curlsocktype purpose, struct curl_sockad
 {
     struct http_call *c = arg;
     (void)purpose;
-    if (sees_address(c) && !http_guard_address(c->s->guard, c->word, &to->addr)) {
+    if (sees_address(c) && !http_guard_address(c->s->guard, c->url_source, &to->addr)) {
         c->denied = true;
         return CURL_SOCKET_BAD; /* curl tries the name's next address */
     }
@@ -351,15 +353,15 @@ static int on_send(void *arg, char *ip, char *our_ip, int port, int our_port)
 {
     struct http_call *c = arg;
     (void)our_ip, (void)port, (void)our_port;
-    if (sees_address(c) && !http_guard_ip(c->s->guard, c->word, ip)) {
+    if (sees_address(c) && !http_guard_ip(c->s->guard, c->url_source, ip)) {
         c->denied = true;
         c->opened = false;
         return CURL_PREREQFUNC_ABORT;
     }
-    c->within = !sees_address(c) || !http_guard_ip(c->s->guard, HTTP_ASKED, ip);
+    c->within = !sees_address(c) || !http_guard_ip(c->s->guard, HTTP_URL_MESSAGE, ip);
     c->connected = true;
     if (c->sent++ > 1)
-        c->stopped = "the connection ends without an answer";
+        c->stopped = "the connection was closed before an answer arrived";
     return c->stopped ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
@@ -391,7 +393,7 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
         s->answers_bytes += (int64_t)(size * n);
         buf_add(&c->answer, bytes, size * n);
         if (s->answers_bytes > ANSWERS_BYTES_MAX)
-            c->stopped = "too many large answers at a time";
+            c->stopped = "too many large answers at the same time";
     }
     return c->stopped ? 0 : size * n;
 }

@@ -73,32 +73,32 @@ static void add_line(struct http_lines *lines, struct slice name, struct slice v
     buf_add(&lines->text, "", 1);
 }
 
-static bool is_ours(struct slice name)
+static bool is_made_by_tarry(struct slice name)
 {
     return name.n > 6 && strncasecmp(name.p, "delay-", 6) == 0;
 }
 
 /* May the configured headers be sent to this host? */
-static bool is_known(const struct http_hop *hop)
+static bool may_get_own_headers(const struct http_hop *hop)
 {
-    return !hop->foreign && !hop->stranger;
+    return !hop->other_origin && !hop->unlisted_host;
 }
 
-static bool goes_along(struct slice name, const struct http_opts *o,
-                       const struct http_hop *hop)
+static bool is_forwarded(struct slice name, const struct http_opts *o,
+                         const struct http_hop *hop)
 {
     return !http_is_transport_header(name) &&
-           !(is_known(hop) && has(&o->headers, name)) &&
-           (o->delay_headers || !is_ours(name)) &&
-           !(hop->foreign && is_credential(name)) &&
-           !(hop->bodyless && slice_is_nocase(name, "content-type"));
+           !(may_get_own_headers(hop) && has(&o->headers, name)) &&
+           (o->delay_headers || !is_made_by_tarry(name)) &&
+           !(hop->other_origin && is_credential(name)) &&
+           !(hop->without_body && slice_is_nocase(name, "content-type"));
 }
 
 /* Adds a header of the job. Returns 1 if the header was dropped. */
 static unsigned add(struct http_lines *lines, const struct http_opts *o,
                     const struct http_hop *hop, struct slice name, struct slice value)
 {
-    if (!goes_along(name, o, hop))
+    if (!is_forwarded(name, o, hop))
         return 0;
     if (!text_is_token(name) || !text_is_header_value(value))
         return 1;
@@ -118,7 +118,7 @@ static void add_webhook(struct http_lines *lines, const struct delivery *d,
                         const struct http_opts *o, const struct http_hop *hop)
 {
     struct buf id = {0}, text = {0};
-    struct slice body = hop->bodyless ? (struct slice){0} : d->job->payload;
+    struct slice body = hop->without_body ? (struct slice){0} : d->job->payload;
     add_webhook_id(&id, d->job->id);
     if (hop->signer) {
         add_line(lines, SLICE_LIT("webhook-id"), buf_slice(&id));
@@ -173,7 +173,7 @@ static bool has_line(const struct http_lines *lines, const char *name)
  * form. */
 static void add_content_type(struct http_lines *lines, const struct http_hop *hop)
 {
-    if (!hop->bodyless && !has_line(lines, "content-type"))
+    if (!hop->without_body && !has_line(lines, "content-type"))
         add_line(lines, SLICE_LIT("Content-Type"), SLICE_LIT("application/octet-stream"));
 }
 
@@ -190,7 +190,7 @@ unsigned http_lines_make(struct http_lines *lines, const struct delivery *d,
     unsigned left_out = 0;
     buf_clear(&lines->text);
     buf_clear(&lines->offsets);
-    for (size_t i = 0; i < o->headers.n && is_known(hop); i++)
+    for (size_t i = 0; i < o->headers.n && may_get_own_headers(hop); i++)
         add_line(lines, slice_of(o->headers.v[i].name), slice_of(o->headers.v[i].value));
     left_out += add_headers(lines, d, o, hop);
     if (!delivery_header(d, "user-agent"))

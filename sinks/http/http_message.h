@@ -19,11 +19,12 @@ struct http_signer;
 
 /* Properties of a single request of a delivery (the first, or after a redirect). */
 struct http_hop {
-    bool bodyless; /* a redirect changed it to a GET without payload */
-    bool foreign;  /* not the origin of the first URL: send no credentials */
-    bool stranger; /* a message named the host and allow_hosts does not contain it: send
-                    * no configured headers, no signature and no certificate */
-    struct slice referer;             /* empty: none */
+    bool without_body; /* a redirect changed it to a GET without payload */
+    bool other_origin; /* not the origin of the first URL: send no credentials */
+    bool
+        unlisted_host;    /* a message named the host and allow_hosts does not contain it:
+                           * send   no configured headers, no signature and no certificate */
+    struct slice referer; /* empty: none */
     const struct http_signer *signer; /* NULL: do not sign */
     int64_t now_s;                    /* since 1970, for the signature */
 };

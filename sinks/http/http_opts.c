@@ -12,98 +12,113 @@ enum { STATUS_MIN = 100 };
 
 #define AT(field) offsetof(struct http_opts, field)
 const struct opt http_opt_rows[] = {
-    {"url", OPT_STR, AT(url), NULL, "Where to send jobs whose route gives no target.",
+    {"url", OPT_STR, AT(url), NULL, "URL for jobs whose route has no target.",
      .optional = true},
     {"method", OPT_CHOICE, AT(method), "POST", "Method of the request.",
      .choices = "POST|PUT"},
     {"timeout", OPT_MS, AT(timeout_ms), "10s",
-     "From the start of a delivery to the end of the answer, redirects included.",
+     "Time limit of a delivery, from its start to the end of the answer, including "
+     "redirects.",
      .min = 10, .max = 3600000},
     {"connect_timeout", OPT_MS, AT(connect_timeout_ms), "3s",
-     "For finding the address, connecting and TLS.", .min = 10, .max = 600000},
+     "Time limit for the DNS query, the connection and the TLS handshake.", .min = 10,
+     .max = 600000},
     {"accept", OPT_CHOICE, AT(accept), "status",
-     "What a delivery is: \"status\", as delivered, retry, reject and stop say; or "
-     "\"code100\", a body that is a JSON object whose \"code\" is 100, whatever the "
-     "status, and all else is tried again.",
+     "What counts as delivered. \"status\": the options delivered, retry, reject and "
+     "stop decide. \"code100\": only a body that is a JSON object whose \"code\" is 100, "
+     "with any status; tarry retries after any other answer.",
      .choices = "status|code100"},
     {"delivered", OPT_LIST, AT(codes[HTTP_DELIVERED]), "[ \"2xx\" ]",
-     "Statuses of a delivery: \"204\", \"200-204\", \"2xx\". Where two of these four "
-     "lists hold a status, the narrower range counts.",
+     "Statuses that count as delivered: \"204\", \"200-204\", \"2xx\". If two of these "
+     "four lists contain a status, the narrower range wins.",
      .min = 0},
     {"retry", OPT_LIST, AT(codes[HTTP_RETRY]), "[ \"408\", \"425\", \"429\", \"5xx\" ]",
-     "Statuses to be tried again; so are those that no list holds.", .min = 0},
+     "Statuses after which tarry retries, as it does after a status in none of the "
+     "lists.",
+     .min = 0},
     {"reject", OPT_LIST, AT(codes[HTTP_REJECT]), "[ \"3xx\", \"4xx\" ]",
      "Statuses that make the job a dead letter at once.", .min = 0},
     {"stop", OPT_LIST, AT(codes[HTTP_STOP]), "[ \"410\" ]",
-     "Statuses that stop the target until an operator starts it again; its jobs wait.",
+     "Statuses that stop the target until an operator restarts it; its jobs wait.",
      .min = 0},
     {"retry_after_max", OPT_MS, AT(retry_after_max_ms), "1h",
-     "The longest wait that an answer may ask for by Retry-After; 0: none.",
+     "Maximum wait that tarry accepts from the header Retry-After of an answer; 0: "
+     "ignore the header.",
      .max = 365LL * 86400 * 1000},
     {"response_max", OPT_BYTES, AT(response_max_bytes), "64KiB",
-     "Bytes of an answer's body that are read. By status, a longer one counts all the "
-     "same; with code100 it is a failure.",
+     "Maximum size of an answer's body. If a body is longer, tarry stops reading it; "
+     "accept = \"status\" still uses the status, \"code100\" treats the answer as a "
+     "failure.",
      .max = 1 << 30},
     {"redirects", OPT_INT, AT(redirects), "0",
-     "How many redirects of one delivery are followed; none from a public address to a "
-     "private network, but for allow. The sink's own headers go only to the scheme, host "
-     "and port of the first URL.",
+     "Maximum number of redirects per delivery. tarry follows a redirect from a public "
+     "address to a private network only if allow contains the network. It sends the "
+     "sink's own headers only to the scheme, host and port of the first URL.",
      .max = 50},
     {"userinfo", OPT_BOOL, AT(userinfo), "false",
-     "Whether a job's URL may be http://user:password@host/, which is sent as Basic "
-     "authorization; else such a job is rejected.",
+     "Whether a job's URL may be http://user:password@host/, which tarry sends as Basic "
+     "authorization. If false, tarry rejects such a job.",
      .min = 0},
     {"host_connections", OPT_INT, AT(host_connections), "64",
-     "Connections to one host; deliveries beyond them wait, and their timeout runs.",
+     "Maximum number of connections to one host. Further deliveries wait for a "
+     "connection; the wait counts towards their timeout.",
      .min = 1, .max = 10000},
     {"headers", OPT_PAIRS, AT(headers), "",
-     "Headers of every request, such as Authorization; they win over a job's own.",
+     "Headers of every request, such as Authorization; they override the job's headers.",
      .min = 0},
     {"user_agent", OPT_STR, AT(user_agent), "tarry",
-     "The User-Agent of jobs that bring none.", .min = 0},
+     "User-Agent for jobs without a header of that name.", .min = 0},
     {"delay_headers", OPT_BOOL, AT(delay_headers), "true",
-     "Whether delay-id, delay-attempt and the like, and webhook-id, go along.", .min = 0},
+     "Whether requests contain webhook-id and the delay-* headers, such as delay-id and "
+     "delay-attempt.",
+     .min = 0},
     {"signing_keys", OPT_LIST, AT(signing_keys), "",
-     "Keys of Standard Webhooks, the primary first: \"whsec_...\" signs by HMAC-SHA256, "
-     "\"whsk_...\" by ed25519. Each request has one signature of each, except to a URL "
-     "of a message whose host allow_hosts does not name.",
+     "Keys of Standard Webhooks, the primary first: \"whsec_...\" signs with "
+     "HMAC-SHA256, \"whsk_...\" with ed25519. Each request contains one signature per "
+     "key. A request to a URL from a message contains them only if allow_hosts contains "
+     "the host.",
      .secret = true},
     {"url_from_message", OPT_BOOL, AT(url_from_message), "false",
-     "Whether a message may name the URL; it never leads to private networks, but for "
-     "allow. headers, signing_keys and cert_file are used for it only if allow_hosts "
-     "names the host.",
+     "Whether a message may contain the URL. Such a URL may lead to a private network "
+     "only if allow contains the network. tarry uses headers, signing_keys and cert_file "
+     "for it only if allow_hosts contains the host.",
      .min = 0},
     {"allow_hosts", OPT_LIST, AT(allow_hosts), "",
-     "The only hosts that URLs of messages, routes and redirects may name: "
-     "\"hooks.example\", or \"*.example\" for all below it. Empty: any.",
+     "Hosts that URLs of messages, routes and redirects may contain: \"hooks.example\", "
+     "or \"*.example\" for all its subdomains. Empty: any host.",
      .min = 0},
     {"allow", OPT_LIST, AT(allow), "",
-     "Networks that may be called in spite of deny and of the rule for messages: "
-     "\"10.20.0.0/16\".",
+     "Networks that tarry may call, regardless of deny and of the ban on private "
+     "networks: \"10.20.0.0/16\".",
      .min = 0},
     {"deny", OPT_LIST, AT(deny), "",
-     "Networks that are never called, whoever named the URL; private ones are denied to "
-     "URLs of messages besides. Judged by the address that a name has led to.",
+     "Networks that tarry never calls, regardless of where the URL comes from. URLs of "
+     "messages may not lead to private networks either. tarry checks the address that "
+     "DNS returns for the host name.",
      .min = 0},
     {"ports", OPT_LIST, AT(ports), "",
-     "The only ports that URLs of messages, routes and redirects may name: \"443\", "
+     "Ports that URLs of messages, routes and redirects may contain: \"443\", "
      "\"1024-65535\". Empty: for messages, and redirects from public addresses, 80, 443 "
-     "and all from 1024; for others any.",
+     "and all from 1024; for others any port.",
      .min = 0},
     {"ca_file", OPT_FILE, AT(ca_file), NULL,
-     "PEM file of the authorities to trust instead of the system's.", .optional = true},
+     "PEM file of the CA certificates to trust instead of the system's.",
+     .optional = true},
     {"cert_file", OPT_FILE, AT(cert_file), NULL, "PEM file of the client certificate.",
      .optional = true},
-    {"key_file", OPT_KEY_FILE, AT(key_file), NULL, "PEM file of its key.",
-     .optional = true},
+    {"key_file", OPT_KEY_FILE, AT(key_file), NULL,
+     "PEM file of the client certificate's private key.", .optional = true},
     {"proxy", OPT_STR, AT(proxy), NULL,
-     "URL of a proxy; the environment's is never used.", .optional = true},
+     "URL of a proxy. tarry ignores the proxy settings of the environment.",
+     .optional = true},
     {"proxy_guards", OPT_BOOL, AT(proxy_guards), "false",
-     "Whether the proxy judges addresses itself: behind one, allow and deny see only the "
-     "proxy's.",
+     "Whether the proxy checks the addresses. Behind a proxy tarry cannot do that: allow "
+     "and deny apply only to the address of the proxy.",
      .min = 0},
     {"verify", OPT_BOOL, AT(verify), "true",
-     "Whether the receiver's certificate must be valid and its own.", .min = 0},
+     "Whether tarry checks that the receiver's certificate is valid and contains its "
+     "host name.",
+     .min = 0},
     {0}};
 
 /* ------------------------------------------------------------- verdict of a status */
@@ -155,8 +170,9 @@ static int enter(struct http_rules *rules, unsigned width[], const struct http_r
     unsigned w = r->last - r->first + 1;
     for (unsigned i = r->first; i <= r->last; i++) {
         if (width[i] == w && rules->verdict[i] != verdict)
-            return err_set(err, "%u stands in both %s and %s: take it out of one", i,
-                           list_names[rules->verdict[i]], list_names[verdict]);
+            return err_set(err,
+                           "status %u is in both %s and %s: remove it from one of them",
+                           i, list_names[rules->verdict[i]], list_names[verdict]);
         if (width[i] != 0 && width[i] <= w)
             continue;
         width[i] = w;
@@ -176,7 +192,7 @@ int http_rules_read(struct http_rules *rules, const struct opt_list lists[HTTP_V
             if (read_codes(&r, lists[v].v[i]) < 0)
                 return err_set(
                     err,
-                    "%s: \"%.40s\" is no status: write \"409\", \"200-204\" or "
+                    "%s: \"%.40s\" is not a status: write \"409\", \"200-204\" or "
                     "\"2xx\"",
                     list_names[v], lists[v].v[i]);
             if (enter(rules, width, &r, (enum http_verdict)v, err) < 0)
@@ -207,14 +223,13 @@ static int check_headers(const struct http_opts *o, struct err *err)
         struct slice name = slice_of(o->headers.v[i].name);
         if (!text_is_token(name) || http_is_transport_header(name) ||
             !text_is_header_value(slice_of(o->headers.v[i].value)))
-            return err_set(
-                err,
-                "headers: \"%s\" cannot be set: no header name, the transport's "
-                "own, or a line break in its value",
-                name.p);
-        if (is_signed(o, name))
-            return err_set(err, "headers: \"%s\" cannot be set beside signing_keys",
+            return err_set(err,
+                           "headers: \"%s\" cannot be set: the name is invalid or only "
+                           "the transport may set it, or the value contains a line break",
                            name.p);
+        if (is_signed(o, name))
+            return err_set(
+                err, "headers: \"%s\" cannot be set together with signing_keys", name.p);
     }
     return 0;
 }
@@ -241,10 +256,9 @@ static int check_urls(const struct http_opts *o, struct err *err)
         return err_set(err, "proxy must be a URL such as http://proxy.example:3128");
     if (o->proxy && !o->proxy_guards &&
         (o->url_from_message || o->allow.n > 0 || o->deny.n > 0))
-        return err_set(err,
-                       "behind a proxy no address can be judged: leave out "
-                       "url_from_message, allow and deny, or set proxy_guards = true "
-                       "where the proxy itself keeps private networks closed");
+        return err_set(err, "behind a proxy tarry cannot check addresses: remove "
+                            "url_from_message, allow and deny, or set proxy_guards = "
+                            "true if the proxy itself blocks private networks");
     return 0;
 }
 
@@ -254,7 +268,7 @@ int http_opts_check(const void *self, struct err *err)
     if (check_urls(o, err) < 0)
         return -1;
     if ((o->cert_file == NULL) != (o->key_file == NULL))
-        return err_set(err, "cert_file and key_file must be given together");
+        return err_set(err, "cert_file and key_file must be set together");
     if (!text_is_header_value(slice_of(o->user_agent)))
         return err_set(err, "user_agent must be one line");
     return check_headers(o, err) < 0 ? -1 : check_lists(o, err);

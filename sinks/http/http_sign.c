@@ -39,7 +39,7 @@ static const struct kind *kind_of(const char *text)
 }
 
 /* Does the second half of an ed25519 key match the public key derived from the first? */
-static bool halves_agree(EVP_PKEY *pkey, const unsigned char *public_half)
+static bool public_key_matches(EVP_PKEY *pkey, const unsigned char *public_half)
 {
     unsigned char own[ED25519_BYTES];
     size_t n = sizeof(own);
@@ -57,7 +57,7 @@ static EVP_PKEY *make_pkey(const struct kind *kind, struct slice raw)
     EVP_PKEY *pkey = EVP_PKEY_new_raw_private_key(kind->pkey_type, NULL, bytes,
                                                   curve ? ED25519_BYTES : raw.n);
     if (pkey && curve && raw.n > ED25519_BYTES &&
-        !halves_agree(pkey, bytes + ED25519_BYTES)) {
+        !public_key_matches(pkey, bytes + ED25519_BYTES)) {
         EVP_PKEY_free(pkey);
         return NULL;
     }
@@ -65,7 +65,7 @@ static EVP_PKEY *make_pkey(const struct kind *kind, struct slice raw)
 }
 
 /* Takes ownership of pkey. */
-static EVP_MD_CTX *make_ready(const struct kind *kind, EVP_PKEY *pkey)
+static EVP_MD_CTX *new_sign_context(const struct kind *kind, EVP_PKEY *pkey)
 {
     const EVP_MD *digest = kind->digest ? kind->digest() : NULL;
     EVP_MD_CTX *ready = EVP_MD_CTX_new();
@@ -90,7 +90,7 @@ static int key_read(struct key *key, const char *text)
     text_wipe(&raw);
     if (pkey == NULL)
         return -1;
-    key->ready = make_ready(key->kind, pkey);
+    key->ready = new_sign_context(key->kind, pkey);
     return 0;
 }
 

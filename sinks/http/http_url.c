@@ -86,7 +86,7 @@ struct slice http_url_origin(struct slice url)
 
 /* Is it a character that must be percent-encoded in a URL? Parsers treat these
  * differently. */
-static bool is_odd(char c)
+static bool must_be_encoded(char c)
 {
     return strchr(" \"<>\\^`{|}", c) != NULL;
 }
@@ -97,7 +97,7 @@ static bool can_be_sent(struct slice url, struct slice authority)
     for (size_t i = 0; i < url.n; i++)
         fine &= (unsigned char)url.p[i] >= 0x20 && url.p[i] != 0x7f;
     for (size_t i = 0; i < authority.n; i++)
-        fine &= !is_odd(authority.p[i]);
+        fine &= !must_be_encoded(authority.p[i]);
     return fine;
 }
 
@@ -112,7 +112,7 @@ int http_url_add(struct buf *out, struct slice url)
     for (; p < end && *p != '#'; p++) {
         /* Send a query unchanged, except for bytes that would end the request line. */
         query |= *p == '?';
-        if (*p == ' ' || (!query && (is_odd(*p) || (unsigned char)*p > 0x7f)))
+        if (*p == ' ' || (!query && (must_be_encoded(*p) || (unsigned char)*p > 0x7f)))
             buf_addf(out, "%%%02X", (unsigned)(unsigned char)*p);
         else
             buf_add(out, p, 1);
@@ -264,15 +264,16 @@ static int nets_read(struct nets *nets, const char *option, const char *const *t
     nets->v = mem_alloc(n * sizeof(*nets->v));
     for (; nets->n < n; nets->n++) {
         if (net_read(&nets->v[nets->n], text[nets->n]) < 0)
-            return err_set(err,
-                           "%s: \"%.60s\" is no network: write \"10.0.0.0/8\", "
-                           "\"fc00::/7\" or one address, and no bits behind the prefix",
-                           option, text[nets->n]);
+            return err_set(
+                err,
+                "%s: \"%.60s\" is not a network: write \"10.0.0.0/8\", \"fc00::/7\" or "
+                "one address, with no bits set after the prefix",
+                option, text[nets->n]);
     }
     return 0;
 }
 
-static bool nets_hold(const struct nets *nets, const struct address *a)
+static bool nets_contain(const struct nets *nets, const struct address *a)
 {
     for (size_t i = 0; i < nets->n; i++) {
         if (net_holds(&nets->v[i], a))
@@ -282,34 +283,35 @@ static bool nets_hold(const struct nets *nets, const struct address *a)
 }
 
 /* Was the URL named by an untrusted party? */
-static bool is_outside(enum http_word word)
+static bool is_outside(enum http_url_source from)
 {
-    return word == HTTP_LED || word == HTTP_ASKED;
+    return from == HTTP_URL_REDIRECT || from == HTTP_URL_MESSAGE;
 }
 
-static bool may_reach(const struct http_guard *g, enum http_word word,
+static bool may_reach(const struct http_guard *g, enum http_url_source from,
                       const struct address *a)
 {
-    if (nets_hold(&g->allow, a))
+    if (nets_contain(&g->allow, a))
         return true;
-    return !nets_hold(&g->deny, a) && !(is_outside(word) && nets_hold(&g->private, a));
+    return !nets_contain(&g->deny, a) &&
+           !(is_outside(from) && nets_contain(&g->private, a));
 }
 
-static bool judge(const struct http_guard *g, enum http_word word,
-                  const struct address *a)
+static bool is_allowed(const struct http_guard *g, enum http_url_source from,
+                       const struct address *a)
 {
-    bool fine = may_reach(g, word, a);
+    bool fine = may_reach(g, from, a);
     for (size_t i = 0; i < sizeof(carriers) / sizeof(carriers[0]); i++) {
         const struct carrier *c = &carriers[i];
         if (memcmp(a->b, c->prefix, c->prefix_bytes) == 0) {
             struct address inner = of_ipv4(a->b + c->at);
-            fine &= may_reach(g, word, &inner);
+            fine &= may_reach(g, from, &inner);
         }
     }
     return fine;
 }
 
-bool http_guard_address(const struct http_guard *guard, enum http_word word,
+bool http_guard_address(const struct http_guard *guard, enum http_url_source from,
                         const struct sockaddr *address)
 {
     struct address a;
@@ -319,38 +321,40 @@ bool http_guard_address(const struct http_guard *guard, enum http_word word,
     case AF_INET:
         memcpy(&ipv4, address, sizeof(ipv4));
         a = of_ipv4(&ipv4.sin_addr);
-        return judge(guard, word, &a);
+        return is_allowed(guard, from, &a);
     case AF_INET6:
         memcpy(&ipv6, address, sizeof(ipv6));
         memcpy(a.b, &ipv6.sin6_addr, sizeof(a.b));
-        return judge(guard, word, &a);
+        return is_allowed(guard, from, &a);
     default:
         return false;
     }
 }
 
-bool http_guard_ip(const struct http_guard *guard, enum http_word word, const char *ip)
+bool http_guard_ip(const struct http_guard *guard, enum http_url_source from,
+                   const char *ip)
 {
     struct address a;
-    return address_read(&a, ip) == 0 && judge(guard, word, &a);
+    return address_read(&a, ip) == 0 && is_allowed(guard, from, &a);
 }
 
 /* ------------------------------------------------------- the guard: hosts and ports */
 
-static const char *host_trouble(const char *name)
+static const char *host_error(const char *name)
 {
     const char *rest = strncmp(name, "*.", 2) == 0 ? name + 2 : name;
     if (*rest == '\0' || strpbrk(rest, "*/@?# \\"))
-        return "is no host name: write \"hooks.example\" or \"*.example\"";
+        return "is not a host name: write \"hooks.example\" or \"*.example\"";
     if (*rest != '[' && strchr(rest, ':'))
-        return "holds a colon: a port goes into ports, an IPv6 address in brackets";
+        return "contains a colon: write a port into the option ports, and an IPv6 "
+               "address in brackets";
     return NULL;
 }
 
 static int hosts_check(const struct opt_list *hosts, struct err *err)
 {
     for (size_t i = 0; i < hosts->n; i++) {
-        const char *trouble = host_trouble(hosts->v[i]);
+        const char *trouble = host_error(hosts->v[i]);
         if (trouble)
             return err_set(err, "allow_hosts: \"%.60s\" %s", hosts->v[i], trouble);
     }
@@ -363,9 +367,9 @@ static int ports_read(struct http_guard *g, struct err *err)
     g->ports = mem_alloc(ports->n * sizeof(*g->ports));
     for (size_t i = 0; i < ports->n; i++) {
         if (http_range_read(&g->ports[i], ports->v[i], PORT_MAX) < 0)
-            return err_set(err,
-                           "ports: \"%.40s\" is no port: write \"443\" or \"1024-65535\"",
-                           ports->v[i]);
+            return err_set(
+                err, "ports: \"%.40s\" is not a port: write \"443\" or \"1024-65535\"",
+                ports->v[i]);
     }
     return 0;
 }
@@ -388,11 +392,11 @@ static bool host_is_allowed(const struct http_guard *g, const char *host)
     return false;
 }
 
-static bool port_is_allowed(const struct http_guard *g, enum http_word word,
+static bool port_is_allowed(const struct http_guard *g, enum http_url_source from,
                             unsigned long port)
 {
     if (g->o->ports.n == 0)
-        return !is_outside(word) || port == 80 || port == 443 || port >= PORT_HIGH;
+        return !is_outside(from) || port == 80 || port == 443 || port >= PORT_HIGH;
     for (size_t i = 0; i < g->o->ports.n; i++) {
         if (port >= g->ports[i].first && port <= g->ports[i].last)
             return true;
@@ -423,27 +427,27 @@ static void place_free(struct place *p)
     curl_free(p->port);
 }
 
-const char *http_guard_url(const struct http_guard *guard, enum http_word word,
+const char *http_guard_url(const struct http_guard *guard, enum http_url_source from,
                            const char *url)
 {
     const char *why = NULL;
-    if (word == HTTP_ASKED && !guard->o->url_from_message)
-        return "the message names the URL itself, which the sink's url_from_message does "
-               "not allow";
-    if (word == HTTP_OWN)
+    if (from == HTTP_URL_MESSAGE && !guard->o->url_from_message)
+        return "the URL comes from the message, which requires url_from_message = true "
+               "in the sink";
+    if (from == HTTP_URL_CONFIG)
         return NULL;
     struct place p = place_of(url);
     if (p.host == NULL || p.port == NULL)
         why = "the URL is malformed";
     else if (guard->o->allow_hosts.n > 0 && !host_is_allowed(guard, p.host))
-        why = "the URL's host is none of the sink's allow_hosts";
-    else if (!port_is_allowed(guard, word, strtoul(p.port, NULL, 10)))
-        why = "the URL's port is none of the sink's ports";
+        why = "the URL's host is not in the sink's option allow_hosts";
+    else if (!port_is_allowed(guard, from, strtoul(p.port, NULL, 10)))
+        why = "the URL's port is not in the sink's option ports";
     place_free(&p);
     return why;
 }
 
-bool http_guard_vouches(const struct http_guard *guard, const char *url)
+bool http_guard_lists_host(const struct http_guard *guard, const char *url)
 {
     struct place p = place_of(url);
     bool named = p.host && host_is_allowed(guard, p.host);

@@ -38,13 +38,14 @@ void http_url_add_referer(struct buf *out, struct slice from, struct slice to);
  * that curl is about to connect to. An IPv6 address with an embedded IPv4 address must
  * pass for both. */
 
-/* The origin of the URL. */
-enum http_word {
-    HTTP_OWN,   /* the sink's configuration: only deny applies */
-    HTTP_NAMED, /* the route, or a redirect from a private network: deny, allow_hosts and
-                 * ports apply if set */
-    HTTP_LED,   /* any other redirect: also excludes private networks and low ports */
-    HTTP_ASKED  /* a message: as HTTP_LED, and requires url_from_message */
+/* Where the URL comes from. */
+enum http_url_source {
+    HTTP_URL_CONFIG, /* the sink's configuration: only deny applies */
+    HTTP_URL_ROUTE,  /* the route, or a redirect from a private network: deny, allow_hosts
+                      * and  ports apply if set */
+    HTTP_URL_REDIRECT, /* any other redirect: also excludes private networks and low ports
+                        */
+    HTTP_URL_MESSAGE /* a message: as HTTP_URL_REDIRECT, and requires url_from_message */
 };
 
 struct http_guard;
@@ -54,13 +55,14 @@ struct http_guard *http_guard_new(const struct http_opts *o, struct err *err);
 void http_guard_free(struct http_guard *guard); /* guard may be NULL */
 
 /* Returns the reason to reject the URL; NULL: its text is allowed. */
-const char *http_guard_url(const struct http_guard *guard, enum http_word word,
+const char *http_guard_url(const struct http_guard *guard, enum http_url_source from,
                            const char *url);
 /* Is the URL's host one of allow_hosts? */
-bool http_guard_vouches(const struct http_guard *guard, const char *url);
-bool http_guard_address(const struct http_guard *guard, enum http_word word,
+bool http_guard_lists_host(const struct http_guard *guard, const char *url);
+bool http_guard_address(const struct http_guard *guard, enum http_url_source from,
                         const struct sockaddr *address);
 /* Like http_guard_address() for "192.0.2.1" or "2001:db8::1". */
-bool http_guard_ip(const struct http_guard *guard, enum http_word word, const char *ip);
+bool http_guard_ip(const struct http_guard *guard, enum http_url_source from,
+                   const char *ip);
 
 #endif

@@ -27,13 +27,13 @@ enum {
                                * queue */
 };
 
-struct flight { /* an unfinished delivery; the opaque of its record */
-    LIST_ENTRY(flight) link;
-    STAILQ_ENTRY(flight) next; /* in the list apart */
+struct sent_record { /* an unfinished delivery; the opaque of its record */
+    LIST_ENTRY(sent_record) link;
+    STAILQ_ENTRY(sent_record) next; /* in rejected */
     struct delivery *d;
-    int64_t begun_ms; /* monotonic */
-    rd_kafka_resp_err_t refused;
-    bool lone; /* sent alone */
+    int64_t started_ms; /* monotonic */
+    rd_kafka_resp_err_t batch_error;
+    bool alone; /* sent alone */
 };
 
 /* The broker's default maximum (message.max.bytes, for a batch). librdkafka's default is
@@ -49,9 +49,9 @@ struct kafka_sink {
     struct sink *sink;
     struct kafka_client *client; /* NULL: between two attempts */
     rd_kafka_topic_t *topic;     /* of the client: the last topic used; NULL: none */
-    LIST_HEAD(, flight) flights;
-    STAILQ_HEAD(, flight) apart; /* rejected within a batch: to be sent one by one */
-    bool lone;                   /* one of them is being sent */
+    LIST_HEAD(, sent_record) sent_records;
+    STAILQ_HEAD(, sent_record) rejected; /* with their batch: send them one by one */
+    bool alone;                          /* one of them is being sent */
     struct log_limit batch_limit;
     bool failing;         /* waits for the reports of purged records */
     struct timer *failed; /* end of that wait */
@@ -68,16 +68,16 @@ static const char *const partitioners[] = {"murmur2_random", "consistent_random"
 #define AT(field) offsetof(struct kafka_sink, field)
 static const struct opt opts[] = {
     KAFKA_LINK_ROWS(struct kafka_sink),
-    {"compression", OPT_CHOICE, AT(compression), "none", "How batches are compressed.",
+    {"compression", OPT_CHOICE, AT(compression), "none", "Compression of batches.",
      .choices = "none|lz4|zstd|gzip|snappy"},
-    {"linger", OPT_MS, AT(linger_ms), "1ms", "How long a record waits for company.",
-     .max = 1000},
+    {"linger", OPT_MS, AT(linger_ms), "1ms",
+     "How long a record waits for more records for its batch.", .max = 1000},
     {"partitioner", OPT_CHOICE, AT(partitioner), "java",
-     "How a key chooses its partition; java: as the Java client does.",
+     "How the key selects the partition; java: like the Java client.",
      .choices = "java|crc32|fnv1a|random"},
     {"buffer", OPT_BYTES, AT(buffer_bytes), "256MiB",
-     "Records handed over and not yet acknowledged, in bytes.", .min = 1048576,
-     .max = 1073741824},
+     "Maximum size of the records that the brokers have not yet acknowledged, in bytes.",
+     .min = 1048576, .max = 1073741824},
     {0}};
 
 /* Returns a timeout below the lease: a later record would duplicate the next attempt.
@@ -138,95 +138,95 @@ static void report(struct delivery *d, enum outcome outcome, rd_kafka_resp_err_t
     delivery_done(d, outcome, outcome == DELIVERED ? NULL : rd_kafka_err2str(code));
 }
 
-static void land(struct flight *f, enum outcome outcome, rd_kafka_resp_err_t code)
+static void finish(struct sent_record *r, enum outcome outcome, rd_kafka_resp_err_t code)
 {
-    struct delivery *d = f->d;
+    struct delivery *d = r->d;
 
-    LIST_REMOVE(f, link);
-    free(f);
+    LIST_REMOVE(r, link);
+    free(r);
     report(d, outcome, code); /* last: it may start the next delivery */
 }
 
 /* Reports the outcome of the code for this record. */
-static void land_by_code(struct flight *f, rd_kafka_resp_err_t code)
+static void finish_by_code(struct sent_record *r, rd_kafka_resp_err_t code)
 {
     int64_t after_ms;
     const enum outcome outcome = kafka_outcome(code, &after_ms);
 
     if (after_ms > 0)
-        f->d->retry_after_ms = after_ms;
-    land(f, outcome, code);
+        r->d->retry_after_ms = after_ms;
+    finish(r, outcome, code);
 }
 
-static void launch(struct kafka_sink *s, struct flight *f)
+static void send_record(struct kafka_sink *s, struct sent_record *r)
 {
     rd_kafka_resp_err_t code =
-        kafka_produce(kafka_client_rk(s->client), &s->topic, f->d, f);
+        kafka_produce(kafka_client_rk(s->client), &s->topic, r->d, r);
 
     if (code == RD_KAFKA_RESP_ERR__FATAL)
         kafka_client_fail(s->client, rd_kafka_err2str(code));
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
         return;
-    if (f->lone)
-        s->lone = false;
-    land_by_code(f, code);
+    if (r->alone)
+        s->alone = false;
+    finish_by_code(r, code);
 }
 
 /* Is there time to send it again? Both sends must end before the lease expires. */
-static bool has_time(const struct flight *f)
+static bool has_time(const struct sent_record *r)
 {
-    return loop_mono_ms() - f->begun_ms < f->d->timeout_ms / 4;
+    return loop_mono_ms() - r->started_ms < r->d->timeout_ms / 4;
 }
 
 /* Sends records of a rejected batch one by one, so that only the record that caused the
  * error is rejected. */
-static void launch_lone(struct kafka_sink *s)
+static void send_next_alone(struct kafka_sink *s)
 {
-    while (!s->lone && s->client && !s->failing && !STAILQ_EMPTY(&s->apart)) {
-        struct flight *f = STAILQ_FIRST(&s->apart);
-        STAILQ_REMOVE_HEAD(&s->apart, next);
-        if (has_time(f)) {
-            f->lone = s->lone = true;
-            launch(s, f);
+    while (!s->alone && s->client && !s->failing && !STAILQ_EMPTY(&s->rejected)) {
+        struct sent_record *r = STAILQ_FIRST(&s->rejected);
+        STAILQ_REMOVE_HEAD(&s->rejected, next);
+        if (has_time(r)) {
+            r->alone = s->alone = true;
+            send_record(s, r);
         } else {
-            land(f, TRY_AGAIN, f->refused);
+            finish(r, TRY_AGAIN, r->batch_error);
         }
     }
 }
 
-static void refused_in_company(struct kafka_sink *s, struct flight *f,
-                               rd_kafka_resp_err_t code)
+static void queue_to_send_alone(struct kafka_sink *s, struct sent_record *r,
+                                rd_kafka_resp_err_t code)
 {
-    log_limited(
-        &s->batch_limit, LOG_WARN, sink_name(s->sink),
-        "the broker refuses a whole batch: %s; its records are sent one by one. If "
-        "max.message.bytes of the topic is low, set batch_size in kafka: { } to it",
-        rd_kafka_err2str(code));
-    f->refused = code;
-    STAILQ_INSERT_TAIL(&s->apart, f, next);
+    log_limited(&s->batch_limit, LOG_WARN, sink_name(s->sink),
+                "the broker rejects a whole batch: %s; tarry sends its records one by "
+                "one. If max.message.bytes of the topic is low, set batch_size in kafka: "
+                "{ } to that value",
+                rd_kafka_err2str(code));
+    r->batch_error = code;
+    STAILQ_INSERT_TAIL(&s->rejected, r, next);
 }
 
 static void on_report(struct kafka_sink *s, rd_kafka_event_t *ev)
 {
     /* An event is the answer to a single batch (librdkafka 2.0.2). */
-    const bool company = rd_kafka_event_message_count(ev) > 1;
+    const bool is_batch = rd_kafka_event_message_count(ev) > 1;
     const rd_kafka_message_t *m;
 
     while ((m = rd_kafka_event_message_next(ev)) != NULL) {
-        struct flight *f = m->_private;
-        if (f->lone)
-            f->lone = s->lone = false;
+        struct sent_record *r = m->_private;
+        if (r->alone)
+            r->alone = s->alone = false;
         if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             s->tries = 0;
-            kafka_client_alive(s->client);
+            kafka_client_reached(s->client);
         }
-        if (company && kafka_is_of_record(m->err))
-            refused_in_company(s, f, m->err);
+        if (is_batch && kafka_is_of_record(m->err))
+            queue_to_send_alone(s, r, m->err);
         else
-            land_by_code(f, m->err);
+            finish_by_code(r, m->err);
     }
-    launch_lone(s);
-    if (s->failing && LIST_EMPTY(&s->flights))
+    send_next_alone(s);
+    if (s->failing && LIST_EMPTY(&s->sent_records))
         timer_set(s->failed, 0);
 }
 
@@ -237,10 +237,11 @@ static void on_event(void *arg, rd_kafka_event_t *ev)
     rd_kafka_event_destroy(ev);
 }
 
-static void give_back(struct delivery *d)
+static void retry_later(struct delivery *d)
 {
     d->retry_after_ms = DOWN_WAIT_MS;
-    delivery_done(d, TRY_AGAIN, "the Kafka producer is being built anew");
+    delivery_done(d, TRY_AGAIN,
+                  "the Kafka producer is being replaced after a fatal error");
 }
 
 static void deliver(struct sink *sink, void *self, struct delivery *d)
@@ -254,14 +255,14 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
         return;
     }
     if (s->client == NULL || s->failing) {
-        give_back(d);
+        retry_later(d);
         return;
     }
-    struct flight *f = mem_alloc(sizeof(*f));
-    f->d = d;
-    f->begun_ms = loop_mono_ms();
-    LIST_INSERT_HEAD(&s->flights, f, link);
-    launch(s, f);
+    struct sent_record *r = mem_alloc(sizeof(*r));
+    r->d = d;
+    r->started_ms = loop_mono_ms();
+    LIST_INSERT_HEAD(&s->sent_records, r, link);
+    send_record(s, r);
 }
 
 /* --------------------------------------------------------------- open, close */
@@ -323,29 +324,30 @@ static void on_retry(void *arg)
 static void on_failed(void *arg)
 {
     struct kafka_sink *s = arg;
-    struct flight *next;
+    struct sent_record *next;
 
     close_client(s); /* from here on no report is added */
-    STAILQ_INIT(&s->apart);
-    s->lone = false;
-    for (struct flight *f = LIST_FIRST(&s->flights); f; f = next) {
-        next = LIST_NEXT(f, link);
-        land_by_code(f, RD_KAFKA_RESP_ERR__PURGE_INFLIGHT);
+    STAILQ_INIT(&s->rejected);
+    s->alone = false;
+    for (struct sent_record *r = LIST_FIRST(&s->sent_records); r; r = next) {
+        next = LIST_NEXT(r, link);
+        finish_by_code(r, RD_KAFKA_RESP_ERR__PURGE_INFLIGHT);
     }
 }
 
 /* librdkafka 2.0.2 stops an idempotent producer for good when it loses track of sequence
- * numbers. Records in flight may have been written already; they are delivered again. */
+ * numbers. Records in sent_record may have been written already; they are delivered
+ * again. */
 static void on_fatal(void *arg, const char *why)
 {
     struct kafka_sink *s = arg;
 
-    log_error(sink_name(s->sink), "fatal, the producer is built anew: %s", why);
+    log_error(sink_name(s->sink), "fatal error, tarry replaces the producer: %s", why);
     s->failing = true;
     rd_kafka_purge(kafka_client_rk(s->client), RD_KAFKA_PURGE_F_QUEUE |
                                                    RD_KAFKA_PURGE_F_INFLIGHT |
                                                    RD_KAFKA_PURGE_F_NON_BLOCKING);
-    timer_set(s->failed, LIST_EMPTY(&s->flights) ? 0 : PURGE_WAIT_MS);
+    timer_set(s->failed, LIST_EMPTY(&s->sent_records) ? 0 : PURGE_WAIT_MS);
 }
 
 static int start(struct sink *sink, void *self, struct err *err)
@@ -353,8 +355,8 @@ static int start(struct sink *sink, void *self, struct err *err)
     struct kafka_sink *s = self;
 
     s->sink = sink;
-    LIST_INIT(&s->flights);
-    STAILQ_INIT(&s->apart);
+    LIST_INIT(&s->sent_records);
+    STAILQ_INIT(&s->rejected);
     if (open_client(s, err) < 0)
         return -1;
     s->failed = timer_new(on_failed, s);

@@ -38,16 +38,17 @@ struct mqtt_sink {
 static const struct opt opts[] = {
     MQTT_LINK_ROWS(
         struct mqtt_sink,
-        "names us to the broker; tarry-HOST-SINK-PID if absent; two daemons may not "
-        "use the same one"),
+        "Client id at the broker, which must be unique. Default: tarry-HOST-SINK-PID."),
     {"qos", OPT_INT, AT(qos), "1",
-     "1: delivered when the broker said so; 0: when it was written, and may be lost",
+     "1: a message is delivered when the broker has acknowledged it. 0: when tarry has "
+     "sent it; it may be lost.",
      .max = 1},
     {"retain", OPT_BOOL, AT(retain), "false",
-     "the broker keeps the last message of each topic for later subscribers", .min = 0},
+     "Whether the broker stores the last message of each topic for later subscribers.",
+     .min = 0},
     {"retain_as_published", OPT_BOOL, AT(retain_as_published), "false",
-     "sets the retain flag for a message that an MQTT source received with it "
-     "(header mqtt-retain: 1)",
+     "Whether to set the retain flag for a message that an MQTT source received with it "
+     "(header mqtt-retain: 1).",
      .min = 0},
     {0}};
 
@@ -133,7 +134,7 @@ static void keep_headers(struct mqtt_sink *m, struct mqtt_parcel *p,
         else
             log_limited(
                 &m->header_limit, LOG_WARN, sink_name(m->sink),
-                "a header that is not UTF-8 text was left out; MQTT cannot carry it");
+                "dropped a header that is not UTF-8 text: MQTT cannot transport it");
     }
     buf_free(&name);
     buf_free(&value);
@@ -189,7 +190,7 @@ static struct mqtt_parcel *new_parcel(struct mqtt_sink *m, struct delivery *d)
         keep_headers(m, p, d, &at);
     p->returned = on_parcel_returned;
     p->d = d;
-    p->hold_ms = d->timeout_ms / 2;
+    p->wait_max_ms = d->timeout_ms / 2;
     p->retain = is_retained(m, d);
     p->expires_ms = d->left_ms > 0 ? loop_mono_ms() + d->left_ms : 0;
     return p;
@@ -217,15 +218,15 @@ static void on_deadline(void *arg)
             arm(m, p->deadline_ms, now);
             continue;
         }
-        atomic_store(&p->given_up, true);
+        atomic_store(&p->cancelled, true);
         late = true;
         report(p, TRY_AGAIN, "the broker did not answer in time");
     }
     if (!late)
         return;
     log_limited(&m->late_limit, LOG_WARN, sink_name(m->sink),
-                "the broker did not answer in time; connecting anew");
-    mqtt_thread_renew(m->thread);
+                "the broker did not answer in time; reconnecting");
+    mqtt_thread_reconnect(m->thread);
 }
 
 /* -------------------------------------------------------------------- plugin */
@@ -242,7 +243,8 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
         return;
     }
     if (d->job->payload.n > PAYLOAD_MAX) {
-        delivery_done(d, REJECTED, "larger than an MQTT packet can be");
+        delivery_done(d, REJECTED,
+                      "the message is larger than the largest possible MQTT packet");
         return;
     }
     struct mqtt_parcel *p = new_parcel(m, d);
@@ -332,7 +334,7 @@ static int probe(const void *self, const struct probe_target *target, struct buf
 
 const struct sink_ops sink_mqtt = {
     .name = "mqtt",
-    .help = "Publishes to an MQTT broker; headers need MQTT 5, 3.1.1 leaves them out.",
+    .help = "Publishes jobs to an MQTT broker. Only MQTT 5 transports headers.",
     .size = sizeof(struct mqtt_sink),
     .opts = opts,
     .target = "{topic}",

@@ -77,10 +77,10 @@ static void on_not_sent5(void *context, MQTTAsync_failureData5 *d)
 static void set_state(struct mqtt_run *run, enum mqtt_run_state state, const char *why)
 {
     pthread_mutex_lock(run->lock);
-    if (run->state != RUN_OVER) {
+    if (run->state != RUN_ENDED) {
         run->state = state;
-        if (state == RUN_UP)
-            run->up_ms = loop_mono_ms();
+        if (state == RUN_CONNECTED)
+            run->connected_ms = loop_mono_ms();
         if (why && run->why[0] == '\0')
             snprintf(run->why, sizeof(run->why), "%.191s", why);
     }
@@ -90,7 +90,7 @@ static void set_state(struct mqtt_run *run, enum mqtt_run_state state, const cha
 
 static void on_lost(void *context, char *cause)
 {
-    set_state(context, RUN_OVER, cause ? cause : "connection lost");
+    set_state(context, RUN_ENDED, cause ? cause : "connection lost");
 }
 
 /* MQTT 5: called before on_lost(). */
@@ -100,8 +100,8 @@ static void on_disconnect_packet(void *context, MQTTProperties *props,
     char why[PAHO_WHY_MAX];
 
     (void)props;
-    paho_why(why, sizeof(why), reason, 0, "the broker hung up", NULL);
-    set_state(context, RUN_OVER, why);
+    paho_why(why, sizeof(why), reason, 0, "the broker closed the connection", NULL);
+    set_state(context, RUN_ENDED, why);
 }
 
 static int number_or(MQTTProperties *props, enum MQTTPropertyCodes code, int otherwise)
@@ -120,7 +120,7 @@ static void on_connected(void *context, bool session_present, MQTTProperties *pr
 
     (void)session_present;
     if (props == NULL) {
-        set_state(run, RUN_UP, NULL);
+        set_state(run, RUN_CONNECTED, NULL);
         return;
     }
     /* 0 means no limit. The value is read as an int and may exceed its range. */
@@ -131,19 +131,19 @@ static void on_connected(void *context, bool session_present, MQTTProperties *pr
     if (spec->qos > 0 && receive_max > 0 && receive_max < run->window)
         run->window = receive_max;
     if ((int)spec->qos > number_or(props, MQTTPROPERTY_CODE_MAXIMUM_QOS, 2))
-        set_state(run, RUN_OVER,
-                  "the broker takes QoS 0 only; set qos = 0 if that will do");
+        set_state(run, RUN_ENDED,
+                  "the broker accepts only QoS 0; set qos = 0 if messages may be lost");
     else if (spec->retain && !number_or(props, MQTTPROPERTY_CODE_RETAIN_AVAILABLE, 1))
-        set_state(run, RUN_OVER,
-                  "the broker takes no retained messages; set retain and "
+        set_state(run, RUN_ENDED,
+                  "the broker does not accept retained messages; set retain and "
                   "retain_as_published to false");
     else
-        set_state(run, RUN_UP, NULL);
+        set_state(run, RUN_CONNECTED, NULL);
 }
 
 static void on_not_connected(void *context, const char *why)
 {
-    set_state(context, RUN_OVER, why);
+    set_state(context, RUN_ENDED, why);
 }
 
 /* Never called, since the sink does not subscribe, but paho requires it. */
@@ -167,7 +167,7 @@ void mqtt_run_connect(struct mqtt_run *run)
 
     if (paho_open(&run->paho, &spec->peer, (int)spec->max_in_flight + 1, &events, run,
                   &err) != 0) {
-        set_state(run, RUN_OVER, err.text);
+        set_state(run, RUN_ENDED, err.text);
         return;
     }
     MQTTAsync_setCallbacks(run->paho.client, run, on_lost, on_message, NULL);

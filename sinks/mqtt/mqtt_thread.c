@@ -31,7 +31,7 @@ struct mqtt_thread {
     struct mqtt_run *run;        /* NULL: wait until connect_at_ms */
     int64_t connect_at_ms;
     unsigned failures; /* consecutive runs shorter than STEADY_MS */
-    bool renew, stop;
+    bool reconnect, stop;
     struct log_limit away_limit;
 };
 
@@ -77,16 +77,18 @@ static void send_first(struct mqtt_thread *t)
     struct mqtt_parcel *p = TAILQ_FIRST(&t->waiting.list);
     struct mqtt_run *run = t->run;
 
-    if (atomic_load(&p->given_up)) {
-        mqtt_parcel_finish(p, TRY_AGAIN, "too late to be sent");
+    if (atomic_load(&p->cancelled)) {
+        mqtt_parcel_finish(p, TRY_AGAIN,
+                           "the delivery timed out before the message was sent");
         return;
     }
     if (p->expires_ms > 0 && p->expires_ms <= loop_mono_ms()) {
-        mqtt_parcel_finish(p, TRY_AGAIN, "it expired before it could be sent");
+        mqtt_parcel_finish(p, TRY_AGAIN, "the message expired before it was sent");
         return;
     }
     if (mqtt_run_packet_bytes(run, p) > run->packet_max) {
-        mqtt_parcel_finish(p, REJECTED, "larger than the broker's maximum packet size");
+        mqtt_parcel_finish(p, REJECTED,
+                           "the message is larger than the broker's maximum packet size");
         return;
     }
     unlink_parcel(p);
@@ -112,9 +114,9 @@ static void open_run(struct mqtt_thread *t)
     run->packet_max = UINT32_MAX;
     run->window = t->spec.max_in_flight;
     TAILQ_INIT(&run->sent.list);
-    run->begun_ms = loop_mono_ms();
+    run->started_ms = loop_mono_ms();
     t->run = run;
-    t->renew = false;
+    t->reconnect = false;
     pthread_mutex_unlock(&t->lock);
     mqtt_run_connect(run);
     pthread_mutex_lock(&t->lock);
@@ -136,23 +138,23 @@ static const char *end_of_run(const struct mqtt_thread *t)
 {
     const struct mqtt_run *run = t->run;
 
-    if (run->state == RUN_OVER)
+    if (run->state == RUN_ENDED)
         return run->why;
-    if (run->state == RUN_CONNECTING && loop_mono_ms() - run->begun_ms > CONNECT_MAX_MS)
+    if (run->state == RUN_CONNECTING && loop_mono_ms() - run->started_ms > CONNECT_MAX_MS)
         return "the broker does not answer";
-    if (t->renew)
-        return "the broker left a message unanswered";
+    if (t->reconnect)
+        return "the broker did not acknowledge a message in time";
     return NULL;
 }
 
 static void end_run(struct mqtt_thread *t, const char *why)
 {
-    if (t->run->up_ms > 0 && loop_mono_ms() - t->run->up_ms >= STEADY_MS)
+    if (t->run->connected_ms > 0 && loop_mono_ms() - t->run->connected_ms >= STEADY_MS)
         t->failures = 0;
     t->failures++;
     t->connect_at_ms = loop_mono_ms() + retry_broker_ms(t->failures);
     /* Log every lost connection, but failed attempts at a limited rate. */
-    if (t->run->up_ms > 0)
+    if (t->run->connected_ms > 0)
         t->away_limit = (struct log_limit){0};
     log_limited(&t->away_limit, LOG_WARN, t->spec.name, "client %s: %s; trying again",
                 t->spec.peer.client_id, why);
@@ -166,10 +168,11 @@ static int64_t expire(struct mqtt_thread *t, int64_t far_ms)
 
     for (struct mqtt_parcel *p = TAILQ_FIRST(&t->waiting.list), *after; p; p = after) {
         after = TAILQ_NEXT(p, link);
-        int64_t end = p->posted_ms + p->hold_ms;
+        int64_t end = p->posted_ms + p->wait_max_ms;
         if (end <= now) {
             p->retry_after_ms = RETRY_AFTER_MS;
-            mqtt_parcel_finish(p, TRY_AGAIN, "the broker did not take it in time");
+            mqtt_parcel_finish(p, TRY_AGAIN,
+                               "the broker did not accept the message in time");
         } else if (end < next) {
             next = end;
         }
@@ -179,7 +182,7 @@ static int64_t expire(struct mqtt_thread *t, int64_t far_ms)
 
 static bool can_send(const struct mqtt_thread *t)
 {
-    return t->run && t->run->state == RUN_UP && t->waiting.count > 0 &&
+    return t->run && t->run->state == RUN_CONNECTED && t->waiting.count > 0 &&
            t->run->sent.count < t->run->window;
 }
 
@@ -211,7 +214,7 @@ static void *thread_main(void *arg)
 
     pthread_mutex_lock(&t->lock);
     while (!t->stop) {
-        bool now_up = t->run && t->run->state == RUN_UP;
+        bool now_up = t->run && t->run->state == RUN_CONNECTED;
         if (now_up && !up)
             log_info(t->spec.name, "connected as %s", t->spec.peer.client_id);
         up = now_up;
@@ -262,7 +265,7 @@ struct mqtt_thread *mqtt_thread_start(struct mqtt_thread_spec *spec, struct err 
     int rc = start_thread(t);
     if (rc == 0)
         return t;
-    err_set(err, "no thread for the MQTT client: %s", strerror(rc));
+    err_set(err, "cannot start a thread for the MQTT client: %s", strerror(rc));
     mqtt_peer_free(&t->spec.peer);
     free(t);
     return NULL;
@@ -271,7 +274,7 @@ struct mqtt_thread *mqtt_thread_start(struct mqtt_thread_spec *spec, struct err 
 bool mqtt_thread_is_connected(struct mqtt_thread *t)
 {
     pthread_mutex_lock(&t->lock);
-    bool up = t->run && t->run->state == RUN_UP;
+    bool up = t->run && t->run->state == RUN_CONNECTED;
     pthread_mutex_unlock(&t->lock);
     return up;
 }
@@ -293,9 +296,9 @@ static void raise_flag(struct mqtt_thread *t, bool *flag)
     pthread_mutex_unlock(&t->lock);
 }
 
-void mqtt_thread_renew(struct mqtt_thread *t)
+void mqtt_thread_reconnect(struct mqtt_thread *t)
 {
-    raise_flag(t, &t->renew);
+    raise_flag(t, &t->reconnect);
 }
 
 void mqtt_thread_stop(struct mqtt_thread *t)

@@ -38,9 +38,9 @@ struct mqtt_parcel {
     unsigned header_count;
     void *memory; /* storage of the fields above */
     bool retain;
-    int64_t expires_ms;   /* monotonic; 0: never */
-    int64_t hold_ms;      /* maximum wait for a connection */
-    atomic_bool given_up; /* set by the sink: do not send */
+    int64_t expires_ms;    /* monotonic; 0: never */
+    int64_t wait_max_ms;   /* maximum wait for a connection */
+    atomic_bool cancelled; /* set by the sink: do not send */
 
     /* The result, set by the thread. */
     enum outcome outcome;
@@ -79,7 +79,7 @@ bool mqtt_thread_is_connected(struct mqtt_thread *t);
 void mqtt_thread_post(struct mqtt_thread *t, struct mqtt_parcel *parcel);
 /* Reconnects. Call if the broker leaves a message unanswered for too long, which would
  * block the window. */
-void mqtt_thread_renew(struct mqtt_thread *t);
+void mqtt_thread_reconnect(struct mqtt_thread *t);
 /* Disconnects, then calls spec->ended. Call mqtt_thread_free() only after that. */
 void mqtt_thread_stop(struct mqtt_thread *t);
 void mqtt_thread_free(struct mqtt_thread *t); /* t may be NULL */
@@ -93,13 +93,13 @@ struct mqtt_run {
     const struct mqtt_thread_spec *spec;
     pthread_mutex_t *lock;   /* of the thread; guards the fields below */
     pthread_cond_t *changed; /* of the thread; signals a new state */
-    enum mqtt_run_state { RUN_CONNECTING, RUN_UP, RUN_OVER } state;
-    int64_t begun_ms, up_ms;  /* monotonic: created; connected, 0: never */
-    uint32_t packet_max;      /* bytes; the broker's limit */
+    enum mqtt_run_state { RUN_CONNECTING, RUN_CONNECTED, RUN_ENDED } state;
+    int64_t started_ms, connected_ms; /* monotonic: created; connected, 0: never */
+    uint32_t packet_max;              /* bytes; the broker's limit */
     unsigned window;          /* maximum of parcels in sent: the lower of our and the
                                * broker's limit */
     struct mqtt_parcels sent; /* not answered yet */
-    char why[PAHO_WHY_MAX];   /* reason for RUN_OVER */
+    char why[PAHO_WHY_MAX];   /* reason for RUN_ENDED */
     struct paho paho;
 };
 

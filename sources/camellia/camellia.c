@@ -72,7 +72,7 @@ static int set_bool(const struct http_param *row, struct slice value, void *fiel
             return 0;
         }
     }
-    return err_set(err, "%s is neither true nor false", row->name);
+    return err_set(err, "%s must be true or false", row->name);
 }
 
 static void refuse(void *arg, struct httpd_req *req, unsigned status, const char *word,
@@ -172,7 +172,7 @@ static void on_call(void *arg, struct httpd_req *req)
 
 /* -------------------------------------------------------------------- routes */
 
-static void on_rest(void *arg, struct httpd_req *req);
+static void on_other_request(void *arg, struct httpd_req *req);
 
 static const struct httpd_route routes[] = {
     {"POST", P "sendMsg", on_call, HTTPD_OPEN, NULL},
@@ -182,22 +182,22 @@ static const struct httpd_route routes[] = {
     {"POST", P "getMsg", on_call, HTTPD_OPEN, NULL},
     {"POST", P "deleteMsg", on_call, HTTPD_OPEN, NULL},
     {"GET", P "getTopicInfo", camellia_topic_info, HTTPD_OPEN, &camellia_topic_args},
-    {"GET", P "getTopicInfoList", camellia_topic_infos, HTTPD_OPEN, &camellia_ask_args},
-    {"GET", P "getMonitorData", camellia_monitor_data, HTTPD_OPEN, &camellia_ask_args},
+    {"GET", P "getTopicInfoList", camellia_topic_infos, HTTPD_OPEN, &camellia_query_args},
+    {"GET", P "getMonitorData", camellia_monitor_data, HTTPD_OPEN, &camellia_query_args},
     {"GET", P "getMonitorString", camellia_monitor_string, HTTPD_OPEN,
-     &camellia_ask_args},
-    {"GET", "/metrics", camellia_metrics, HTTPD_METRICS, &camellia_ask_args},
+     &camellia_query_args},
+    {"GET", "/metrics", camellia_metrics, HTTPD_METRICS, &camellia_query_args},
     {"*", "/camellia/health/status", camellia_health, HTTPD_OPEN, NULL},
     {"*", "/camellia/health/check", camellia_health, HTTPD_OPEN, NULL},
     {"*", "/camellia/health/online", camellia_health, HTTPD_OPEN, NULL},
     {"*", "/camellia/health/offline", camellia_health, HTTPD_OPEN, NULL},
-    {"*", "/{*}", on_rest, HTTPD_OPEN, NULL},
+    {"*", "/{*}", on_other_request, HTTPD_OPEN, NULL},
     {0},
 };
 #undef P
 
 /* Handles an unknown path or a wrong method. */
-static void on_rest(void *arg, struct httpd_req *req)
+static void on_other_request(void *arg, struct httpd_req *req)
 {
     const struct httpd_route *row = routes;
     (void)arg;
@@ -220,7 +220,7 @@ static void on_rest(void *arg, struct httpd_req *req)
 static void on_window(void *arg)
 {
     struct camellia *c = arg;
-    camellia_stats_turn(&c->stats, source_now_ms(c->api.src, SLICE_LIT("")));
+    camellia_stats_next_window(&c->stats, source_now_ms(c->api.src, SLICE_LIT("")));
 }
 
 static void on_event(void *arg, struct slice queue, enum queue_event what, unsigned count)
@@ -231,7 +231,7 @@ static void on_event(void *arg, struct slice queue, enum queue_event what, unsig
         [QUEUE_EXHAUSTED] = CAMELLIA_N_END,
     };
     struct camellia *c = arg;
-    camellia_counted(&c->stats, queue, counts[what], count);
+    camellia_count_calls(&c->stats, queue, counts[what], count);
 }
 
 static int start(struct source *src, void *self, struct err *err)
@@ -242,7 +242,7 @@ static int start(struct source *src, void *self, struct err *err)
     c->started_ms = loop_wall_ms();
     c->stats.from_ms = source_now_ms(src, SLICE_LIT(""));
     c->last_call_ms = loop_mono_ms() - INT32_MAX; /* long ago */
-    LIST_INIT(&c->held);
+    LIST_INIT(&c->waiting);
     source_protect(src, c->api.httpd);
     c->window = timer_every(c->monitor_interval_ms, on_window, c);
     queue_watch(src, on_event, c);
@@ -261,7 +261,7 @@ static void stop(struct source *src, void *self)
 {
     struct camellia *c = self;
     queue_watch(src, NULL, NULL);
-    camellia_release_held(c);
+    camellia_answer_waiting(c);
     http_api_close(c, on_stopped);
 }
 
@@ -271,23 +271,24 @@ static void stop(struct source *src, void *self)
 static const struct opt opts[] = {
     HTTPD_ROWS(struct camellia, api.opts, "127.0.0.1:8080", "2MiB"),
     {"ttl", OPT_MS, AT(ttl_ms), "1h",
-     .help =
-         "A message whose ttlMillis is not given ends so long after its trigger time.",
+     .help = "Default of ttlMillis: a message expires this long after its trigger time.",
      .min = 1, .max = INT64_C(36500) * 24 * 3600 * 1000},
     {"max_retry", OPT_INT, AT(max_retry), "10",
-     .help = "How often a message is handed out again that does not say it itself.",
+     .help = "Default of maxRetry: how often tarry delivers a message again.",
      .max = INT32_MAX},
     {"ack_timeout", OPT_MS, AT(ack_timeout_ms), "30s",
-     .help = "A consumer that names no time must acknowledge within this.", .min = 1,
-     .max = INT64_C(3650) * 24 * 3600 * 1000},
+     .help = "Default of ackTimeoutMillis: time in which a consumer must acknowledge a "
+             "message.",
+     .min = 1, .max = INT64_C(3650) * 24 * 3600 * 1000},
     {"poll_timeout", OPT_MS, AT(poll_timeout_ms), "10s",
-     .help = "How long a long poll is held that names no time.", .min = 1,
+     .help = "Default duration of a long poll.", .min = 1,
      .max = INT64_C(24) * 3600 * 1000},
     {"polls_max", OPT_INT, AT(polls_max), "100000",
-     .help = "Long polls held for one topic; one more is answered at once.", .min = 1,
-     .max = INT32_MAX},
+     .help = "Maximum number of waiting long polls per topic. tarry answers a further "
+             "long poll at once.",
+     .min = 1, .max = INT32_MAX},
     {"monitor_interval", OPT_MS, AT(monitor_interval_ms), "60s",
-     .help = "The window of the statistics.", .min = 100,
+     .help = "Length of a window of the statistics.", .min = 100,
      .max = INT64_C(24) * 3600 * 1000},
     {0},
 };

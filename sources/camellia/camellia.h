@@ -24,9 +24,9 @@ struct camellia {
     int64_t ttl_ms, max_retry, ack_timeout_ms, poll_timeout_ms, polls_max,
         monitor_interval_ms;
     struct camellia_stats stats;
-    struct timer *window;       /* timer that ends a window of the statistics */
-    struct camellia_look *look; /* running camellia_survey(); NULL: none */
-    LIST_HEAD(, camellia_call) held;
+    struct timer *window;               /* timer that ends a window of the statistics */
+    struct camellia_survey_run *survey; /* running camellia_survey(); NULL: none */
+    LIST_HEAD(, camellia_call) waiting;
     int64_t started_ms;   /* wall clock */
     int64_t last_call_ms; /* monotonic */
     bool offline;         /* set by an operator; only reported, calls are still served */
@@ -46,7 +46,7 @@ enum camellia_status { /* of a message, with the numbers used in the API */
                        CAMELLIA_CONSUMING = 3,
                        CAMELLIA_ACKED = 4,
                        CAMELLIA_EXPIRED = 5, /* never delivered */
-                       CAMELLIA_GIVEN_UP = 6,
+                       CAMELLIA_OUT_OF_RETRIES = 6,
                        CAMELLIA_DELETED = 7
 };
 
@@ -89,9 +89,9 @@ struct camellia_call {
     char new_id[CAMELLIA_NEW_ID_BYTES];
     struct pull *pull;             /* while it waits in a queue; else NULL */
     struct camellia_topic *poller; /* topic whose polls counts this call; NULL: none */
-    struct timer *held;            /* waits here if it cannot wait in a queue; NULL: does
+    struct timer *wait_timer;      /* waits here if it cannot wait in a queue; NULL: does
                                     * not */
-    LIST_ENTRY(camellia_call) held_link;
+    LIST_ENTRY(camellia_call) waiting_link;
     int64_t until_ms; /* monotonic ms: no empty answer before; 0: may be empty at once */
     struct buf list;  /* JSON of the pulled messages */
 };
@@ -117,7 +117,7 @@ void camellia_get(struct camellia_call *call);
 void camellia_delete(struct camellia_call *call);
 void camellia_pull(struct camellia_call *call); /* and the long poll */
 /* Answers every call that waits on a timer instead of in a queue. */
-void camellia_release_held(struct camellia *c);
+void camellia_answer_waiting(struct camellia *c);
 /* Fills m with a found job as consumers see it. topic: the name that consumers use. */
 void camellia_msg_of(const struct camellia *c, struct slice topic,
                      const struct queue_job *found, struct camellia_msg *m);
@@ -133,23 +133,24 @@ struct camellia_info {
     struct camellia_gap age; /* age of ready messages since they became ready */
 };
 
-/* A request of an operator. camellia_tell() frees it. */
-struct camellia_ask {
+/* A request of an operator. camellia_query_answer() frees it. */
+struct camellia_query {
     struct camellia *c;
     struct httpd_req *req;
     struct slice topic; /* parameter */
 };
-extern const struct http_args camellia_ask_args, camellia_topic_args;
-struct camellia_ask *camellia_ask(struct camellia *c, struct httpd_req *req);
-/* Answers and frees ask and the contents of text. text NULL: HTTP 500, since Redis is
+extern const struct http_args camellia_query_args, camellia_topic_args;
+struct camellia_query *camellia_query(struct camellia *c, struct httpd_req *req);
+/* Answers and frees query and the contents of text. text NULL: HTTP 500, since Redis is
  * unavailable. */
-void camellia_tell(struct camellia_ask *ask, const char *type, struct buf *text);
+void camellia_query_answer(struct camellia_query *query, const char *type,
+                           struct buf *text);
 /* Queries the CAMELLIA_SHOWN_MAX most recently used topics. Concurrent requests share the
  * answer. Adds messages that are not pulled yet to the statistics. Calls cb once. infos
  * is borrowed; NULL: Redis did not answer. */
-typedef void camellia_survey_cb(struct camellia_ask *ask,
+typedef void camellia_survey_cb(struct camellia_query *query,
                                 const struct camellia_info *infos, size_t n);
-void camellia_survey(struct camellia_ask *ask, camellia_survey_cb *cb);
+void camellia_survey(struct camellia_query *query, camellia_survey_cb *cb);
 
 void camellia_topic_info(void *arg, struct httpd_req *req);
 void camellia_topic_infos(void *arg, struct httpd_req *req);

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { PATIENCE_MS = 4000 /* for a hanging Redis */ };
+enum { SURVEY_TIMEOUT_MS = 4000 /* for a hanging Redis */ };
 enum { MINUTE_MS = 60 * 1000, HOUR_MS = 60 * MINUTE_MS, DAY_MS = 24 * HOUR_MS };
 enum { BEFORE_LAST, LAST, FIRST_MINUTE }; /* spans before those of the API */
 
@@ -18,28 +18,29 @@ _Static_assert(CAMELLIA_SPANS + FIRST_MINUTE == QUEUE_SPANS + 1, "no limit is le
 
 static const struct http_param no_params[] = {{0}};
 static const struct http_param topic_params[] = {{"topic", HTTP_TEXT,
-                                                  offsetof(struct camellia_ask, topic),
+                                                  offsetof(struct camellia_query, topic),
                                                   FROM_FORM, .required = true},
                                                  {0}};
-const struct http_args camellia_ask_args = {
-    .size = sizeof(struct camellia_ask), .params = no_params, .others = true};
+const struct http_args camellia_query_args = {
+    .size = sizeof(struct camellia_query), .params = no_params, .others = true};
 const struct http_args camellia_topic_args = {
-    .size = sizeof(struct camellia_ask), .params = topic_params, .others = true};
+    .size = sizeof(struct camellia_query), .params = topic_params, .others = true};
 
-struct camellia_ask *camellia_ask(struct camellia *c, struct httpd_req *req)
+struct camellia_query *camellia_query(struct camellia *c, struct httpd_req *req)
 {
-    struct camellia_ask *ask = httpd_args(req);
-    ask->c = c;
-    ask->req = req;
-    return ask;
+    struct camellia_query *query = httpd_args(req);
+    query->c = c;
+    query->req = req;
+    return query;
 }
 
-void camellia_tell(struct camellia_ask *ask, const char *type, struct buf *text)
+void camellia_query_answer(struct camellia_query *query, const char *type,
+                           struct buf *text)
 {
     if (text)
-        httpd_answer(ask->req, 200, type, buf_slice(text));
+        httpd_answer(query->req, 200, type, buf_slice(text));
     else
-        camellia_error(ask->req, 500);
+        camellia_error(query->req, 500);
     if (text)
         buf_free(text);
 }
@@ -85,76 +86,76 @@ static struct camellia_info info_of(struct slice topic, const struct queue_count
 
 struct waiter {
     camellia_survey_cb *cb;
-    struct camellia_ask *ask;
+    struct camellia_query *query;
 };
-struct camellia_look { /* a survey of all queues */
+struct camellia_survey_run { /* a survey of all queues */
     struct camellia *c;
     struct waiter *waiting;
     size_t n;
-    struct timer *patience; /* NULL: no time limit; serves a single request */
-    int64_t from_ms;        /* start of the window in which it began */
+    struct timer *timeout; /* NULL: no time limit; serves a single request */
+    int64_t from_ms;       /* start of the window in which it began */
 };
 
 /* Adds messages that are not pulled yet to the last window. infos NULL: Redis did not
  * answer. */
-static void note_unpulled(const struct camellia_look *look,
+static void note_unpulled(const struct camellia_survey_run *survey,
                           const struct camellia_info *infos, size_t n)
 {
-    struct camellia_stats *stats = &look->c->stats;
-    camellia_forget_unpulled(stats);
+    struct camellia_stats *stats = &survey->c->stats;
+    camellia_clear_unpulled(stats);
     for (size_t i = 0; infos && i < n && stats->last_from_ms > 0; i++) {
         struct camellia_topic *t =
             infos[i].ready > 0 ? camellia_topic(stats, infos[i].topic) : NULL;
         if (t == NULL)
             continue;
         t->unpulled = infos[i].age;
-        t->unpulled_last = stats->from_ms == look->from_ms ? infos[i].ready_last : 0;
+        t->unpulled_last = stats->from_ms == survey->from_ms ? infos[i].ready_last : 0;
     }
 }
 
-static void tell_all(struct camellia_look *look, const struct camellia_info *infos,
-                     size_t infos_n)
+static void answer_all(struct camellia_survey_run *survey,
+                       const struct camellia_info *infos, size_t infos_n)
 {
-    struct waiter *waiting = look->waiting;
-    size_t n = look->n;
-    look->waiting = NULL;
-    look->n = 0;
+    struct waiter *waiting = survey->waiting;
+    size_t n = survey->n;
+    survey->waiting = NULL;
+    survey->n = 0;
     for (size_t i = 0; i < n; i++)
-        waiting[i].cb(waiting[i].ask, infos, infos_n);
+        waiting[i].cb(waiting[i].query, infos, infos_n);
     free(waiting);
 }
 
 /* Answers the waiting requests without data. The survey continues; later requests wait
  * for it. */
-static void on_patience(void *arg)
+static void on_timeout(void *arg)
 {
-    struct camellia_look *look = arg;
-    camellia_forget_unpulled(&look->c->stats);
-    tell_all(look, NULL, 0);
+    struct camellia_survey_run *survey = arg;
+    camellia_clear_unpulled(&survey->c->stats);
+    answer_all(survey, NULL, 0);
 }
 
 static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
 {
-    struct camellia_look *look = arg;
-    struct camellia *c = look->c;
+    struct camellia_survey_run *survey = arg;
+    struct camellia *c = survey->c;
     struct camellia_info *infos = queues ? mem_alloc((n + 1) * sizeof(*infos)) : NULL;
     for (size_t i = 0; i < n; i++)
         infos[i] = info_of(queues[i].name, &queues[i].counts);
-    if (look->patience) {
-        c->look = NULL;
-        timer_del(look->patience);
-        note_unpulled(look, infos, n);
-        look->patience = NULL;
+    if (survey->timeout) {
+        c->survey = NULL;
+        timer_del(survey->timeout);
+        note_unpulled(survey, infos, n);
+        survey->timeout = NULL;
     }
-    tell_all(look, infos, n);
+    answer_all(survey, infos, n);
     free(infos);
-    loop_defer_free(look);
+    loop_defer_free(survey);
 }
 
 static int on_queue(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPANS])
 {
-    const struct camellia_look *look = arg;
-    return set_limits(look->c, name, limits_ms);
+    const struct camellia_survey_run *survey = arg;
+    return set_limits(survey->c, name, limits_ms);
 }
 
 static void on_none(void *arg)
@@ -163,47 +164,48 @@ static void on_none(void *arg)
     on_surveyed(arg, &none, 0);
 }
 
-static bool leads(const struct camellia *c, struct slice topic)
+static bool has_queue(const struct camellia *c, struct slice topic)
 {
     bool in_queue = false;
     return source_route(c->api.src, topic, &in_queue).p && in_queue;
 }
 
-static struct camellia_look *look_begin(struct camellia *c, size_t most)
+static struct camellia_survey_run *survey_start(struct camellia *c, size_t most)
 {
-    struct camellia_look *look = mem_alloc(sizeof(*look));
-    const struct queue_survey how = {most, on_queue, on_surveyed, look};
+    struct camellia_survey_run *survey = mem_alloc(sizeof(*survey));
+    const struct queue_survey how = {most, on_queue, on_surveyed, survey};
     const struct camellia_topic *t = c->stats.topics;
-    look->c = c;
-    look->from_ms = c->stats.from_ms;
-    /* Use any topic that leads to a queue: all queues of its sink are listed. */
-    bool any = leads(c, SLICE_LIT(""));
-    while (!any && t && !leads(c, t->name))
+    survey->c = c;
+    survey->from_ms = c->stats.from_ms;
+    /* Use any topic that has_queue to a queue: all queues of its sink are listed. */
+    bool any = has_queue(c, SLICE_LIT(""));
+    while (!any && t && !has_queue(c, t->name))
         t = t->hh.next;
     if (any || t)
         queue_survey(c->api.src, any ? SLICE_LIT("") : t->name, &how);
     else
-        loop_defer(on_none, look);
-    return look;
+        loop_defer(on_none, survey);
+    return survey;
 }
 
-static void join(struct camellia_look *look, struct camellia_ask *ask,
+static void join(struct camellia_survey_run *survey, struct camellia_query *query,
                  camellia_survey_cb *cb)
 {
-    look->waiting = mem_realloc(look->waiting, (look->n + 1) * sizeof(*look->waiting));
-    look->waiting[look->n++] = (struct waiter){cb, ask};
-    if (look->patience && look->n == 1)
-        timer_set(look->patience, PATIENCE_MS);
+    survey->waiting =
+        mem_realloc(survey->waiting, (survey->n + 1) * sizeof(*survey->waiting));
+    survey->waiting[survey->n++] = (struct waiter){cb, query};
+    if (survey->timeout && survey->n == 1)
+        timer_set(survey->timeout, SURVEY_TIMEOUT_MS);
 }
 
-void camellia_survey(struct camellia_ask *ask, camellia_survey_cb *cb)
+void camellia_survey(struct camellia_query *query, camellia_survey_cb *cb)
 {
-    struct camellia *c = ask->c;
-    if (c->look == NULL) {
-        c->look = look_begin(c, CAMELLIA_SHOWN_MAX);
-        c->look->patience = timer_new(on_patience, c->look);
+    struct camellia *c = query->c;
+    if (c->survey == NULL) {
+        c->survey = survey_start(c, CAMELLIA_SHOWN_MAX);
+        c->survey->timeout = timer_new(on_timeout, c->survey);
     }
-    join(c->look, ask, cb);
+    join(c->survey, query, cb);
 }
 
 /* ------------------------------------------------------------------ pieces of JSON */
@@ -301,63 +303,65 @@ static void add_lists(struct buf *out, const struct camellia *c, const char *suf
 
 static void on_one(void *arg, enum queue_code code, const struct queue_counts *counts)
 {
-    struct camellia_ask *ask = arg;
-    struct camellia_info info = {.topic = ask->topic};
+    struct camellia_query *query = arg;
+    struct camellia_info info = {.topic = query->topic};
     struct buf out = {0};
     struct listing l = {&out, 0};
     if (counts)
-        info = info_of(ask->topic, counts);
+        info = info_of(query->topic, counts);
     buf_add_str(&out, "{\"code\":200,\"data\":");
     add_info(&l, &info);
     buf_add_str(&out, "}");
     if (code == QUEUE_AWAY)
         buf_free(&out);
-    camellia_tell(ask, CAMELLIA_JSON, code == QUEUE_AWAY ? NULL : &out);
+    camellia_query_answer(query, CAMELLIA_JSON, code == QUEUE_AWAY ? NULL : &out);
 }
 
 void camellia_topic_info(void *arg, struct httpd_req *req)
 {
-    struct camellia_ask *ask = camellia_ask(arg, req);
+    struct camellia_query *query = camellia_query(arg, req);
     int64_t limits_ms[QUEUE_SPANS];
-    int n = set_limits(ask->c, ask->topic, limits_ms);
-    queue_count(ask->c->api.src, ask->topic, limits_ms, (unsigned)n, on_one, ask);
+    int n = set_limits(query->c, query->topic, limits_ms);
+    queue_count(query->c->api.src, query->topic, limits_ms, (unsigned)n, on_one, query);
 }
 
-static void on_all(struct camellia_ask *ask, const struct camellia_info *infos, size_t n)
+static void on_all(struct camellia_query *query, const struct camellia_info *infos,
+                   size_t n)
 {
     struct buf out = {0};
     struct listing l = {&out, 0};
     if (infos == NULL) {
-        camellia_tell(ask, CAMELLIA_JSON, NULL);
+        camellia_query_answer(query, CAMELLIA_JSON, NULL);
         return;
     }
     buf_add_str(&out, "{\"code\":200,\"data\":[");
     for (size_t i = 0; i < n; i++)
         add_info(&l, &infos[i]);
     buf_add_str(&out, "]}");
-    camellia_tell(ask, CAMELLIA_JSON, &out);
+    camellia_query_answer(query, CAMELLIA_JSON, &out);
 }
 
 void camellia_topic_infos(void *arg, struct httpd_req *req)
 {
-    struct camellia_ask *ask = camellia_ask(arg, req);
-    join(look_begin(arg, SIZE_MAX), ask, on_all);
+    struct camellia_query *query = camellia_query(arg, req);
+    join(survey_start(arg, SIZE_MAX), query, on_all);
 }
 
 /* Without Redis the answer contains only the data of this process. */
-static void on_data(struct camellia_ask *ask, const struct camellia_info *infos, size_t n)
+static void on_data(struct camellia_query *query, const struct camellia_info *infos,
+                    size_t n)
 {
     struct buf out = {0};
     (void)infos, (void)n; /* the statistics already contain them */
     buf_add_str(&out, "{\"code\":200,\"data\":{");
-    add_lists(&out, ask->c, "List");
+    add_lists(&out, query->c, "List");
     buf_add_str(&out, "}}");
-    camellia_tell(ask, CAMELLIA_JSON, &out);
+    camellia_query_answer(query, CAMELLIA_JSON, &out);
 }
 
 void camellia_monitor_data(void *arg, struct httpd_req *req)
 {
-    camellia_survey(camellia_ask(arg, req), on_data);
+    camellia_survey(camellia_query(arg, req), on_data);
 }
 
 static void add_sizes(struct buf *out, const struct camellia_info *infos, size_t n)
@@ -381,20 +385,20 @@ static void add_sizes(struct buf *out, const struct camellia_info *infos, size_t
     buf_add_str(out, "]");
 }
 
-static void on_string(struct camellia_ask *ask, const struct camellia_info *infos,
+static void on_string(struct camellia_query *query, const struct camellia_info *infos,
                       size_t n)
 {
     struct buf out = {0};
     if (infos) {
         buf_add_str(&out, "{");
-        add_lists(&out, ask->c, "");
+        add_lists(&out, query->c, "");
         add_sizes(&out, infos, n);
         buf_add_str(&out, "}");
     }
-    camellia_tell(ask, CAMELLIA_PLAIN_TEXT, infos ? &out : NULL);
+    camellia_query_answer(query, CAMELLIA_PLAIN_TEXT, infos ? &out : NULL);
 }
 
 void camellia_monitor_string(void *arg, struct httpd_req *req)
 {
-    camellia_survey(camellia_ask(arg, req), on_string);
+    camellia_survey(camellia_query(arg, req), on_string);
 }

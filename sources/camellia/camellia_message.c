@@ -23,7 +23,7 @@ static enum camellia_status status_of(const struct queue_job *found)
     case QUEUE_IN_FLIGHT:
         return CAMELLIA_CONSUMING;
     case QUEUE_DEAD:
-        return CAMELLIA_GIVEN_UP;
+        return CAMELLIA_OUT_OF_RETRIES;
     case QUEUE_ENDED:
         break;
     }
@@ -31,7 +31,7 @@ static enum camellia_status status_of(const struct queue_job *found)
         return CAMELLIA_ACKED;
     if (found->end == QUEUE_END_DELETED)
         return CAMELLIA_DELETED;
-    return found->attempts > 0 ? CAMELLIA_GIVEN_UP : CAMELLIA_EXPIRED;
+    return found->attempts > 0 ? CAMELLIA_OUT_OF_RETRIES : CAMELLIA_EXPIRED;
 }
 
 void camellia_msg_of(const struct camellia *c, struct slice topic,
@@ -115,7 +115,7 @@ static void submit(struct camellia_call *call);
 
 static void succeed(struct camellia_call *call, const struct camellia_msg *m)
 {
-    camellia_counted(&call->c->stats, call->sent.topic, CAMELLIA_N_SEND, 1);
+    camellia_count_calls(&call->c->stats, call->sent.topic, CAMELLIA_N_SEND, 1);
     camellia_show(call, m);
 }
 
@@ -149,8 +149,8 @@ static void on_stored(void *arg, const struct stored_reply *reply)
         return;
     case STORED_DEAD:
     case REFUSED:
-        log_debug(source_name(call->c->api.src), "sendMsg refused, %s: %s", reply->reason,
-                  reply->why);
+        log_debug(source_name(call->c->api.src), "rejected a sendMsg, %s: %s",
+                  reply->reason, reply->why);
         camellia_failed(call, 400);
         return;
     case STORED_NONE:
@@ -190,7 +190,7 @@ static bool is_named(struct camellia_call *call)
 
 static void counted(const struct camellia_call *call, enum camellia_count what)
 {
-    camellia_counted(&call->c->stats, call->topic, what, 1);
+    camellia_count_calls(&call->c->stats, call->topic, what, 1);
 }
 
 /* Reports success in every state: the consumer need not retry. */
@@ -204,7 +204,7 @@ static void on_acked(void *arg, enum queue_code code, enum queue_state was)
         if (code == QUEUE_OK)
             counted(call, CAMELLIA_N_ACK);
         else
-            camellia_counted_miss(&call->c->stats, call->topic, CAMELLIA_N_ACK);
+            camellia_count_miss(&call->c->stats, call->topic, CAMELLIA_N_ACK);
         camellia_succeeded(call);
     }
 }
@@ -227,7 +227,7 @@ static void on_found(void *arg, enum queue_code code, const struct queue_job *fo
         struct camellia_msg m;
         camellia_msg_of(call->c, call->topic, found, &m);
         if (found->state != QUEUE_ENDED && m.expire_ms <= found->now_ms)
-            m.status = m.retry > 0 ? CAMELLIA_GIVEN_UP : CAMELLIA_EXPIRED;
+            m.status = m.retry > 0 ? CAMELLIA_OUT_OF_RETRIES : CAMELLIA_EXPIRED;
         counted(call, CAMELLIA_N_GET);
         camellia_show(call, &m);
     } else {
@@ -299,7 +299,7 @@ static void count(const struct camellia_stats *s, struct camellia_topic *t,
 {
     t->now.counts[CAMELLIA_N_PULL]++;
     camellia_gap_add(&t->now.pull, job->now_ms - m->trigger_ms);
-    camellia_pulled(s, t, job->ready_ms, job->now_ms);
+    camellia_count_pull(s, t, job->ready_ms, job->now_ms);
 }
 
 static void add_jobs(struct camellia_call *call, const struct queue_job *jobs, unsigned n)
@@ -326,7 +326,7 @@ static void add_jobs(struct camellia_call *call, const struct queue_job *jobs, u
 
 static void pull(struct camellia_call *call, int64_t wait_ms);
 
-static void on_held(void *arg)
+static void on_wait_over(void *arg)
 {
     answer_list(arg);
 }
@@ -334,7 +334,7 @@ static void on_held(void *arg)
 /* Call if the poll cannot wait in a queue. Delays the empty answer by a timer until its
  * timeout, since the client would repeat at once. If the daemon is stopping, answers at
  * once. */
-static void hold(struct camellia_call *call)
+static void wait_on_timer(struct camellia_call *call)
 {
     struct camellia *c = call->c;
     int64_t left_ms = call->until_ms - loop_mono_ms();
@@ -342,15 +342,15 @@ static void hold(struct camellia_call *call)
         answer_list(call);
         return;
     }
-    call->held = timer_new(on_held, call);
-    LIST_INSERT_HEAD(&c->held, call, held_link);
-    timer_set(call->held, left_ms);
+    call->wait_timer = timer_new(on_wait_over, call);
+    LIST_INSERT_HEAD(&c->waiting, call, waiting_link);
+    timer_set(call->wait_timer, left_ms);
 }
 
-void camellia_release_held(struct camellia *c)
+void camellia_answer_waiting(struct camellia *c)
 {
-    while (!LIST_EMPTY(&c->held)) {
-        struct camellia_call *call = LIST_FIRST(&c->held);
+    while (!LIST_EMPTY(&c->waiting)) {
+        struct camellia_call *call = LIST_FIRST(&c->waiting);
         httpd_add(call->req, "Connection", "close");
         answer_list(call);
     }
@@ -360,9 +360,9 @@ static void on_no_route(struct camellia_call *call)
 {
     static struct log_limit complain;
     log_limited(&complain, LOG_WARN, source_name(call->c->api.src),
-                "a consumer asks for topic \"%.*s\", which no route takes",
+                "a consumer requests topic \"%.*s\", which no route accepts",
                 SLICE_ARG(call->topic));
-    hold(call);
+    wait_on_timer(call);
 }
 
 static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
@@ -383,7 +383,7 @@ static void on_pulled(void *arg, enum queue_code code, const struct queue_job *j
     } else if (code == QUEUE_AWAY) {
         camellia_failed(call, 500);
     } else {
-        hold(call);
+        wait_on_timer(call);
     }
 }
 
@@ -398,7 +398,7 @@ static void on_gone(void *arg)
 
 static void pull(struct camellia_call *call, int64_t wait_ms)
 {
-    const struct queue_ask ask = {
+    const struct queue_ask query = {
         .topics = &call->topic,
         .topic_count = 1,
         .max = (unsigned)at_most(call->batch, PIECE),
@@ -406,7 +406,7 @@ static void pull(struct camellia_call *call, int64_t wait_ms)
                                        : call->c->ack_timeout_ms,
         .wait_ms = wait_ms,
     };
-    call->pull = queue_pull(call->c->api.src, &ask, on_pulled, call);
+    call->pull = queue_pull(call->c->api.src, &query, on_pulled, call);
 }
 
 /* Waits up to the time limit of a long poll. */

@@ -114,22 +114,23 @@ static void add_process(struct buf *out, const struct camellia *c)
     metric_number(out, "memory_info", LABELS({"type", "total_memory"}), memory_bytes);
     metric_number(out, "memory_info", LABELS({"type", "heap_memory_usage"}),
                   memory_bytes);
-    metric_head(out, "cpu", "gauge", "Processors, and how many of them are used");
+    metric_head(out, "cpu", "gauge",
+                "Number of processors, and how many of them are in use");
     metric_number(out, "cpu", LABELS({"type", "cpu_num"}), sysconf(_SC_NPROCESSORS_ONLN));
     metric_real(out, "cpu", LABELS({"type", "usage"}), cpu_usage(uptime_ms));
 }
 
-static void on_infos(struct camellia_ask *ask, const struct camellia_info *infos,
+static void on_infos(struct camellia_query *query, const struct camellia_info *infos,
                      size_t n)
 {
-    const struct camellia_topic *const topics = ask->c->stats.topics;
+    const struct camellia_topic *const topics = query->c->stats.topics;
     struct buf out = {0};
     struct family f = {.out = &out};
     if (infos == NULL) {
-        camellia_tell(ask, CAMELLIA_PLAIN_TEXT, NULL);
+        camellia_query_answer(query, CAMELLIA_PLAIN_TEXT, NULL);
         return;
     }
-    add_process(&out, ask->c);
+    add_process(&out, query->c);
     begin(&f, "request", "Calls of the last window, by topic");
     for (const struct camellia_topic *t = topics; t; t = t->hh.next)
         add_counts(&f, t);
@@ -137,19 +138,19 @@ static void on_infos(struct camellia_ask *ask, const struct camellia_info *infos
     for (const struct camellia_topic *t = topics; t; t = t->hh.next)
         add_gap(&f, t->name, t->last.pull);
     begin(&f, "ready_queue_time_gap",
-          "Ready and not pulled: until the pull, or until now, in ms");
+          "Time from ready to the pull, or until now if not pulled, in ms");
     for (const struct camellia_topic *t = topics; t; t = t->hh.next)
         add_gap(&f, t->name, camellia_ready_gap(t));
     begin(&f, "topic_info", "Messages now, by topic");
     for (size_t i = 0; i < n; i++)
         add_info(&f, &infos[i]);
     buf_free(&f.topic);
-    camellia_tell(ask, CAMELLIA_PLAIN_TEXT, &out);
+    camellia_query_answer(query, CAMELLIA_PLAIN_TEXT, &out);
 }
 
 void camellia_metrics(void *arg, struct httpd_req *req)
 {
-    camellia_survey(camellia_ask(arg, req), on_infos);
+    camellia_survey(camellia_query(arg, req), on_infos);
 }
 
 /* -------------------------------------------------------------------- health */

@@ -43,16 +43,16 @@ static void drop(struct camellia_stats *s, struct camellia_topic *t)
     free(t);
 }
 
-void camellia_counted(struct camellia_stats *s, struct slice topic,
-                      enum camellia_count what, int64_t n)
+void camellia_count_calls(struct camellia_stats *s, struct slice topic,
+                          enum camellia_count what, int64_t n)
 {
     struct camellia_topic *t = camellia_topic(s, topic);
     if (t)
         t->now.counts[what] += n;
 }
 
-void camellia_counted_miss(struct camellia_stats *s, struct slice topic,
-                           enum camellia_count what)
+void camellia_count_miss(struct camellia_stats *s, struct slice topic,
+                         enum camellia_count what)
 {
     struct camellia_topic *t = find(s, topic);
     if (t)
@@ -87,8 +87,8 @@ void camellia_poll_ended(struct camellia_stats *s, struct camellia_topic *t)
         drop(s, t);
 }
 
-void camellia_pulled(const struct camellia_stats *s, struct camellia_topic *t,
-                     int64_t ready_ms, int64_t now_ms)
+void camellia_count_pull(const struct camellia_stats *s, struct camellia_topic *t,
+                         int64_t ready_ms, int64_t now_ms)
 {
     camellia_gap_add(&t->now.ready, now_ms > ready_ms ? now_ms - ready_ms : 0);
     if (ready_ms >= s->from_ms)
@@ -117,7 +117,7 @@ bool camellia_topic_is_quiet(const struct camellia_topic *t)
     return is_empty(&t->last) && t->unpulled_last == 0 && t->unpulled.count == 0;
 }
 
-void camellia_forget_unpulled(struct camellia_stats *s)
+void camellia_clear_unpulled(struct camellia_stats *s)
 {
     for (struct camellia_topic *t = s->topics; t; t = t->hh.next) {
         t->unpulled_last = 0;
@@ -125,7 +125,7 @@ void camellia_forget_unpulled(struct camellia_stats *s)
     }
 }
 
-void camellia_stats_turn(struct camellia_stats *s, int64_t now_ms)
+void camellia_stats_next_window(struct camellia_stats *s, int64_t now_ms)
 {
     struct camellia_topic *t, *next;
     s->last_from_ms = s->from_ms;

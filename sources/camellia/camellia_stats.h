@@ -52,31 +52,31 @@ struct camellia_stats { /* all zeros: valid and empty */
     struct camellia_topic *topics; /* by name */
 };
 
-/* Finds or adds a topic. Valid until camellia_stats_turn(), and as long as polls > 0.
- * NULL: too many topics. */
+/* Finds or adds a topic. Valid until camellia_stats_next_window(), and as long as polls >
+ * 0. NULL: too many topics. */
 struct camellia_topic *camellia_topic(struct camellia_stats *s, struct slice name);
 /* Decrements polls after a poll. Frees a topic that existed only for its polls. */
 void camellia_poll_ended(struct camellia_stats *s, struct camellia_topic *t);
 /* Counts a call without a result, but only if the topic is known: invented names must not
  * fill the memory. */
-void camellia_counted_miss(struct camellia_stats *s, struct slice topic,
-                           enum camellia_count what);
-void camellia_counted(struct camellia_stats *s, struct slice topic,
-                      enum camellia_count what, int64_t n);
+void camellia_count_miss(struct camellia_stats *s, struct slice topic,
+                         enum camellia_count what);
+void camellia_count_calls(struct camellia_stats *s, struct slice topic,
+                          enum camellia_count what, int64_t n);
 /* Records a pull of a message that was ready since ready_ms. Times in ms since 1970. */
-void camellia_pulled(const struct camellia_stats *s, struct camellia_topic *t,
-                     int64_t ready_ms, int64_t now_ms);
+void camellia_count_pull(const struct camellia_stats *s, struct camellia_topic *t,
+                         int64_t ready_ms, int64_t now_ms);
 /* Return values of the last window, including messages that are ready but not pulled. */
 int64_t camellia_count_of(const struct camellia_topic *t, enum camellia_count what);
 struct camellia_gap camellia_ready_gap(const struct camellia_topic *t);
 /* True if the last window has no calls and no pulls, and no message is ready. */
 bool camellia_topic_is_quiet(const struct camellia_topic *t);
 /* Clears the results of surveys. */
-void camellia_forget_unpulled(struct camellia_stats *s);
+void camellia_clear_unpulled(struct camellia_stats *s);
 void camellia_gap_add(struct camellia_gap *g, int64_t gap_ms);
 double camellia_gap_avg(const struct camellia_gap *g);
 /* Completes the running window and starts a new one. */
-void camellia_stats_turn(struct camellia_stats *s, int64_t now_ms);
+void camellia_stats_next_window(struct camellia_stats *s, int64_t now_ms);
 void camellia_stats_free(struct camellia_stats *s);
 
 #endif

@@ -41,11 +41,12 @@ static void error(struct httpd_req *req, const char *message)
 
 static void trouble(struct httpd_req *req, enum queue_code code)
 {
-    error(req, code == QUEUE_NO_ROUTE
-                   ? "no route takes this topic, or the queue it ends at has "
-                     "no global_ids; see the configuration"
-                   : "Redis did not answer; the outcome is unknown, send it "
-                     "again");
+    error(
+        req,
+        code == QUEUE_NO_ROUTE
+            ? "no route accepts this topic, or its queue sink does not have global_ids = "
+              "true; check the configuration"
+            : "Redis did not answer, so the outcome is unknown; send the request again");
 }
 
 static void not_found(void *arg, struct httpd_req *req)
@@ -89,7 +90,7 @@ static void push(void *arg, struct httpd_req *req)
     struct delayqueue *dq = arg;
     const struct delayqueue_ask *ask = httpd_args(req);
     if (dq->api.paused) {
-        error(req, "Redis is away or full: nothing can be stored now");
+        error(req, "Redis is unavailable or full: tarry cannot store jobs now");
         return;
     }
     struct job *job = job_new(ask->body.n + ask->id.n + ask->topic.n);
@@ -156,7 +157,7 @@ static void on_found(void *arg, enum queue_code code, const struct queue_job *fo
     } else if (found == NULL || found->state == QUEUE_ENDED) {
         ok(req, done, (struct slice){NULL, 0});
     } else if (found->job == NULL) {
-        error(req, "the record of this job can't be read");
+        error(req, "the record of this job is not readable");
     } else {
         struct buf data = {0};
         add_job(&data, found);
@@ -233,7 +234,7 @@ static void answer_job(struct httpd_req *req, const struct queue_job *found)
     struct buf data = {0};
     if (found->job ==
         NULL) { /* it becomes available again after the lease, until it is deleted */
-        buf_addf(&data, "the record of job %.*s can't be read", SLICE_ARG(found->id));
+        buf_addf(&data, "the record of job %.*s is not readable", SLICE_ARG(found->id));
         error(req, buf_str(&data));
         buf_free(&data);
         return;
@@ -324,7 +325,8 @@ static int start(struct source *src, void *self, struct err *err)
 static const struct opt opts[] = {
     HTTPD_ROWS(struct delayqueue, api.opts, "127.0.0.1:9277", "16MiB"),
     {"pop_timeout", OPT_MS, offsetof(struct delayqueue, pop_timeout_ms), "178s",
-     .help = "How long a /pop waits for a job; shorter than the clients' patience.",
+     .help =
+         "How long a /pop waits for a job; must be shorter than the clients' timeout.",
      .min = 10, .max = 86400000},
     {0},
 };

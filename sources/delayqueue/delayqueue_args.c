@@ -101,7 +101,8 @@ static int check_push(const void *args, struct err *err)
     if (check_id(args, err) < 0 || check_topic(ask->topic, err) < 0)
         return -1;
     if (memchr(ask->topic.p, ',', ask->topic.n))
-        return err_set(err, "the topic has a comma: /pop could never name it");
+        return err_set(err,
+                       "the topic contains a comma, which /pop uses to separate topics");
     return 0;
 }
 
@@ -113,7 +114,7 @@ static int check_pop(const void *args, struct err *err)
     for (size_t i = 0; i < ask->topic.n; i++)
         commas += ask->topic.p[i] == ',';
     if (commas >= DELAYQUEUE_TOPICS_MAX)
-        return err_set(err, "a pop may name %d topics at most", DELAYQUEUE_TOPICS_MAX);
+        return err_set(err, "a pop may contain at most %d topics", DELAYQUEUE_TOPICS_MAX);
     unsigned n = delayqueue_split(ask->topic, topics);
     for (unsigned i = 0; i < n; i++)
         if (check_topic(topics[i], err) < 0)

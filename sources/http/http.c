@@ -29,8 +29,8 @@ static int check_queue(const void *arguments, struct err *err)
 {
     const struct args *args = arguments;
     if (memchr(args->name.p, ',', args->name.n))
-        return err_set(err,
-                       "no comma in the name of a queue: it could not be pulled from");
+        return err_set(err, "the name of a queue must not contain a comma, which "
+                            "separates queues in a pull");
     return 0;
 }
 
@@ -89,8 +89,8 @@ static void take(struct http_source *s, struct httpd_req *req, struct http_place
 {
     struct err err = {""};
     if (s->paused) {
-        httpd_busy(req,
-                   "jobs cannot be stored now: Redis is away or full; send it again");
+        httpd_busy(req, "tarry cannot store jobs now: Redis is unavailable or full; send "
+                        "the request again");
         return;
     }
     if (is_batch(req) && place.id.p == NULL) {
@@ -122,14 +122,14 @@ static void answer_no_route(struct httpd_req *req)
 {
     const struct args *args = httpd_args(req);
     httpd_error(req, 404, "no-route",
-                "there is no route %.*s that keeps jobs by their ids alone; routes are "
-                "configured under routes: { }, jobs of queues are at /v1/queues",
+                "there is no route %.*s to a push sink; routes are configured under "
+                "routes: { }; for jobs of queues use /v1/queues",
                 SLICE_ARG(args->name));
 }
 
 static const char NO_SUCH_JOB[] =
-    "no such job: delivered before, or never there; or refused, then its dead letter has "
-    "an id that begins with this one and \"@\"";
+    "no such job: it was delivered, or never existed; if tarry rejected it, the id of "
+    "its dead letter begins with this id and \"@\"";
 
 static void on_found(void *arg, const struct found_reply *reply)
 {
@@ -147,7 +147,7 @@ static void on_found(void *arg, const struct found_reply *reply)
         httpd_error(req, 404, "not-found", "%s", NO_SUCH_JOB);
         return;
     case FOUND_UNKNOWN:
-        httpd_busy(req, "Redis did not answer; ask again");
+        httpd_busy(req, "Redis did not reply; send the request again");
         return;
     case FOUND_WAITING:
     case FOUND_IN_FLIGHT:
@@ -178,10 +178,9 @@ static void on_cancelled(void *arg, enum cancelled answer)
         httpd_answer_json(req, 200, &json);
         return;
     case CANCEL_TOO_LATE:
-        httpd_error(
-            req, 409, "in-flight",
-            "too late: the job is being delivered; if that fails, it is not tried "
-            "again");
+        httpd_error(req, 409, "in-flight",
+                    "too late: the job is being delivered; if the delivery fails, tarry "
+                    "does not retry it");
         return;
     case CANCEL_EMITTED:
         httpd_error(req, 410, "emitted", "too late: the job was delivered");
@@ -193,7 +192,7 @@ static void on_cancelled(void *arg, enum cancelled answer)
         answer_no_route(req);
         return;
     case CANCEL_UNKNOWN:
-        httpd_busy(req, "Redis did not answer; send it again");
+        httpd_busy(req, "Redis did not answer; send the request again");
         return;
     }
 }
@@ -203,8 +202,8 @@ static void delete_job(void *arg, struct httpd_req *req)
     const struct http_source *s = arg;
     const struct args *args = httpd_args(req);
     if (s->paused) {
-        httpd_busy(req,
-                   "nothing can be cancelled now: Redis is away or full; send it again");
+        httpd_busy(req, "tarry cannot cancel jobs now: Redis is unavailable or full; "
+                        "send the request again");
         return;
     }
     source_cancel(s->src, args->name, args->id, on_cancelled, req);
@@ -227,7 +226,7 @@ static int start(struct source *src, void *self, struct err *err)
 {
     struct http_source *s = self;
     if (source_httpd(src) == NULL)
-        return err_set(err, "nothing listens: set http.listen");
+        return err_set(err, "the daemon has no HTTP listener: set http.listen");
     s->src = src;
     httpd_serve(source_httpd(src), rows, s);
     httpd_serve(source_httpd(src), http_queue_rows, s);
@@ -251,7 +250,7 @@ static const struct opt opts[] = {{0}};
 
 const struct source_ops source_http = {
     .name = "http",
-    .help = "Takes jobs by HTTP on the daemon's own listener, http.listen.",
+    .help = "Accepts jobs over HTTP on the daemon's own listener, http.listen.",
     .size = sizeof(struct http_source),
     .opts = opts,
     .answers = true,

@@ -90,7 +90,7 @@ static int read_text(const json_t *job, const char *name, struct slice *text,
 {
     const json_t *v = json_object_get(job, name);
     if (!json_is_string(v))
-        return err_set(err, "each job has an \"id\" and a \"token\", both strings");
+        return err_set(err, "each job must have an \"id\" and a \"token\", both strings");
     *text = (struct slice){json_string_value(v), json_string_length(v)};
     return 0;
 }
@@ -134,7 +134,7 @@ static struct acks *read_all(struct httpd_req *req, struct err *err)
     const json_t *jobs = json_object_get(body, "jobs");
     size_t n = json_array_size(jobs);
     if (n == 0 || n > ACK_MAX || json_object_size(body) != 1) {
-        err_set(err, "the body is {\"jobs\": [1 to %d jobs]}, as JSON", ACK_MAX);
+        err_set(err, "the body must be JSON: {\"jobs\": [1 to %d jobs]}", ACK_MAX);
         json_decref(body);
         return NULL;
     }

@@ -24,13 +24,14 @@ static const struct {
 } refusals[] = {
     {"no-route", 404, "there is no such route; routes are configured under routes: { }"},
     {"oversize", 413, "the job is larger than daemon.job_max"},
-    {"too-many-queues", 429, "there are as many queues as names_max allows"},
+    {"too-many-queues", 429, "the number of queues has reached names_max"},
     {"in-flight", 409,
-     "too late: the job is being delivered; if that fails, it is not tried again"},
+     "too late: the job is being delivered; if the delivery fails, tarry does not retry "
+     "it"},
     {"emitted", 410, "too late: the job was delivered"},
     {"not-found", 404, "there is no such job"},
-    {"full", 503, "too many jobs are on their way to Redis; send it again"},
-    {"unavailable", 503, "Redis is away; send it again"},
+    {"full", 503, "too many jobs are waiting for Redis; send the job again"},
+    {"unavailable", 503, "Redis is unavailable; send the job again"},
 };
 
 static size_t find_refusal(const char *reason)
@@ -152,8 +153,7 @@ void http_batch_submit(struct source *src, struct httpd_req *req, struct http_pl
     const char *control = http_job_control(req);
     if (control) { /* its lines would be sent at once */
         httpd_error(req, 400, "bad-request",
-                    "each line of a batch says for itself what it asks for; put %s into "
-                    "the lines",
+                    "the parameters of a batch apply per line: put %s into each line",
                     control);
         return;
     }
@@ -161,7 +161,7 @@ void http_batch_submit(struct source *src, struct httpd_req *req, struct http_pl
         count++;
     if (count == 0 || count > HTTP_BATCH_LINES_MAX) {
         httpd_error(req, count ? 413 : 400, count ? "oversize" : "bad-request",
-                    "a batch has 1 to %d lines, each a JSON object",
+                    "a batch must have 1 to %d lines, each a JSON object",
                     HTTP_BATCH_LINES_MAX);
         return;
     }

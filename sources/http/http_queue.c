@@ -76,7 +76,7 @@ static const struct http_param dead_params[] = {
 static int check_name(struct slice name, struct err *err)
 {
     if (name.n == 0 || name.n > JOB_TOPIC_MAX)
-        return err_set(err, "a queue's name has 1 to %d bytes", JOB_TOPIC_MAX);
+        return err_set(err, "the name of a queue must have 1 to %d bytes", JOB_TOPIC_MAX);
     return 0;
 }
 
@@ -95,15 +95,16 @@ static bool failed(struct httpd_req *req, enum queue_code code)
         unsigned status;
         const char *word, *why;
     } rows[] = {
-        [QUEUE_NONE] = {404, "not-found", "no such job: it is over, or was never there"},
-        [QUEUE_REFUSED] = {409, "not-held",
-                           "the job is not in flight, or another consumer's by now"},
+        [QUEUE_NONE] = {404, "not-found", "no such job: it has ended, or never existed"},
+        [QUEUE_REFUSED] =
+            {409, "not-held",
+             "the job is not in flight, or it was delivered again with another token"},
         [QUEUE_NO_ROUTE] = {404, "no-route",
-                            "no route leads there: it takes from = \"http\" and a sink "
-                            "of type \"queue\" under routes: { }"},
+                            "no route leads to this queue: routes: { } must contain a "
+                            "route with from = \"http\" and a sink of type \"queue\""},
     };
     if (code == QUEUE_AWAY)
-        httpd_busy(req, "Redis did not answer; ask again");
+        httpd_busy(req, "Redis did not reply; send the request again");
     else if (code != QUEUE_OK)
         httpd_error(req, rows[code].status, rows[code].word, "%s", rows[code].why);
     return code != QUEUE_OK;
@@ -186,7 +187,7 @@ static int split(struct slice list, struct slice *names, struct err *err)
     int n = 0;
     while (list.p) {
         if (n == NAMES_MAX)
-            return err_set(err, "a pull names at most %d queues", NAMES_MAX);
+            return err_set(err, "a pull may contain at most %d queues", NAMES_MAX);
         names[n] = text_cut(&list, ',');
         if (check_name(names[n++], err) < 0)
             return -1;
@@ -251,7 +252,7 @@ static void on_changed(void *arg, enum queue_code code, enum queue_state was)
     struct httpd_req *req = arg;
     struct buf json = {0};
     if (code == QUEUE_REFUSED && was == QUEUE_ENDED) {
-        httpd_error(req, 409, "ended", "the job has ended before");
+        httpd_error(req, 409, "ended", "the job has already ended");
         return;
     }
     if (code == QUEUE_REFUSED && was != QUEUE_WAITING) {

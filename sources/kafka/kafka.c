@@ -53,30 +53,31 @@ enum null_value { NULL_CANCELS, NULL_IS_JOB };
 static const struct opt opts[] = {
     KAFKA_LINK_ROWS(struct kafka_source),
     {"topics", OPT_LIST, AT(topics), NULL,
-     "Topics to read; one that begins with ^ is a regular expression.", .min = 0},
+     "Topics to read. A name that begins with ^ is a regular expression.", .min = 0},
     {"group", OPT_STR, AT(group_id), "tarry",
      "Consumer group; instances with the same group share the partitions.", .min = 0},
     {"group_instance_id", OPT_STR, AT(group_instance_id), NULL,
-     "Static membership: a name of this instance alone, so that a restart moves no "
-     "partitions.",
+     "Static membership: a name unique to this instance. The brokers then do not "
+     "reassign partitions when the instance restarts.",
      .optional = true},
     {"start", OPT_CHOICE, AT(start_at), "earliest",
-     "Where to begin when neither the group nor Redis knows how far it was read. "
-     "An offset that the topic no longer has goes on with the oldest record there is.",
+     "Where to start if neither the group nor Redis has an offset. If the topic no "
+     "longer contains the stored offset, tarry continues with the oldest record.",
      .choices = "earliest|latest"},
     {"null_value", OPT_CHOICE, AT(null_value), "cancel",
-     "A record without a value that asks for no time cancels the job of its delay-id or "
-     "key; or it is a job itself, as an event of CloudEvents always is.",
+     "Meaning of a record without a value and without a due time. cancel: it cancels the "
+     "job whose id is its delay-id or key. job: it is a job. A CloudEvent is always a "
+     "job.",
      .choices = "cancel|job"},
     {"commit_interval", OPT_MS, AT(commit_interval_ms), "1s",
-     "How often offsets of stored records are committed.", .min = 10, .max = 600000},
+     "How often tarry commits the offsets of stored records.", .min = 10, .max = 600000},
     {"commit_lag", OPT_MS, AT(commit_lag_ms), "2s",
-     "By how much the committed offset trails what Redis has stored: what a crash of "
-     "Redis takes with it, as long as it is younger, is read again. 0: not at all.",
+     "Delay between storing a record in Redis and committing its offset. If Redis "
+     "crashes and loses records younger than this, tarry reads them again. 0: no delay.",
      .min = 0, .max = 600000},
     {"prefetch", OPT_BYTES, AT(prefetch_bytes), "64MiB",
-     "Records fetched ahead, in bytes, all partitions together.", .min = 1024,
-     .max = 1073741824},
+     "Maximum size of prefetched records, in bytes, for all partitions together.",
+     .min = 1024, .max = 1073741824},
     {0}};
 
 static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
@@ -115,7 +116,7 @@ static int check(const void *self, struct err *err)
     if (k->group_id[0] == '\0')
         return err_set(err, "group: must not be empty");
     if (k->topics.n == 0)
-        return err_set(err, "topics: name at least one");
+        return err_set(err, "topics: must contain at least one topic");
     for (size_t i = 0; i < k->topics.n; i++) {
         const char *topic = k->topics.v[i];
         if (topic[0] != '^' && kafka_topic_check(topic, strlen(topic), err) < 0)
@@ -141,7 +142,8 @@ static int add_headers(struct job *job, const rd_kafka_message_t *m, struct err 
     if (code == RD_KAFKA_RESP_ERR__NOENT)
         return 0;
     if (code)
-        return err_set(err, "headers: %s", rd_kafka_err2str(code));
+        return err_set(err, "cannot read the headers of the record: %s",
+                       rd_kafka_err2str(code));
     for (size_t i = 0; !rd_kafka_header_get_all(headers, i, &name, &value, &n); i++)
         if (job_add_header(job, slice_of(name), (struct slice){value, n}, err) < 0)
             return -1;
@@ -169,8 +171,8 @@ static struct job *record_job(const struct kafka_part *part, const rd_kafka_mess
     job->partition = m->partition;
     job->offset = m->offset;
     job->incarnation = part->incarnation;
-    if (*part->rewound)
-        job->rewinds = job_keep(job, slice_of(part->rewound));
+    if (*part->rewinds_done)
+        job->rewinds = job_keep(job, slice_of(part->rewinds_done));
     job->timestamp_ms = record_ms(m);
     if (add_headers(job, m, &err) < 0) {
         job->headers = NULL; /* their memory belongs to the job until it is freed */
@@ -221,7 +223,7 @@ static void on_fetch(struct kafka_source *k, rd_kafka_event_t *ev)
                         rd_kafka_message_errstr(m));
             continue;
         }
-        kafka_client_alive(k->client);
+        kafka_client_reached(k->client);
         take(k, m);
     }
 }
@@ -231,11 +233,11 @@ static void on_fetch(struct kafka_source *k, rd_kafka_event_t *ev)
 static void on_committed(struct kafka_source *k, rd_kafka_resp_err_t code)
 {
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
-        kafka_client_alive(k->client);
+        kafka_client_reached(k->client);
     else if (code != RD_KAFKA_RESP_ERR__NO_OFFSET &&
              code != RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS)
-        log_limited(&k->group.parts.commits, LOG_WARN, source_name(k->src), "commit: %s",
-                    rd_kafka_err2str(code));
+        log_limited(&k->group.parts.commits, LOG_WARN, source_name(k->src),
+                    "cannot commit offsets: %s", rd_kafka_err2str(code));
 }
 
 static void on_event(void *arg, rd_kafka_event_t *ev)
@@ -271,7 +273,7 @@ static void on_error(void *arg, rd_kafka_event_t *ev)
 /* --------------------------------------------------------------- open, close */
 
 static void on_fatal(void *arg, const char *why);
-static void on_gone(void *arg);
+static void on_client_closed(void *arg);
 static const struct kafka_events events = {.mask = RD_KAFKA_EVENT_FETCH |
                                                    RD_KAFKA_EVENT_REBALANCE |
                                                    RD_KAFKA_EVENT_OFFSET_COMMIT,
@@ -284,7 +286,7 @@ static void close_client(struct kafka_source *k)
 {
     kafka_group_leave(&k->group);
     k->closing = true;
-    kafka_client_close(k->client, on_gone, k);
+    kafka_client_close(k->client, on_client_closed, k);
     k->client = NULL;
 }
 
@@ -297,7 +299,7 @@ static int subscribe(const struct kafka_source *k, rd_kafka_t *rk, struct err *e
         rd_kafka_topic_partition_list_add(list, k->topics.v[i], RD_KAFKA_PARTITION_UA);
     rd_kafka_resp_err_t code = rd_kafka_subscribe(rk, list);
     rd_kafka_topic_partition_list_destroy(list);
-    return code ? err_set(err, "subscribe: %s", rd_kafka_err2str(code)) : 0;
+    return code ? err_set(err, "cannot subscribe: %s", rd_kafka_err2str(code)) : 0;
 }
 
 static int open_client(struct kafka_source *k, struct err *err)
@@ -319,13 +321,13 @@ static int open_client(struct kafka_source *k, struct err *err)
     return 0;
 }
 
-static void on_gone(void *arg)
+static void on_client_closed(void *arg)
 {
     struct kafka_source *k = arg;
 
     k->closing = false;
-    if (k->stopping && k->group.parts.asks > 0) { /* each gets an answer or an error from
-                                                   * Redis */
+    if (k->stopping && k->group.parts.open_requests > 0) { /* each gets an answer or an
+                                                            * error from Redis */
         timer_set(k->retry, CLOSE_LOOK_MS);
         return;
     }
@@ -346,7 +348,7 @@ static void on_retry(void *arg)
     struct err err;
 
     if (k->stopping) {
-        on_gone(k);
+        on_client_closed(k);
         return;
     }
     if (open_client(k, &err) == 0)
@@ -359,16 +361,16 @@ static void on_fatal(void *arg, const char *why)
 {
     struct kafka_source *k = arg;
 
-    log_error(source_name(k->src), "fatal, the consumer is built anew: %s", why);
+    log_error(source_name(k->src), "fatal error, tarry replaces the consumer: %s", why);
     timer_rest(k->leave_step);
     close_client(k);
 }
 
-static void look_closed(struct kafka_source *k)
+static void check_closed(struct kafka_source *k)
 {
     if (loop_mono_ms() >= k->close_until_ms) {
-        log_warn(source_name(k->src),
-                 "the group does not let go in time; the last records may be read again");
+        log_warn(source_name(k->src), "tarry could not leave the consumer group in time; "
+                                      "the last records may be read again");
     } else if (!rd_kafka_consumer_closed(kafka_client_rk(k->client))) {
         timer_set(k->leave_step, CLOSE_LOOK_MS);
         return;
@@ -387,7 +389,7 @@ static void leave(void *arg)
         return;
     k->leaving = true;
     if (kafka_client_leave(k->client, &err) < 0) {
-        log_warn(source_name(k->src), "close: %s", err.text);
+        log_warn(source_name(k->src), "cannot close the consumer: %s", err.text);
         close_client(k);
         return;
     }
@@ -400,7 +402,7 @@ static void on_leave_step(void *arg)
     struct kafka_source *k = arg;
 
     if (k->leaving)
-        look_closed(k);
+        check_closed(k);
     else
         leave(k);
 }
@@ -408,7 +410,7 @@ static void on_leave_step(void *arg)
 /* The kv has changed, perhaps by another instance. */
 static void on_kv(void *arg)
 {
-    kafka_group_look(&((struct kafka_source *)arg)->group);
+    kafka_group_check_rewinds(&((struct kafka_source *)arg)->group);
 }
 
 static int start(struct source *src, void *self, struct err *err)
@@ -441,7 +443,7 @@ static void reread(struct source *src, void *self)
     struct kafka_source *k = self;
 
     (void)src;
-    kafka_group_reread(&k->group);
+    kafka_group_rewind(&k->group);
 }
 
 static void stop(struct source *src, void *self)
@@ -453,10 +455,10 @@ static void stop(struct source *src, void *self)
     timer_rest(k->retry);
     if (k->client == NULL) {
         if (!k->closing)
-            on_gone(k);
+            on_client_closed(k);
         return;
     }
-    kafka_group_hold(&k->group);
+    kafka_group_pause_for_stop(&k->group);
     timer_set(k->leave_step, SETTLE_WAIT_MS);
     kafka_group_settle(&k->group, leave, k);
 }

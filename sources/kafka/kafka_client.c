@@ -23,8 +23,8 @@ enum {
     EVENTS_PER_TURN = 500,
     END_WAIT_MS = 5000,      /* from the leave, if any, to the destruction */
     END_LEAST_WAIT_MS = 500, /* minimum after a slow leave */
-    AWAY_TOLD_MS = 2000,
-    TROUBLE_AGAIN_MS = 60000,
+    UNREACHABLE_LOG_MS = 2000,
+    TROUBLE_LOG_MS = 60000,
     TROUBLE_KINDS = 5,
     WHY_BYTES = 400,
     SYSLOG_WARNING = 4,
@@ -40,16 +40,16 @@ struct kafka_client {
     struct timer *tick, *again; /* again: more events than one turn of the loop handles */
     const struct kafka_events *events;
     void *arg;
-    int64_t behind_ms; /* monotonic minus wall clock, at the last tick */
-    bool away;         /* no broker can be reached */
-    bool told_away;    /*   and this was logged */
-    int64_t away_ms;   /*   since this time, monotonic */
-    bool reached;      /* a broker was reached at least once */
-    bool failed, told;
-    bool resting;
-    bool assigned;       /* consumer: was assigned partitions at least once */
-    bool leaving, stays; /* stays: the handle cannot be destroyed */
-    int64_t leave_ms;    /* monotonic start of the leave */
+    int64_t behind_ms;       /* monotonic minus wall clock, at the last tick */
+    bool away;               /* no broker can be reached */
+    bool unreachable_logged; /*   and this was logged */
+    int64_t away_ms;         /*   since this time, monotonic */
+    bool reached;            /* a broker was reached at least once */
+    bool failed, fatal_reported;
+    bool paused;
+    bool assigned;           /* consumer: was assigned partitions at least once */
+    bool leaving, keep_open; /* keep_open: the handle cannot be destroyed */
+    int64_t leave_ms;        /* monotonic start of the leave */
     char why[WHY_BYTES];
     struct kafka_login *login; /* NULL: no tokens required */
     struct log_limit troubles[TROUBLE_KINDS];
@@ -62,7 +62,7 @@ struct closing {
     pthread_mutex_t lock;
     rd_kafka_t *rk;
     int wake_fd;
-    bool stays;          /* do not destroy rk */
+    bool keep_open;      /* do not destroy rk */
     bool abandoned;      /* guarded by lock: the loop no longer waits */
     struct timer *limit; /* from here on: loop thread only */
     loop_cb *done;
@@ -102,19 +102,20 @@ static void wake_if_clock_went_back(struct kafka_client *c)
 
 /* Logs an unreachable broker after a delay: after a closed connection, for example on an
  * expired token, librdkafka usually reconnects at once. */
-static void tell_away(struct kafka_client *c)
+static void log_unreachable(struct kafka_client *c)
 {
-    if (!c->away || c->told_away || loop_mono_ms() - c->away_ms < AWAY_TOLD_MS)
+    if (!c->away || c->unreachable_logged ||
+        loop_mono_ms() - c->away_ms < UNREACHABLE_LOG_MS)
         return;
-    c->told_away = true;
-    log_warn(c->who, "no broker can be reached%s; trying on",
-             c->reached ? "" : "; are the options brokers, tls and sasl right?");
+    c->unreachable_logged = true;
+    log_warn(c->who, "no broker can be reached%s; trying again",
+             c->reached ? "" : "; check the options brokers, tls and sasl");
 }
 
 static void on_tick(void *arg)
 {
     wake_if_clock_went_back(arg);
-    tell_away(arg);
+    log_unreachable(arg);
     kafka_client_poll(arg);
 }
 
@@ -200,14 +201,14 @@ rd_kafka_queue_t *kafka_client_queue(const struct kafka_client *c)
     return c->queue;
 }
 
-void kafka_client_alive(struct kafka_client *c)
+void kafka_client_reached(struct kafka_client *c)
 {
     c->reached = true;
     c->away = false;
-    if (!c->told_away)
+    if (!c->unreachable_logged)
         return;
-    c->told_away = false;
-    log_info(c->who, "a broker answers again");
+    c->unreachable_logged = false;
+    log_info(c->who, "connected to a broker again");
 }
 
 void kafka_client_fail(struct kafka_client *c, const char *why)
@@ -225,19 +226,20 @@ static const struct hint {
     const char *word, *text;
 } hints[] = {
     {RD_KAFKA_RESP_ERR__SSL, "certificate",
-     "; does ca_file hold the authority of the broker's certificate, has that not ended, "
-     "and does it name the host as brokers does?"},
+     "; check that ca_file contains the CA of the broker's certificate, and that the "
+     "certificate has not expired and contains the host name in the option brokers"},
     {RD_KAFKA_RESP_ERR__SSL, "",
-     "; does the broker speak TLS on that port, and does it want a certificate of ours "
-     "(cert_file)?"},
+     "; check whether the broker uses TLS on that port, and whether it requires a client "
+     "certificate (cert_file)"},
     {RD_KAFKA_RESP_ERR__AUTHENTICATION, "transport failure", ""}, /* connection closed
                                                                    * meanwhile */
-    {RD_KAFKA_RESP_ERR__AUTHENTICATION, "token", "; it is asked for again in 10 s"},
+    {RD_KAFKA_RESP_ERR__AUTHENTICATION, "token",
+     "; tarry requests a token again in 10 s"},
     {RD_KAFKA_RESP_ERR__AUTHENTICATION, "",
-     "; does the broker know this user, the password and this way to log in (sasl)?"},
+     "; check the options user, password and sasl"},
     {RD_KAFKA_RESP_ERR__TRANSPORT, "certificate",
-     "; does the broker want a certificate of ours (cert_file), of an authority that it "
-     "trusts?"},
+     "; check whether the broker requires a client certificate (cert_file) from a CA "
+     "that it trusts"},
 };
 
 static const char *hint_of(rd_kafka_resp_err_t code, const char *text)
@@ -251,8 +253,8 @@ static const char *hint_of(rd_kafka_resp_err_t code, const char *text)
 /* Logs connection errors, which repeat with every attempt. Brokers may fail for different
  * reasons: the first error of each kind is logged at once, repetitions at a limited
  * rate. */
-static void tell_trouble(struct kafka_client *c, rd_kafka_resp_err_t code,
-                         const char *text)
+static void log_trouble(struct kafka_client *c, rd_kafka_resp_err_t code,
+                        const char *text)
 {
     static const rd_kafka_resp_err_t kinds[TROUBLE_KINDS - 1] = {
         RD_KAFKA_RESP_ERR__SSL, RD_KAFKA_RESP_ERR__AUTHENTICATION,
@@ -261,8 +263,8 @@ static void tell_trouble(struct kafka_client *c, rd_kafka_resp_err_t code,
 
     while (kind < TROUBLE_KINDS - 1 && kinds[kind] != code)
         kind++;
-    c->troubles[kind].period_ms = TROUBLE_AGAIN_MS;
-    log_limited(&c->troubles[kind], LOG_WARN, c->who, "%s: %s%s; trying on",
+    c->troubles[kind].period_ms = TROUBLE_LOG_MS;
+    log_limited(&c->troubles[kind], LOG_WARN, c->who, "%s: %s%s; trying again",
                 rd_kafka_err2name(code), text, hint_of(code, text));
 }
 
@@ -280,12 +282,12 @@ static void on_error(struct kafka_client *c, rd_kafka_event_t *ev)
             c->away_ms = loop_mono_ms();
         c->away = true;
     } else if (code != RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-        tell_trouble(c, code, text ? text : "");
+        log_trouble(c, code, text ? text : "");
     }
 }
 
 /* True for log lines that also arrive as error events; those are logged there. */
-static bool is_told_elsewhere(const char *fac)
+static bool is_also_error_event(const char *fac)
 {
     static const char *const facs[] = {"FAIL", "ERROR", "FATAL"};
     for (size_t i = 0; i < sizeof(facs) / sizeof(facs[0]); i++)
@@ -301,7 +303,7 @@ static void on_log(struct kafka_client *c, rd_kafka_event_t *ev)
 
     if (rd_kafka_event_log(ev, &fac, &line, &level) < 0)
         return;
-    if (level > SYSLOG_WARNING || is_told_elsewhere(fac))
+    if (level > SYSLOG_WARNING || is_also_error_event(fac))
         log_debug(c->who, "librdkafka %s: %s", fac, line);
     else
         log_limited(&c->lines, LOG_WARN, c->who, "librdkafka %s: %s", fac, line);
@@ -332,7 +334,7 @@ static void serve(struct kafka_client *c, rd_kafka_event_t *ev)
 void kafka_client_poll(struct kafka_client *c)
 {
     /* The descriptor is signalled only when an empty queue gets its first event. */
-    for (unsigned n = 0; !c->resting; n++) {
+    for (unsigned n = 0; !c->paused; n++) {
         if (n == EVENTS_PER_TURN) {
             timer_set(c->again, 0);
             break;
@@ -342,16 +344,16 @@ void kafka_client_poll(struct kafka_client *c)
             break;
         serve(c, ev);
     }
-    if (c->failed && !c->told) {
-        c->told = true;
+    if (c->failed && !c->fatal_reported) {
+        c->fatal_reported = true;
         c->events->fatal(c->arg, c->why);
     }
 }
 
-void kafka_client_rest(struct kafka_client *c, bool rest)
+void kafka_client_pause(struct kafka_client *c, bool paused)
 {
-    c->resting = rest;
-    if (!rest)
+    c->paused = paused;
+    if (!paused)
         timer_set(c->again, 0); /* the descriptor was signalled already */
 }
 
@@ -371,10 +373,10 @@ static void on_destroyed(void *arg)
     const bool abandoned = cl->abandoned;
     pthread_mutex_unlock(&cl->lock);
     if (!abandoned) {
-        if (cl->stays)
+        if (cl->keep_open)
             log_info(cl->who,
-                     "its client rests until the daemon ends: librdkafka %s can't end "
-                     "one that was joining its group",
+                     "the client stays open until the daemon stops: librdkafka %s cannot "
+                     "close a client that is joining its group",
                      rd_kafka_version_str());
         timer_del(cl->limit);
         cl->done(cl->arg);
@@ -388,7 +390,7 @@ static void *destroy(void *arg)
 {
     struct closing *cl = arg;
 
-    if (!cl->stays) {
+    if (!cl->keep_open) {
         rd_kafka_destroy_flags(cl->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
         close(cl->wake_fd);
     }
@@ -409,7 +411,8 @@ static void on_limit(void *arg)
     loop_cb *done = cl->done;
     void *done_arg = cl->arg;
 
-    log_warn(cl->who, "librdkafka does not end in time; going on without it");
+    log_warn(cl->who,
+             "librdkafka did not stop in time; continuing without waiting for it");
     timer_del(cl->limit);
     pthread_mutex_lock(&cl->lock);
     cl->abandoned = true;
@@ -420,7 +423,7 @@ static void on_limit(void *arg)
 /* True for a consumer that has joined its group but has no assignment yet, because the
  * leader is slow or dead: librdkafka before 2.3 aborts when it destroys it (issue 4312).
  * Check before the leave; later the state is no longer visible. */
-static bool must_stay(const struct kafka_client *c)
+static bool must_keep_open(const struct kafka_client *c)
 {
     if (rd_kafka_version() >= ASSIGNOR_MENDED || c->assigned)
         return false;
@@ -432,7 +435,7 @@ int kafka_client_leave(struct kafka_client *c, struct err *err)
 {
     c->leaving = true;
     c->leave_ms = loop_mono_ms();
-    c->stays = must_stay(c);
+    c->keep_open = must_keep_open(c);
     rd_kafka_error_t *error = rd_kafka_consumer_close_queue(c->rk, c->queue);
     if (error == NULL)
         return 0;
@@ -459,7 +462,7 @@ void kafka_client_close(struct kafka_client *c, loop_cb *done, void *arg)
     pthread_mutex_init(&cl->lock, NULL);
     cl->rk = c->rk;
     cl->wake_fd = c->wake_fd;
-    cl->stays = c->leaving ? c->stays : must_stay(c);
+    cl->keep_open = c->leaving ? c->keep_open : must_keep_open(c);
     cl->done = done;
     cl->arg = arg;
     cl->who = c->who;

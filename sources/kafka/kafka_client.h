@@ -41,9 +41,9 @@ rd_kafka_queue_t *kafka_client_queue(const struct kafka_client *c);
 void kafka_client_poll(struct kafka_client *c);
 /* Stops handling events (true) or resumes (false). Keep it short: rebalances wait as
  * well. */
-void kafka_client_rest(struct kafka_client *c, bool rest);
+void kafka_client_pause(struct kafka_client *c, bool paused);
 /* Records that a broker answered. */
-void kafka_client_alive(struct kafka_client *c);
+void kafka_client_reached(struct kafka_client *c);
 /* Makes the client call fatal() later, from the loop. */
 void kafka_client_fail(struct kafka_client *c, const char *why);
 

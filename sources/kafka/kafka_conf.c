@@ -108,7 +108,7 @@ static int set(rd_kafka_conf_t *conf, const char *name, const char *value,
     if (res == RD_KAFKA_CONF_UNKNOWN)
         return err_set(err, "librdkafka has no setting \"%s\"", name);
     if (may_be_secret(name))
-        return err_set(err, "librdkafka takes no such value for \"%s\"", name);
+        return err_set(err, "librdkafka rejects the value of \"%s\"", name);
     return err_set(err, "librdkafka: %s", why);
 }
 
@@ -123,11 +123,10 @@ static int pass_through(rd_kafka_conf_t *conf, const struct kafka_link *link,
             *p = '.';
     const struct owned *row = find_owned(link, name);
     if (row && row->option)
-        return err_set(err, "kafka.%s: leave it out, and use the option %s", pair->name,
+        return err_set(err, "kafka.%s: remove it and use the option %s", pair->name,
                        row->option);
     if (row)
-        return err_set(err,
-                       "kafka.%s: leave it out; no job may be lost, so tarry sets it",
+        return err_set(err, "kafka.%s: remove it; tarry sets it so that no job is lost",
                        pair->name);
     char where[NAME_MAX_BYTES + 8];
     snprintf(where, sizeof(where), "kafka.%s", pair->name);
@@ -206,9 +205,10 @@ fail:
 int kafka_topic_check(const char *topic, size_t n, struct err *err)
 {
     if (n == 0)
-        return err_set(err, "no topic is given");
+        return err_set(err, "the topic is empty");
     if (n > TOPIC_MAX_BYTES)
-        return err_set(err, "a topic of %zu bytes; Kafka allows %d", n, TOPIC_MAX_BYTES);
+        return err_set(err, "the topic has %zu bytes; Kafka allows at most %d", n,
+                       TOPIC_MAX_BYTES);
     bool dots = n <= 2;
     for (size_t i = 0; i < n; i++) {
         if (!isalnum((unsigned char)topic[i]) &&
@@ -233,12 +233,11 @@ static int check_brokers(const char *brokers, struct err *err)
 static int check_tls(const struct kafka_link *link, struct err *err)
 {
     if (!link->tls && (link->ca_file || link->cert_file || link->key_file))
-        return err_set(err,
-                       "ca_file, cert_file and key_file need TLS: set tls = true beside");
+        return err_set(err, "ca_file, cert_file and key_file require tls = true");
     if (link->key_file && link->cert_file == NULL)
-        return err_set(err, "key_file needs cert_file beside it");
+        return err_set(err, "key_file requires cert_file");
     if (link->key_password && link->cert_file == NULL)
-        return err_set(err, "key_password needs cert_file beside it");
+        return err_set(err, "key_password requires cert_file");
     return 0;
 }
 
@@ -253,11 +252,10 @@ static int check_user(const struct kafka_link *link, struct err *err)
     const bool wanted = is_of(link, KAFKA_SASL_PLAIN, KAFKA_SASL_SCRAM_512);
 
     if (wanted && (link->user == NULL || link->password == NULL))
-        return err_set(err, "sasl plain and scram need user and password");
+        return err_set(err, "sasl plain and scram require user and password");
     if (!wanted && (link->user || link->password))
-        return err_set(err,
-                       "user and password need sasl = \"plain\", \"scram-sha-256\" or "
-                       "\"scram-sha-512\" beside");
+        return err_set(err, "user and password require sasl = \"plain\", "
+                            "\"scram-sha-256\" or \"scram-sha-512\"");
     return 0;
 }
 
@@ -306,22 +304,22 @@ static int check_token(const struct kafka_link *link, struct err *err)
                         link->token_form.n > 0;
 
     if (passes_on_oauthbearer(link))
-        return err_set(err, "kafka: for OAUTHBEARER leave sasl_mechanisms out, and set "
-                            "sasl = \"oauthbearer\" with token_file or token_url beside");
+        return err_set(err, "kafka: for OAUTHBEARER remove sasl_mechanisms, and set sasl "
+                            "= \"oauthbearer\" with token_file or token_url");
     if (!wanted && (link->token_file || link->token_url || server))
-        return err_set(err, "the options token_... need sasl = \"oauthbearer\" beside");
+        return err_set(err, "the options token_... require sasl = \"oauthbearer\"");
     if (wanted && (link->token_file == NULL) == (link->token_url == NULL))
-        return err_set(
-            err, "sasl oauthbearer needs either token_file or token_url to have its "
-                 "token from");
+        return err_set(err, "sasl oauthbearer requires either token_file or token_url");
     if (server && link->token_url == NULL)
-        return err_set(err, "token_client, token_secret, token_form and token_ca_file "
-                            "are for token_url");
+        return err_set(
+            err,
+            "token_client, token_secret, token_form and token_ca_file require token_url");
     if (link->token_url && (!link->token_client || !link->token_secret))
-        return err_set(err, "token_url needs token_client and token_secret beside it");
+        return err_set(err, "token_url requires token_client and token_secret");
     if (link->token_url && !keeps_secrets(link->token_url))
-        return err_set(err, "token_url must begin with https://, as token_secret goes "
-                            "there; http:// is for localhost, 127.0.0.1 and [::1] only");
+        return err_set(
+            err, "token_url must begin with https://, since tarry sends token_secret to "
+                 "it; http:// is allowed only for localhost, 127.0.0.0/8 and [::1]");
     return 0;
 }
 

@@ -43,50 +43,50 @@ struct kafka_link {
 /* clang-format off */
 #define KAFKA_LINK_ROWS(owner)                                                          \
     {"brokers", OPT_STR, offsetof(owner, link.brokers), NULL,                           \
-     "Brokers to ask first: host:port, host:port.", .min = 0},                          \
+     "Brokers to contact first: host:port, host:port.", .min = 0},                      \
     {"client_id", OPT_STR, offsetof(owner, link.client_id), "tarry",                    \
-     "Name in the brokers' logs and quotas.", .min = 0},                                \
+     "Client id, used in the brokers' logs and quotas.", .min = 0},                     \
     {"tls", OPT_BOOL, offsetof(owner, link.tls), "false",                               \
-     "Whether the brokers speak TLS; their certificates must name their hosts.",        \
-     .min = 0},                                                                         \
+     "Whether to use TLS. tarry checks that the brokers' certificates contain their "   \
+     "host names.", .min = 0},                                                          \
     {"ca_file", OPT_FILE, offsetof(owner, link.ca_file), NULL,                          \
-     "PEM file of the authorities to trust instead of the system's.",                   \
+     "PEM file of the CA certificates to trust instead of the system's.",               \
      .optional = true},                                                                 \
     {"cert_file", OPT_FILE, offsetof(owner, link.cert_file), NULL,                      \
-     "PEM file of our own certificate and its chain, if the brokers want one.",         \
+     "PEM file of the client certificate and its chain, if the brokers require one.",   \
      .optional = true},                                                                 \
     {"key_file", OPT_KEY_FILE, offsetof(owner, link.key_file), NULL,                    \
-     "PEM file of the key of cert_file; needed only if it is not in the same file.",    \
-     .optional = true},                                                                 \
+     "PEM file of the private key of cert_file. Required only if cert_file does not "   \
+     "contain it.", .optional = true},                                                  \
     {"key_password", OPT_SECRET, offsetof(owner, link.key_password), NULL,              \
-     "Password of the key, if it has one.", .optional = true},                          \
+     "Password of the private key, if it is encrypted.", .optional = true},             \
     {"sasl", OPT_CHOICE, offsetof(owner, link.sasl), "none",                            \
-     "How we log in: plain and scram with user and password, oauthbearer with a "       \
-     "token, gssapi (Kerberos) as kafka: { sasl_kerberos_... } says.",                  \
+     "SASL mechanism. plain and scram require user and password, oauthbearer a "        \
+     "token. Configure gssapi (Kerberos) in kafka: { sasl_kerberos_... }.",             \
      .choices = "none|plain|scram-sha-256|scram-sha-512|gssapi|oauthbearer"},           \
     {"user", OPT_STR, offsetof(owner, link.user), NULL,                                 \
      "User name for plain and scram.", .optional = true},                               \
     {"password", OPT_SECRET, offsetof(owner, link.password), NULL,                      \
-     "Its password, best as ${file:PATH} or ${cred:NAME}.", .optional = true},          \
+     "Password of user, preferably as ${file:PATH} or ${cred:NAME}.",                   \
+     .optional = true},                                                                 \
     {"token_file", OPT_STR, offsetof(owner, link.token_file), NULL,                     \
-     "oauthbearer: the file of the token, which is read anew before the token "         \
-     "ends.", .optional = true},                                                        \
+     "oauthbearer: file that contains the token. tarry reads it again before the "      \
+     "token expires.", .optional = true},                                               \
     {"token_url", OPT_STR, offsetof(owner, link.token_url), NULL,                       \
-     "oauthbearer: the token server's https:// URL, where tokens are to be had "        \
-     "for token_client and token_secret (client credentials, RFC 6749); http:// is "    \
-     "for this host only.", .optional = true},                                          \
+     "oauthbearer: https:// URL of the token server, which issues tokens for "          \
+     "token_client and token_secret (client credentials, RFC 6749). http:// is "        \
+     "allowed only for the local host.", .optional = true},                             \
     {"token_client", OPT_STR, offsetof(owner, link.token_client), NULL,                 \
-     "Our client id at the token server.", .optional = true},                           \
+     "Client id at the token server.", .optional = true},                               \
     {"token_secret", OPT_SECRET, offsetof(owner, link.token_secret), NULL,              \
-     "Our secret at the token server.", .optional = true},                              \
+     "Client secret at the token server.", .optional = true},                           \
     {"token_form", OPT_PAIRS, offsetof(owner, link.token_form), "",                     \
-     "Further fields of the request for a token: { scope = \"kafka\"; }.",              \
-     .min = 0},                                                                         \
+     "Additional form fields of the token request: { scope = \"kafka\"; }.", .min = 0}, \
     {"token_ca_file", OPT_FILE, offsetof(owner, link.token_ca_file), NULL,              \
-     "PEM file of the authorities that the token server is trusted by, instead of "     \
-     "the system's.", .optional = true},                                                \
+     "PEM file of the CA certificates to trust for the token server instead of the "    \
+     "system's.", .optional = true},                                                    \
     {"kafka", OPT_PAIRS, offsetof(owner, link.settings), "",                            \
-     "Further settings of librdkafka, with _ for each dot: "                            \
+     "Additional settings of librdkafka. Write _ for each dot: "                        \
      "socket_keepalive_enable = true.", .min = 0}
 /* clang-format on */
 

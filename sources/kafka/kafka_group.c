@@ -10,7 +10,7 @@
 enum {
     SHORT_PAUSE_MS = 200,
     REVOKE_WAIT_MS = 3000, /* for answers to records of revoked partitions */
-    READ_AGAIN_MS = 1000,
+    RETRY_READ_MS = 1000,
     READ_TRIES = 3 /* then wait: a reconnected Redis triggers another read */
 };
 
@@ -19,7 +19,7 @@ static void on_long_pause(void *arg);
 static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list);
 static void on_marks(void *arg, bool good);
 static void on_flushed(void *arg);
-static void on_read_again(void *arg);
+static void on_retry_read(void *arg);
 static const struct kafka_marks_events marks_events = {on_flushed, on_marks};
 
 void kafka_group_init(struct kafka_group *g, struct source *src, const char *group_id,
@@ -34,15 +34,15 @@ void kafka_group_init(struct kafka_group *g, struct source *src, const char *gro
     g->start.arg = g;
     g->limit = timer_new(on_limit, g);
     g->long_pause = timer_new(on_long_pause, g);
-    g->read_again = timer_new(on_read_again, g);
+    g->retry_read = timer_new(on_retry_read, g);
 }
 
 void kafka_group_fini(struct kafka_group *g)
 {
     timer_del(g->limit);
     timer_del(g->long_pause);
-    timer_del(g->read_again);
-    g->limit = g->long_pause = g->read_again = NULL;
+    timer_del(g->retry_read);
+    g->limit = g->long_pause = g->retry_read = NULL;
     kafka_start_fini(&g->start);
     kafka_marks_fini(&g->marks);
 }
@@ -64,12 +64,12 @@ static void apply(struct kafka_group *g, bool add,
         error = add ? rd_kafka_incremental_assign(rk, list)
                     : rd_kafka_incremental_unassign(rk, list);
         if (error)
-            log_warn(g->who, "rebalance: %s", rd_kafka_error_string(error));
+            log_warn(g->who, "rebalance failed: %s", rd_kafka_error_string(error));
         rd_kafka_error_destroy(error);
     } else {
         rd_kafka_resp_err_t code = rd_kafka_assign(rk, add ? list : NULL);
         if (code)
-            log_warn(g->who, "rebalance: %s", rd_kafka_err2str(code));
+            log_warn(g->who, "rebalance failed: %s", rd_kafka_err2str(code));
     }
 }
 
@@ -98,7 +98,7 @@ void kafka_group_leave(struct kafka_group *g)
     g->revoke = g->assign = NULL;
     kafka_start_drop(&g->start);
     timer_rest(g->limit);
-    timer_rest(g->read_again);
+    timer_rest(g->retry_read);
     drop_all_parts(g);
     g->parts.rk = NULL;
     g->client = NULL;
@@ -110,25 +110,25 @@ void kafka_group_pause(struct kafka_group *g, bool paused)
 {
     g->paused = paused;
     if (g->client)
-        kafka_client_rest(g->client, paused);
+        kafka_client_pause(g->client, paused);
     if (paused) {
         timer_set(g->long_pause, SHORT_PAUSE_MS);
         return;
     }
     timer_rest(g->long_pause);
-    kafka_parts_let_go(&g->parts, NULL, HOLD_FLOW);
+    kafka_parts_resume(&g->parts, NULL, PAUSE_FLOW);
 }
 
 static void on_long_pause(void *arg)
 {
     struct kafka_group *g = arg;
 
-    kafka_parts_hold(&g->parts, NULL, HOLD_FLOW);
+    kafka_parts_pause(&g->parts, NULL, PAUSE_FLOW);
     if (g->client)
-        kafka_client_rest(g->client, false);
+        kafka_client_pause(g->client, false);
 }
 
-void kafka_group_hold(struct kafka_group *g)
+void kafka_group_pause_for_stop(struct kafka_group *g)
 {
     g->paused = true;
     timer_rest(g->long_pause);
@@ -150,7 +150,7 @@ static void finish_revoke(struct kafka_group *g)
     rd_kafka_resume_partitions(kafka_client_rk(g->client), list);
     apply(g, false, list);
     log_msg(list->cnt > 0 ? LOG_INFO : LOG_DEBUG, g->who,
-            "%d partitions revoked, %u left", list->cnt, g->parts.count);
+            "%d partitions revoked, %u still assigned", list->cnt, g->parts.count);
     rd_kafka_event_destroy(ev);
 }
 
@@ -159,7 +159,7 @@ static bool revoke_is_answered(const struct kafka_group *g)
     const struct kafka_part *part;
 
     TAILQ_FOREACH (part, &g->parts.list, link)
-        if ((part->holds & HOLD_REVOKE) && part->offsets.open > 0)
+        if ((part->pauses & PAUSE_REVOKE) && part->offsets.open > 0)
             return false;
     return true;
 }
@@ -171,7 +171,7 @@ static void mark_revoked(struct kafka_group *g)
 
     g->revoke_marked = true;
     TAILQ_FOREACH (part, &g->parts.list, link)
-        part->all = part->all || (part->holds & HOLD_REVOKE);
+        part->ignore_lag = part->ignore_lag || (part->pauses & PAUSE_REVOKE);
     kafka_marks_flush(&g->marks);
 }
 
@@ -201,7 +201,7 @@ void kafka_group_settle(struct kafka_group *g, void (*done)(void *arg), void *ar
     g->settled = done;
     g->arg = arg;
     TAILQ_FOREACH (part, &g->parts.list, link)
-        part->all = true;
+        part->ignore_lag = true;
     kafka_marks_flush(&g->marks);
 }
 
@@ -209,8 +209,8 @@ static void on_limit(void *arg)
 {
     struct kafka_group *g = arg;
 
-    log_warn(g->who, "partitions go while Redis has not answered for them; another "
-                     "member will read the last records again");
+    log_warn(g->who, "partitions were revoked before Redis stored their offsets; another "
+                     "member of the group will read the last records again");
     finish_revoke(g);
 }
 
@@ -225,7 +225,7 @@ static void on_revoke(struct kafka_group *g, rd_kafka_event_t *ev)
         struct kafka_part *part =
             kafka_part_find(&g->parts, list->elems[i].topic, list->elems[i].partition);
         if (part)
-            kafka_parts_hold(&g->parts, part, HOLD_REVOKE);
+            kafka_parts_pause(&g->parts, part, PAUSE_REVOKE);
     }
     /* A lost assignment can no longer commit. */
     if (rd_kafka_assignment_lost(kafka_client_rk(g->client))) {
@@ -243,12 +243,12 @@ static void load_reading(struct kafka_group *g, struct kafka_part *part)
 {
     if (g->start.fields) {
         kafka_marks_load_reading(&g->marks.fields, part);
-        kafka_marks_look_for_rewinds(&g->marks.fields, part);
+        kafka_marks_start_rewinds(&g->marks.fields, part);
         return;
     }
-    kafka_parts_hold(&g->parts, part, HOLD_MARKS);
+    kafka_parts_pause(&g->parts, part, PAUSE_MARKS);
     if (!g->marks.reading)
-        timer_set(g->read_again, READ_AGAIN_MS);
+        timer_set(g->retry_read, RETRY_READ_MS);
 }
 
 static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list)
@@ -263,12 +263,12 @@ static void on_assigned(void *arg, rd_kafka_topic_partition_list_t *list)
                                        kafka_start_mark(&g->start, row)));
     }
     if (g->paused)
-        kafka_parts_hold(&g->parts, NULL, HOLD_FLOW);
+        kafka_parts_pause(&g->parts, NULL, PAUSE_FLOW);
     if (g->marks.reading) { /* it hangs, but its late answer will still be used */
         g->read_tries = 0;
-        kafka_parts_hold(&g->parts, NULL, HOLD_MARKS);
+        kafka_parts_pause(&g->parts, NULL, PAUSE_MARKS);
     }
-    kafka_client_alive(g->client);
+    kafka_client_reached(g->client);
     log_msg(list->cnt > 0 ? LOG_INFO : LOG_DEBUG, g->who,
             "%d partitions assigned, %u in all", list->cnt, g->parts.count);
     rd_kafka_topic_partition_list_destroy(list);
@@ -287,12 +287,12 @@ static void on_assign(struct kafka_group *g, rd_kafka_event_t *ev)
 
 /* ------------------------------------------------------------- rewinding to the marks */
 
-static bool is_held_for_marks(const struct kafka_group *g)
+static bool is_paused_for_marks(const struct kafka_group *g)
 {
     const struct kafka_part *part;
 
     TAILQ_FOREACH (part, &g->parts.list, link)
-        if (part->holds & HOLD_MARKS)
+        if (part->pauses & PAUSE_MARKS)
             return true;
     return false;
 }
@@ -302,17 +302,17 @@ static bool lacks_readings(const struct kafka_group *g)
     const struct kafka_part *part;
 
     TAILQ_FOREACH (part, &g->parts.list, link)
-        if (!part->known)
+        if (!part->reading_known)
             return true;
     return false;
 }
 
-static void end_hold_for_marks(struct kafka_group *g, bool good)
+static void end_pause_for_marks(struct kafka_group *g, bool good)
 {
     struct kafka_part *part;
 
     TAILQ_FOREACH (part, &g->parts.list, link) {
-        if ((part->holds & HOLD_MARKS) == 0)
+        if ((part->pauses & PAUSE_MARKS) == 0)
             continue;
         if (good)
             kafka_marks_load_reading(&g->marks.fields, part);
@@ -320,10 +320,10 @@ static void end_hold_for_marks(struct kafka_group *g, bool good)
                                                      part->partition, part->incarnation)
                                   : -1;
         if (g->start.latest && mark >= 0) /* otherwise it starts at the end */
-            kafka_part_begins(part, mark);
-        kafka_part_reread(part, mark);
+            kafka_part_set_start(part, mark);
+        kafka_part_rewind_to_mark(part, mark);
     }
-    kafka_parts_let_go(&g->parts, NULL, HOLD_MARKS);
+    kafka_parts_resume(&g->parts, NULL, PAUSE_MARKS);
 }
 
 static void on_marks(void *arg, bool good)
@@ -333,34 +333,34 @@ static void on_marks(void *arg, bool good)
 
     if (good)
         kafka_start_marks(&g->start, &g->marks.fields);
-    if (is_held_for_marks(g)) {
+    if (is_paused_for_marks(g)) {
         if (!good && (++g->read_tries < READ_TRIES || lacks_readings(g))) {
-            timer_set(g->read_again, READ_AGAIN_MS);
+            timer_set(g->retry_read, RETRY_READ_MS);
             return;
         }
-        end_hold_for_marks(g, good);
+        end_pause_for_marks(g, good);
     }
     TAILQ_FOREACH (part, &g->parts.list, link)
         if (good)
-            kafka_marks_look_for_rewinds(&g->marks.fields, part);
+            kafka_marks_start_rewinds(&g->marks.fields, part);
 }
 
-void kafka_group_look(struct kafka_group *g)
+void kafka_group_check_rewinds(struct kafka_group *g)
 {
     if (g->client)
         kafka_marks_read(&g->marks);
 }
 
-static void on_read_again(void *arg)
+static void on_retry_read(void *arg)
 {
     struct kafka_group *g = arg;
     kafka_marks_read(&g->marks);
 }
 
-void kafka_group_reread(struct kafka_group *g)
+void kafka_group_rewind(struct kafka_group *g)
 {
     g->read_tries = 0;
-    kafka_parts_hold(&g->parts, NULL, HOLD_MARKS);
+    kafka_parts_pause(&g->parts, NULL, PAUSE_MARKS);
     kafka_marks_read(&g->marks);
 }
 
@@ -368,7 +368,7 @@ void kafka_group_rebalance(struct kafka_group *g, rd_kafka_event_t *ev)
 {
     if (g->revoke)
         finish_revoke(g);
-    kafka_start_hurry(&g->start);
+    kafka_start_now(&g->start);
     switch (rd_kafka_event_error(ev)) {
     case RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS:
         on_assign(g, ev);
@@ -396,12 +396,12 @@ void kafka_group_error(struct kafka_group *g, rd_kafka_event_t *ev)
     case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
     case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
     case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
-        kafka_parts_vanish(&g->parts, which->topic);
+        kafka_parts_topic_missing(&g->parts, which->topic);
         break;
     case RD_KAFKA_RESP_ERR__PARTITION_EOF:
         part = kafka_part_find(&g->parts, which->topic, which->partition);
         if (part)
-            kafka_part_begins(part, which->offset);
+            kafka_part_set_start(part, which->offset);
         break;
     default:
         break;

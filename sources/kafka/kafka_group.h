@@ -49,8 +49,7 @@ void kafka_start_fini(struct kafka_start *s);
 void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
                        const rd_kafka_topic_partition_list_t *list);
 /* Starts the wait for both answers without sending the request. Copies list. */
-void kafka_start_expect(struct kafka_start *s,
-                        const rd_kafka_topic_partition_list_t *list);
+void kafka_start_wait(struct kafka_start *s, const rd_kafka_topic_partition_list_t *list);
 /* Pass in the answers. ev is borrowed. */
 void kafka_start_marks(struct kafka_start *s, const struct kafka_fields *fields);
 void kafka_start_committed(struct kafka_start *s, rd_kafka_event_t *ev);
@@ -61,7 +60,7 @@ void kafka_start_offsets(struct kafka_start *s,
 int64_t kafka_start_mark(const struct kafka_start *s,
                          const rd_kafka_topic_partition_t *row);
 /* Ends the wait and uses the answers so far. Does nothing if no assignment waits. */
-void kafka_start_hurry(struct kafka_start *s);
+void kafka_start_now(struct kafka_start *s);
 /* Drops the waiting assignment. */
 void kafka_start_drop(struct kafka_start *s);
 
@@ -75,13 +74,13 @@ struct kafka_group {
     struct kafka_start start;
     bool paused;
     struct timer *long_pause; /* end of a short pause, in which the client only stops
-                               * handling events; then partitions are held */
+                               * handling events; then partitions are paused */
     rd_kafka_event_t *assign; /* an assignment that waits for start; NULL: none */
     rd_kafka_event_t *revoke; /* a revocation that waits for answers; NULL: none */
     bool revoke_marked;       /* all records are answered; the revocation waits for its
                                * marks */
     struct timer *limit;      /* of that wait */
-    struct timer *read_again; /* retries to read the marks after Redis did not answer */
+    struct timer *retry_read; /* retries to read the marks after Redis did not answer */
     unsigned read_tries;
     void (*settled)(void *arg); /* see kafka_group_settle() */
     void *arg;
@@ -95,7 +94,7 @@ void kafka_group_fini(struct kafka_group *g); /* after kafka_group_leave() */
 
 void kafka_group_join(struct kafka_group *g, struct kafka_client *client);
 /* Drops the client and every partition. Requests to Redis may still be open
- * (parts.asks). */
+ * (parts.open_requests). */
 void kafka_group_leave(struct kafka_group *g);
 
 /* Takes ownership of ev, an RD_KAFKA_EVENT_REBALANCE. */
@@ -107,12 +106,12 @@ void kafka_group_answered(struct kafka_group *g);
 /* Pauses or resumes reading, also for partitions assigned later. */
 void kafka_group_pause(struct kafka_group *g, bool paused);
 /* Pauses for good before a stop. Rebalances are still handled. */
-void kafka_group_hold(struct kafka_group *g);
-/* Call when Redis is back, perhaps without its last writes. Holds every partition until
+void kafka_group_pause_for_stop(struct kafka_group *g);
+/* Call when Redis is back, perhaps without its last writes. Pauses every partition until
  * its mark is read, then rewinds to the mark. */
-void kafka_group_reread(struct kafka_group *g);
+void kafka_group_rewind(struct kafka_group *g);
 /* Reads Redis for new rewinds. */
-void kafka_group_look(struct kafka_group *g);
+void kafka_group_check_rewinds(struct kafka_group *g);
 /* Marks all stored records and passes their offsets to librdkafka without the commit lag.
  * Calls done once, also if Redis is unavailable. */
 void kafka_group_settle(struct kafka_group *g, void (*done)(void *arg), void *arg);

@@ -182,7 +182,7 @@ static void on_marks_written(void *arg, enum kv_code code)
     struct kafka_marks *m = arg;
     struct kafka_part *part;
 
-    m->parts->asks--;
+    m->parts->open_requests--;
     m->writing = false;
     if (code == KV_OK)
         note_written(m->parts);
@@ -197,7 +197,7 @@ static void write_marks(struct kafka_marks *m)
     struct kafka_part *part;
 
     TAILQ_FOREACH (part, &m->parts->list, link) {
-        const int64_t offset = kafka_part_sure(part);
+        const int64_t offset = kafka_part_committable(part);
         if (offset < 0 || offset == part->mark)
             continue;
         part->mark_sent = offset;
@@ -209,7 +209,7 @@ static void write_marks(struct kafka_marks *m)
     }
     fields_place(&changed);
     m->writing = true;
-    m->parts->asks++;
+    m->parts->open_requests++;
     kv_put_all(m->parts->src, kv, changed.item, changed.n, on_marks_written, m);
     fields_free(&changed);
 }
@@ -252,7 +252,7 @@ static void on_read(void *arg, enum kv_code code, const struct kv_item *items, u
     struct kafka_marks *m = arg;
     const bool good = code == KV_OK, again = good && m->read_more;
 
-    m->parts->asks--;
+    m->parts->open_requests--;
     m->reading = m->read_more = false;
     if (again) {
         kafka_marks_read(m);
@@ -273,7 +273,7 @@ void kafka_marks_read(struct kafka_marks *m)
     if (m->reading)
         return;
     m->reading = true;
-    m->parts->asks++;
+    m->parts->open_requests++;
     kv_list(m->parts->src, kv, on_read, m);
 }
 
@@ -285,9 +285,9 @@ static void set_reading(struct kafka_part *part, unsigned incarnation,
     char *text = mem_strndup(rewinds.p ? rewinds.p : "", rewinds.n);
 
     part->incarnation = incarnation;
-    free(part->rewound);
-    part->rewound = text;
-    part->known = true;
+    free(part->rewinds_done);
+    part->rewinds_done = text;
+    part->reading_known = true;
 }
 
 void kafka_marks_load_reading(const struct kafka_fields *f, struct kafka_part *part)
@@ -295,36 +295,36 @@ void kafka_marks_load_reading(const struct kafka_fields *f, struct kafka_part *p
     struct slice rewinds;
     const unsigned incarnation = find_reading(f, part->topic, part->partition, &rewinds);
 
-    if (part->known && incarnation < part->incarnation) { /* Redis has lost its last
-                                                           * writes */
-        if (part->asked == NULL)
-            kafka_part_rewind(part, part->rewound, -1);
-    } else if (!part->known || incarnation != part->incarnation ||
-               !slice_is(rewinds, part->rewound)) {
+    if (part->reading_known && incarnation < part->incarnation) { /* Redis has lost its
+                                                                   * last writes */
+        if (part->rewinds_next == NULL)
+            kafka_part_rewind(part, part->rewinds_done, -1);
+    } else if (!part->reading_known || incarnation != part->incarnation ||
+               !slice_is(rewinds, part->rewinds_done)) {
         set_reading(part, incarnation, rewinds);
     }
 }
 
 /* A change that is being written to Redis. */
-struct renewal {
+struct reading_write {
     struct kafka_parts *parts;
-    unsigned era, incarnation;
+    unsigned generation, incarnation;
     char *rewinds;
     int64_t mark; /* -1: none yet */
 };
 
-static void on_renewed(void *arg, enum kv_code code)
+static void on_reading_written(void *arg, enum kv_code code)
 {
-    struct renewal *r = arg;
+    struct reading_write *r = arg;
     struct kafka_part *part;
 
-    r->parts->asks--;
+    r->parts->open_requests--;
     TAILQ_FOREACH (part, &r->parts->list, link)
-        if (part->era == r->era)
+        if (part->generation == r->generation)
             break;
     if (part && code == KV_OK) {
         set_reading(part, r->incarnation, slice_of(r->rewinds));
-        kafka_part_renewed(part, r->mark);
+        kafka_part_reading_written(part, r->mark);
     } else if (part) { /* Redis is unavailable */
         timer_set(part->rewind, retry_broker_ms(1));
     }
@@ -333,35 +333,36 @@ static void on_renewed(void *arg, enum kv_code code)
 }
 
 /* Returns the mark to write: after the rewind, no record above it counts as stored. */
-static int64_t renewed_mark(const struct kafka_part *part)
+static int64_t mark_after_rewind(const struct kafka_part *part)
 {
     const int64_t done = part->offsets.done >= 0 ? part->offsets.done : part->start;
 
-    if (part->anew)
+    if (part->recreated)
         return -1;
-    return part->back_to >= 0 && part->back_to < done ? part->back_to : done;
+    return part->rewind_to >= 0 && part->rewind_to < done ? part->rewind_to : done;
 }
 
-void kafka_marks_renew(struct kafka_part *part)
+void kafka_marks_write_reading(struct kafka_part *part)
 {
-    struct renewal *r = mem_alloc(sizeof(*r));
+    struct reading_write *r = mem_alloc(sizeof(*r));
     struct kafka_fields changed = {0};
     struct buf field = {0}, value = {0};
 
-    *r =
-        (struct renewal){.parts = part->parts,
-                         .era = part->era,
-                         .incarnation = part->incarnation + part->anew,
-                         .rewinds = mem_strdup(part->asked ? part->asked : part->rewound),
-                         .mark = renewed_mark(part)};
+    *r = (struct reading_write){
+        .parts = part->parts,
+        .generation = part->generation,
+        .incarnation = part->incarnation + part->recreated,
+        .rewinds =
+            mem_strdup(part->rewinds_next ? part->rewinds_next : part->rewinds_done),
+        .mark = mark_after_rewind(part)};
     buf_addf(&field, "%s%s/%" PRId32, reading_of, part->topic, part->partition);
     buf_addf(&value, "%u%s%s", r->incarnation, *r->rewinds ? " " : "", r->rewinds);
     fields_add(&changed, buf_slice(&field), buf_slice(&value));
     if (r->mark >= 0)
         add_mark(&changed, part, r->incarnation, r->mark);
     fields_place(&changed);
-    r->parts->asks++;
-    kv_put_all(r->parts->src, kv, changed.item, changed.n, on_renewed, r);
+    r->parts->open_requests++;
+    kv_put_all(r->parts->src, kv, changed.item, changed.n, on_reading_written, r);
     fields_free(&changed);
     buf_free(&field);
     buf_free(&value);
@@ -402,32 +403,32 @@ static int64_t offset_in(struct slice list, const char *topic, int32_t partition
     return offset;
 }
 
-static void look_at(struct kafka_part *part, struct slice route, struct slice text)
+static void check_rewind(struct kafka_part *part, struct slice route, struct slice text)
 {
-    const struct slice rewinds = slice_of(part->asked ? part->asked : part->rewound);
+    const struct slice rewinds =
+        slice_of(part->rewinds_next ? part->rewinds_next : part->rewinds_done);
     const int64_t number = take_number(&text);
     const int64_t offset = offset_in(text, part->topic, part->partition);
     struct buf next = {0};
 
     if (offset < 0 || number <= reading_rewind(rewinds, route))
         return;
-    log_info(part->parts->who,
-             "%s/%" PRId32 ": the route %.*s is rewound to offset %" PRId64, part->topic,
-             part->partition, SLICE_ARG(route), offset);
+    log_info(part->parts->who, "%s/%" PRId32 ": route %.*s: rewinding to offset %" PRId64,
+             part->topic, part->partition, SLICE_ARG(route), offset);
     replace(rewinds, route, number, &next);
     kafka_part_rewind(part, buf_str(&next), offset);
     buf_free(&next);
 }
 
-void kafka_marks_look_for_rewinds(const struct kafka_fields *f, struct kafka_part *part)
+void kafka_marks_start_rewinds(const struct kafka_fields *f, struct kafka_part *part)
 {
     const size_t skip = strlen(rewind_of);
 
     for (unsigned i = 0; i < f->n; i++) {
         const struct slice field = f->item[i].field;
         if (field.n > skip && memcmp(field.p, rewind_of, skip) == 0)
-            look_at(part, (struct slice){field.p + skip, field.n - skip},
-                    f->item[i].value);
+            check_rewind(part, (struct slice){field.p + skip, field.n - skip},
+                         f->item[i].value);
     }
 }
 

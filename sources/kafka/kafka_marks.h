@@ -52,9 +52,10 @@ struct kafka_marks {
 
 void kafka_marks_init(struct kafka_marks *m, struct kafka_parts *parts,
                       const struct kafka_marks_events *events, void *arg);
-void kafka_marks_fini(struct kafka_marks *m); /* only when parts->asks is 0 */
+void kafka_marks_fini(struct kafka_marks *m); /* only when parts->open_requests is 0 */
 
-/* Writes changed marks at once. Partitions with `all` set ignore the commit lag. */
+/* Writes changed marks at once. Partitions with `ignore_lag` set ignore the commit lag.
+ */
 void kafka_marks_flush(struct kafka_marks *m);
 /* Reads all fields. If called several times, only the last call is answered. */
 void kafka_marks_read(struct kafka_marks *m);
@@ -68,11 +69,12 @@ unsigned kafka_marks_incarnation(const struct kafka_fields *f, const char *topic
 /* Copies the stored reading to a partition, which must have no open records. */
 void kafka_marks_load_reading(const struct kafka_fields *f, struct kafka_part *part);
 /* Starts the rewinds that are new to the partition. */
-void kafka_marks_look_for_rewinds(const struct kafka_fields *f, struct kafka_part *part);
+void kafka_marks_start_rewinds(const struct kafka_fields *f, struct kafka_part *part);
 
 /* Writes the next reading of a partition, which must have no open records, then calls
- * kafka_part_renewed(). If Redis does not answer, restarts the timer part->rewind. */
-void kafka_marks_renew(struct kafka_part *part);
+ * kafka_part_reading_written(). If Redis does not answer, restarts the timer
+ * part->rewind. */
+void kafka_marks_write_reading(struct kafka_part *part);
 /* Asks all instances to rewind a route. Calls cb once, never before it has returned. */
 void kafka_marks_ask_rewind(struct kafka_marks *m, const char *route,
                             const struct rewind_row *rows, size_t n, kv_cb *cb,

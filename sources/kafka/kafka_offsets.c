@@ -47,7 +47,7 @@ bool kafka_offsets_answer(struct kafka_offsets *o, struct kafka_read *read, bool
     read->state = stored ? READ_STORED : READ_FAILED;
     o->open--;
     if (!stored)
-        o->torn = true;
+        o->has_failed = true;
 
     const int64_t before = o->done;
     for (const struct kafka_read *head = STAILQ_FIRST(&o->reads);
@@ -65,7 +65,7 @@ int64_t kafka_offsets_rewind(struct kafka_offsets *o, int64_t back_to)
         o->position = STAILQ_FIRST(&o->reads)->offset;
     while (!STAILQ_EMPTY(&o->reads))
         drop_head(o);
-    o->torn = false;
+    o->has_failed = false;
     if (back_to >= 0 && back_to < o->position)
         o->position = back_to;
     if (o->done > o->position)
@@ -96,7 +96,7 @@ static void ripen(struct kafka_lag *l, int64_t now_ms)
     }
 }
 
-void kafka_lag_note(struct kafka_lag *l, int64_t now_ms, int64_t offset)
+void kafka_lag_add(struct kafka_lag *l, int64_t now_ms, int64_t offset)
 {
     ripen(l, now_ms);
     if (l->count > 0) {

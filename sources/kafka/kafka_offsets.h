@@ -27,7 +27,7 @@ struct kafka_offsets {
     int64_t done;     /* everything below it is stored; -1: nothing yet */
     unsigned count;   /* of reads */
     unsigned open;    /* reads without an answer */
-    bool torn;        /* a record was not stored: rewind once open is 0 */
+    bool has_failed;  /* a record was not stored: rewind once open is 0 */
 };
 
 void kafka_offsets_init(struct kafka_offsets *o);
@@ -60,7 +60,7 @@ struct kafka_lag {
 };
 
 void kafka_lag_init(struct kafka_lag *l, int64_t lag_ms);
-void kafka_lag_note(struct kafka_lag *l, int64_t now_ms, int64_t offset);
+void kafka_lag_add(struct kafka_lag *l, int64_t now_ms, int64_t offset);
 /* Returns the last offset noted at least lag_ms ago; -1: none. */
 int64_t kafka_lag_ripe(struct kafka_lag *l, int64_t now_ms);
 /* Drops all noted offsets. offset is ripe from now on; -1: no offset is ripe. */

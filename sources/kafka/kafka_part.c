@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_part.c - holds and rewinds each partition, and stores its offsets.
+ * kafka_part.c - pauses and rewinds each partition, and stores its offsets.
  *
  * librdkafka (2.0.2) resumes a paused partition after the last record read, regardless of
  * earlier seeks. So each resume here is followed by a seek to our own position.
@@ -38,8 +38,8 @@ static void part_free(struct kafka_part *part)
 {
     kafka_offsets_fini(&part->offsets);
     free(part->topic);
-    free(part->rewound);
-    free(part->asked);
+    free(part->rewinds_done);
+    free(part->rewinds_next);
     free(part);
 }
 
@@ -53,16 +53,17 @@ struct kafka_part *kafka_part_add(struct kafka_parts *parts, const char *topic,
     part = mem_alloc(sizeof(*part));
     part->parts = parts;
     part->topic = mem_strdup(topic);
-    part->rewound = mem_strdup("");
+    part->rewinds_done = mem_strdup("");
     part->partition = partition;
-    part->back_to = part->below = part->probe = part->last_offset = part->mark_sent = -1;
+    part->rewind_to = part->commit_below = part->probe_offset = part->last_offset =
+        part->mark_sent = -1;
     part->start = start;
-    part->begun_ms = loop_mono_ms();
+    part->started_ms = loop_mono_ms();
     part->mark = mark;
-    part->unsure = start < 0 && mark >= 0;
+    part->maybe_new = start < 0 && mark >= 0;
     part->rewind = timer_new(on_rewind, part);
-    part->era =
-        ++parts->eras; /* also invalidates answers for an earlier part of this name */
+    part->generation = ++parts->generations; /* also invalidates answers for an earlier
+                                                part of this name */
     kafka_offsets_init(&part->offsets);
     part->offsets.position = start;
     kafka_lag_init(&part->lag, parts->lag_ms);
@@ -102,7 +103,7 @@ void kafka_part_drop(struct kafka_part *part)
         parts->last = NULL;
     timer_del(part->rewind);
     part->rewind = NULL;
-    part->gone = true;
+    part->revoked = true;
     if (part->offsets.open == 0)
         part_free(part);
 }
@@ -133,7 +134,7 @@ static void seek_list(struct kafka_parts *parts, rd_kafka_topic_partition_list_t
     rd_kafka_error_t *error = rd_kafka_seek_partitions(parts->rk, list, 0);
 
     if (error)
-        log_warn(parts->who, "seek: %s", rd_kafka_error_string(error));
+        log_warn(parts->who, "cannot seek: %s", rd_kafka_error_string(error));
     rd_kafka_error_destroy(error);
 }
 
@@ -154,36 +155,36 @@ static void resume_list(struct kafka_parts *parts, rd_kafka_topic_partition_list
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Sets and clears holds of part; part NULL: of all partitions. */
-static void set_holds(struct kafka_parts *parts, struct kafka_part *part, unsigned more,
-                      unsigned less)
+/* Adds and removes reasons to pause part; part NULL: of all partitions. */
+static void set_pauses(struct kafka_parts *parts, struct kafka_part *part, unsigned more,
+                       unsigned less)
 {
-    rd_kafka_topic_partition_list_t *held = NULL, *free_again = NULL;
+    rd_kafka_topic_partition_list_t *paused = NULL, *resumed = NULL;
     const bool all = part == NULL;
 
     for (part = all ? TAILQ_FIRST(&parts->list) : part; part;
          part = all ? TAILQ_NEXT(part, link) : NULL) {
-        const unsigned before = part->holds;
-        part->holds = (before | more) & ~less;
-        if (before == 0 && part->holds != 0)
-            list_add(&held, part);
-        else if (before != 0 && part->holds == 0)
-            list_add(&free_again, part)->offset = part->offsets.position;
+        const unsigned before = part->pauses;
+        part->pauses = (before | more) & ~less;
+        if (before == 0 && part->pauses != 0)
+            list_add(&paused, part);
+        else if (before != 0 && part->pauses == 0)
+            list_add(&resumed, part)->offset = part->offsets.position;
     }
-    pause_list(parts, held);
-    resume_list(parts, free_again);
+    pause_list(parts, paused);
+    resume_list(parts, resumed);
 }
 
-void kafka_parts_hold(struct kafka_parts *parts, struct kafka_part *part,
-                      enum kafka_hold why)
+void kafka_parts_pause(struct kafka_parts *parts, struct kafka_part *part,
+                       enum kafka_pause_reason why)
 {
-    set_holds(parts, part, why, 0);
+    set_pauses(parts, part, why, 0);
 }
 
-void kafka_parts_let_go(struct kafka_parts *parts, struct kafka_part *part,
-                        enum kafka_hold why)
+void kafka_parts_resume(struct kafka_parts *parts, struct kafka_part *part,
+                        enum kafka_pause_reason why)
 {
-    set_holds(parts, part, 0, why);
+    set_pauses(parts, part, 0, why);
 }
 
 /* -------------------------------------------------------------------- reading */
@@ -192,15 +193,15 @@ void kafka_parts_let_go(struct kafka_parts *parts, struct kafka_part *part,
  * reads. */
 static void rewind_soon(struct kafka_part *part)
 {
-    kafka_parts_hold(part->parts, part, HOLD_REWIND);
+    kafka_parts_pause(part->parts, part, PAUSE_REWIND);
     if (part->offsets.open == 0 && !timer_is_set(part->rewind))
-        timer_set(part->rewind, retry_broker_ms(++part->rewinds));
+        timer_set(part->rewind, retry_broker_ms(++part->rewind_count));
 }
 
 /* Decides whether the topic was recreated. Call for an offset below our position, or if
  * Redis has a mark but the group has no offset. If the mark in Redis is above the end of
  * the partition, the topic was recreated or truncated; otherwise compares timestamps. */
-static bool is_anew(const struct kafka_part *part, int64_t offset)
+static bool is_recreated(const struct kafka_part *part, int64_t offset)
 {
     const int64_t known =
         part->mark > part->offsets.position ? part->mark : part->offsets.position;
@@ -213,63 +214,65 @@ static bool is_anew(const struct kafka_part *part, int64_t offset)
     if (high <= offset || high >= known) /* or high is not known */
         return false;
     log_warn(part->parts->who,
-             "%s/%" PRId32 ": it ends at offset %" PRId64 ", and was read up to %" PRId64
-             " before: the topic was made anew, and is read as a new one",
+             "%s/%" PRId32 ": the topic ends at offset %" PRId64
+             ", but tarry has read up to %" PRId64
+             ": the topic was recreated, and tarry reads it from the start",
              part->topic, part->partition, high, known);
     return true;
 }
 
 /* ---------------------------------------------------------------- rewinding */
 
-static void go_back(struct kafka_part *part)
+static void rewind_now(struct kafka_part *part)
 {
     const int64_t was = part->offsets.position, done = part->offsets.done;
-    const int64_t offset = kafka_offsets_rewind(&part->offsets, part->back_to);
+    const int64_t offset = kafka_offsets_rewind(&part->offsets, part->rewind_to);
 
     timer_rest(part->rewind); /* it may have been set during the request to Redis */
-    part->back_to = part->mark_sent = -1;
-    part->era = ++part->parts->eras;
+    part->rewind_to = part->mark_sent = -1;
+    part->generation = ++part->parts->generations;
     if (offset >= 0 && offset < part->start)
         part->start = offset; /* so that writes that Redis loses from now on are read
                                * again */
-    if (offset != part->probe) {
-        part->probe = -1;
+    if (offset != part->probe_offset) {
+        part->probe_offset = -1;
         if (offset <= part->last_offset)
             part->last_offset = -1;
     }
-    part->holds &= ~(unsigned)HOLD_WINDOW; /* the window is empty */
+    part->pauses &= ~(unsigned)PAUSE_WINDOW; /* the window is empty */
     if (offset >= 0 && (offset < done || offset < part->lag.ripe))
         kafka_lag_reset(&part->lag, offset);
     if (offset < was)
         source_rewound(part->parts->src);
     log_debug(part->parts->who, "%s/%" PRId32 ": reading again from offset %" PRId64,
               part->topic, part->partition, offset);
-    kafka_parts_let_go(part->parts, part, HOLD_REWIND);
+    kafka_parts_resume(part->parts, part, PAUSE_REWIND);
 }
 
 static void on_rewind(void *arg)
 {
     struct kafka_part *part = arg;
 
-    if (part->holds & HOLD_MARKS) /* the mark is being read from Redis */
+    if (part->pauses & PAUSE_MARKS) /* the mark is being read from Redis */
         timer_set(part->rewind, retry_broker_ms(1));
-    else if (part->anew || part->asked)
-        kafka_marks_renew(part);
+    else if (part->recreated || part->rewinds_next)
+        kafka_marks_write_reading(part);
     else
-        go_back(part);
+        rewind_now(part);
 }
 
-void kafka_part_renewed(struct kafka_part *part, int64_t mark)
+void kafka_part_reading_written(struct kafka_part *part, int64_t mark)
 {
-    if (part->asked && strcmp(part->asked, part->rewound) == 0) { /* otherwise a later
-                                                                   * rewind was added */
-        free(part->asked);
-        part->asked = NULL;
+    if (part->rewinds_next &&
+        strcmp(part->rewinds_next, part->rewinds_done) == 0) { /* otherwise a later
+                                                                * rewind was added */
+        free(part->rewinds_next);
+        part->rewinds_next = NULL;
     }
-    part->anew = false;
+    part->recreated = false;
     part->mark = mark;
-    go_back(part);
-    if (part->asked)
+    rewind_now(part);
+    if (part->rewinds_next)
         rewind_soon(part);
 }
 
@@ -277,15 +280,17 @@ void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t off
 {
     char *asked = mem_strdup(rewinds); /* rewinds may point into part */
 
-    free(part->asked);
-    part->asked = asked;
+    free(part->rewinds_next);
+    part->rewinds_next = asked;
     if (part->mark >= 0) /* otherwise nothing was read, and the records below offset are
                           * still pending */
-        kafka_part_begins(part, offset >= 0 && offset < part->mark ? offset : part->mark);
-    if (part->below < part->offsets.position)
-        part->below = part->offsets.position;
-    if (part->start >= 0 && offset >= 0 && (part->back_to < 0 || offset < part->back_to))
-        part->back_to = offset;
+        kafka_part_set_start(part,
+                             offset >= 0 && offset < part->mark ? offset : part->mark);
+    if (part->commit_below < part->offsets.position)
+        part->commit_below = part->offsets.position;
+    if (part->start >= 0 && offset >= 0 &&
+        (part->rewind_to < 0 || offset < part->rewind_to))
+        part->rewind_to = offset;
     rewind_soon(part);
 }
 
@@ -295,71 +300,72 @@ static bool is_out_of_place(struct kafka_part *part, int64_t offset)
     struct kafka_offsets *o = &part->offsets;
     const bool is_lower = offset < o->position;
 
-    if (!is_lower && !part->unsure)
+    if (!is_lower && !part->maybe_new)
         return false;
-    part->unsure = false;
-    part->anew = is_anew(part, offset);
-    if (!is_lower && !part->anew)
+    part->maybe_new = false;
+    part->recreated = is_recreated(part, offset);
+    if (!is_lower && !part->recreated)
         return false;
     /* Truncated, not recreated: its earlier records are open or done. */
-    if (!part->anew)
-        log_limited(&part->parts->went_back, LOG_WARN, part->parts->who,
+    if (!part->recreated)
+        log_limited(&part->parts->offset_fell, LOG_WARN, part->parts->who,
                     "%s/%" PRId32 ": offset %" PRId64 " after %" PRId64
-                    "; the topic was made anew or cut off",
+                    "; the topic was recreated or truncated",
                     part->topic, part->partition, offset, o->position - 1);
-    if (part->below < o->position)
-        part->below = o->position;
-    if (part->below < part->mark)
-        part->below = part->mark;
-    part->back_to = offset;
+    if (part->commit_below < o->position)
+        part->commit_below = o->position;
+    if (part->commit_below < part->mark)
+        part->commit_below = part->mark;
+    part->rewind_to = offset;
     rewind_soon(part);
     return true;
 }
 
-static void begin_again(struct kafka_part *part, int64_t offset)
+static void rewind_recreated(struct kafka_part *part, int64_t offset)
 {
-    if (part->below < part->offsets.position)
-        part->below = part->offsets.position;
-    part->anew = true;
-    part->back_to = offset;
+    if (part->commit_below < part->offsets.position)
+        part->commit_below = part->offsets.position;
+    part->recreated = true;
+    part->rewind_to = offset;
     rewind_soon(part);
 }
 
-/* Checks whether a topic that had vanished is still the same, by reading its last record
+/* Checks whether a topic that was missing is still the same, by reading its last record
  * again. True: ignore the record. */
-static bool is_another(struct kafka_part *part, int64_t offset, int64_t stamp_ms)
+static bool has_changed(struct kafka_part *part, int64_t offset, int64_t stamp_ms)
 {
-    if (part->vanished) {
-        part->vanished = false;
+    if (part->topic_missing) {
+        part->topic_missing = false;
         if (part->last_offset < 0 || part->last_ms == 0)
             return false;
-        part->probe = part->back_to = part->last_offset;
+        part->probe_offset = part->rewind_to = part->last_offset;
         rewind_soon(part);
         return true;
     }
-    const bool differs = offset == part->probe && stamp_ms != part->last_ms;
-    if (offset >= part->probe)
-        part->probe = -1;
+    const bool differs = offset == part->probe_offset && stamp_ms != part->last_ms;
+    if (offset >= part->probe_offset)
+        part->probe_offset = -1;
     if (!differs)
         return false;
     log_warn(part->parts->who,
-             "%s/%" PRId32 ": offset %" PRId64 " is another record than before: the "
-             "topic was made anew, and is read as a new one",
+             "%s/%" PRId32 ": offset %" PRId64
+             " now contains another record: the topic was recreated, and tarry reads it "
+             "from the start",
              part->topic, part->partition, offset);
-    begin_again(part, 0);
+    rewind_recreated(part, 0);
     return true;
 }
 
-void kafka_parts_vanish(struct kafka_parts *parts, const char *topic)
+void kafka_parts_topic_missing(struct kafka_parts *parts, const char *topic)
 {
     struct kafka_part *part;
 
     TAILQ_FOREACH (part, &parts->list, link)
         if (strcmp(part->topic, topic) == 0)
-            part->vanished = true;
+            part->topic_missing = true;
 }
 
-void kafka_part_begins(struct kafka_part *part, int64_t offset)
+void kafka_part_set_start(struct kafka_part *part, int64_t offset)
 {
     if (part->start >= 0)
         return;
@@ -372,10 +378,11 @@ struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
 {
     struct kafka_offsets *o = &part->offsets;
 
-    kafka_part_begins(part, offset);
-    if (part->holds)
+    kafka_part_set_start(part, offset);
+    if (part->pauses)
         return NULL;
-    if ((part->vanished || part->probe >= 0) && is_another(part, offset, stamp_ms))
+    if ((part->topic_missing || part->probe_offset >= 0) &&
+        has_changed(part, offset, stamp_ms))
         return NULL;
     if (is_out_of_place(part, offset))
         return NULL;
@@ -383,7 +390,7 @@ struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
     part->last_ms = stamp_ms;
     struct kafka_read *read = kafka_offsets_read(o, offset, part);
     if (o->count >= WINDOW_MAX)
-        kafka_parts_hold(part->parts, part, HOLD_WINDOW);
+        kafka_parts_pause(part->parts, part, PAUSE_WINDOW);
     return read;
 }
 
@@ -394,10 +401,10 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
     const int64_t offset = read->offset;
 
     if (kafka_offsets_answer(&part->offsets, read, stored)) {
-        kafka_lag_note(&part->lag, loop_mono_ms(), part->offsets.done);
-        part->rewinds = 0;
+        kafka_lag_add(&part->lag, loop_mono_ms(), part->offsets.done);
+        part->rewind_count = 0;
     }
-    if (part->gone) {
+    if (part->revoked) {
         if (part->offsets.open == 0)
             part_free(part);
         return;
@@ -405,47 +412,47 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
     if (!stored)
         log_limited(&parts->not_stored, LOG_WARN, parts->who,
                     "%s/%" PRId32 ": the record at offset %" PRId64
-                    " could not be stored; it will be read again",
+                    " could not be stored; tarry will read it again",
                     part->topic, part->partition, offset);
-    if (part->offsets.torn || part->back_to >= 0 || (part->holds & HOLD_REWIND))
+    if (part->offsets.has_failed || part->rewind_to >= 0 || (part->pauses & PAUSE_REWIND))
         rewind_soon(part);
-    else if (part->offsets.count < WINDOW_MAX / 2 && (part->holds & HOLD_WINDOW))
-        kafka_parts_let_go(part->parts, part, HOLD_WINDOW);
+    else if (part->offsets.count < WINDOW_MAX / 2 && (part->pauses & PAUSE_WINDOW))
+        kafka_parts_resume(part->parts, part, PAUSE_WINDOW);
 }
 
 /* Soon after the start, Redis may have lost the first mark together with the jobs below
  * it. Later, a missing mark means that Redis lost everything; then the start offset says
  * nothing about delivered jobs. */
-void kafka_part_reread(struct kafka_part *part, int64_t mark)
+void kafka_part_rewind_to_mark(struct kafka_part *part, int64_t mark)
 {
     const int64_t position = part->offsets.position;
-    const bool young = loop_mono_ms() - part->begun_ms < YOUNG_MS;
+    const bool young = loop_mono_ms() - part->started_ms < YOUNG_MS;
     int64_t to = mark;
 
     if (to < 0)
         to = young || part->mark < 0 ? part->start : part->mark;
     if (mark < part->mark)
-        log_limited(&part->parts->read_again, LOG_WARN, part->parts->who,
-                    "Redis lost what it took last: %s/%" PRId32
+        log_limited(&part->parts->lost_writes, LOG_WARN, part->parts->who,
+                    "Redis lost its last writes: %s/%" PRId32
                     " was stored up to offset %" PRId64
-                    ", and is read again from %" PRId64,
+                    "; tarry reads it again from offset %" PRId64,
                     part->topic, part->partition, part->mark, to);
     part->mark = mark;
     if (to < 0 || to >= position)
         return;
-    if (part->back_to < 0 || to < part->back_to)
-        part->back_to = to;
+    if (part->rewind_to < 0 || to < part->rewind_to)
+        part->rewind_to = to;
     rewind_soon(part);
 }
 
-int64_t kafka_part_sure(struct kafka_part *part)
+int64_t kafka_part_committable(struct kafka_part *part)
 {
-    const bool stays =
-        part->back_to < 0 && !part->anew && !part->asked && !(part->holds & HOLD_MARKS);
+    const bool stays = part->rewind_to < 0 && !part->recreated && !part->rewinds_next &&
+                       !(part->pauses & PAUSE_MARKS);
 
     if (!stays)
         return -1;
-    return part->all && part->offsets.done >= 0
+    return part->ignore_lag && part->offsets.done >= 0
                ? part->offsets.done
                : kafka_lag_ripe(&part->lag, loop_mono_ms());
 }
@@ -461,7 +468,7 @@ static void commit_lower(struct kafka_parts *parts,
         const rd_kafka_topic_partition_t *row = &list->elems[i];
         const struct kafka_part *part =
             kafka_part_find(parts, row->topic, row->partition);
-        if (part && row->offset < part->below)
+        if (part && row->offset < part->commit_below)
             list_add(&lower, part)->offset = row->offset;
     }
     if (lower == NULL)
@@ -478,7 +485,8 @@ void kafka_parts_store(struct kafka_parts *parts, rd_kafka_topic_partition_list_
         rd_kafka_resp_err_t code = rd_kafka_offsets_store(parts->rk, list);
         FAULT("S4");
         if (code) /* _STATE: just revoked; the new owner reads from the mark */
-            log_limited(&parts->commits, LOG_WARN, parts->who, "offsets to commit: %s",
+            log_limited(&parts->commits, LOG_WARN, parts->who,
+                        "cannot pass offsets to librdkafka for the commit: %s",
                         rd_kafka_err2str(code));
         commit_lower(parts, list);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * kafka_part.h - the assigned partitions: records read, offsets to commit, reasons to
- * hold reading. Loop thread.
+ * pause reading. Loop thread.
  *
- * If a record cannot be stored, its partition is held until all open records are
+ * If a record cannot be stored, its partition is paused until all open records are
  * answered, then rewound to that record. If Redis may have lost its last writes, the
  * partition is rewound further.
  */
@@ -19,12 +19,12 @@
 
 #include <librdkafka/rdkafka.h>
 
-enum kafka_hold {                  /* bits: while any is set, the partition is not read */
-                  HOLD_FLOW = 1,   /* the store is full */
-                  HOLD_WINDOW = 2, /* too many reads after an unanswered one */
-                  HOLD_REWIND = 4, /* waits to be rewound */
-                  HOLD_REVOKE = 8, /* is revoked */
-                  HOLD_MARKS = 16  /* waits for the mark from Redis */
+enum kafka_pause_reason { /* bits: while any is set, the partition is not read */
+                          PAUSE_FLOW = 1,   /* the store is full */
+                          PAUSE_WINDOW = 2, /* too many reads after an unanswered one */
+                          PAUSE_REWIND = 4, /* waits to be rewound */
+                          PAUSE_REVOKE = 8, /* is revoked */
+                          PAUSE_MARKS = 16  /* waits for the mark from Redis */
 };
 
 struct kafka_parts;
@@ -35,32 +35,33 @@ struct kafka_part {
     char *topic;
     int32_t partition;
     struct kafka_offsets offsets;
-    unsigned holds;       /* enum kafka_hold */
+    unsigned pauses;      /* enum kafka_pause_reason */
     struct kafka_lag lag; /* of offsets.done */
     int64_t start;        /* the offset where reading began; -1: not known yet */
-    int64_t begun_ms;     /* when; monotonic */
+    int64_t started_ms;   /* when; monotonic */
     int64_t mark;         /* in Redis (kafka_marks.h); -1: not known */
     int64_t mark_sent;    /* being written to Redis; -1: none */
-    int64_t back_to; /* offset to rewind to; -1: only to the first record not stored */
-    int64_t below;   /* the topic was recreated or truncated: offsets below this need an
-                      * explicit commit, since librdkafka only commits higher ones */
+    int64_t rewind_to; /* offset to rewind to; -1: only to the first record not stored */
+    int64_t
+        commit_below; /* the topic was recreated or truncated: offsets below this need an
+                       * explicit commit, since librdkafka only commits higher ones */
     int64_t last_offset, last_ms; /* offset and timestamp (ms since 1970) of the record
                                    * read last; -1 and 0: not known */
-    int64_t probe;                /* offset read again to compare the record; -1: none */
-    unsigned era; /* unique; each rewind assigns a new value, which invalidates earlier
-                   * requests */
-    bool unsure;  /* Redis has a mark but the group has no offset: the topic may be new */
-    /* Incarnation and rewinds of its jobs, as stored in Redis. rewound "": none. */
+    int64_t probe_offset;         /* offset read again to compare the record; -1: none */
+    unsigned generation; /* unique; each rewind assigns a new value, which invalidates
+                          * earlier requests */
+    bool maybe_new; /* a mark in Redis but no committed offset: it may be a new topic */
+    /* Incarnation and rewinds of its jobs, as stored in Redis. rewinds_done "": none. */
     unsigned incarnation;
-    char *rewound;
-    bool known;  /* both were read from Redis; records must not be submitted before */
-    char *asked; /* rewinds to write to Redis before the seek; NULL: none */
-    bool anew;   /* the topic was recreated: write the new incarnation to Redis */
-    bool all;    /* ignore the commit lag: mark all stored records */
-    unsigned rewinds; /* consecutive, without a stored record in between */
+    char *rewinds_done;
+    bool reading_known; /* both were read from Redis; submit no record before */
+    char *rewinds_next; /* rewinds to write to Redis before the seek; NULL: none */
+    bool recreated;     /* the topic was recreated: write the new incarnation to Redis */
+    bool ignore_lag;    /* ignore the commit lag: mark all stored records */
+    unsigned rewind_count; /* consecutive, without a stored record in between */
     struct timer *rewind;
-    bool vanished; /* the brokers do not know its topic */
-    bool gone;     /* no longer assigned; kept for its open reads */
+    bool topic_missing; /* the brokers do not know its topic */
+    bool revoked;       /* no longer assigned; kept for its open reads */
 };
 TAILQ_HEAD(kafka_part_list, kafka_part);
 
@@ -68,14 +69,14 @@ struct kafka_parts {
     struct source *src;
     const char *who; /* name of the source, for log lines */
     int64_t lag_ms;
-    void *owner;    /* the caller's */
-    rd_kafka_t *rk; /* NULL: there is no client */
-    unsigned asks;  /* requests without an answer; must be 0 at the end */
-    unsigned eras;  /* last era assigned */
+    void *owner;            /* the caller's */
+    rd_kafka_t *rk;         /* NULL: there is no client */
+    unsigned open_requests; /* requests without an answer; must be 0 at the end */
+    unsigned generations;   /* last generation assigned */
     struct kafka_part_list list;
     struct kafka_part *last; /* cache of kafka_part_find() */
     unsigned count;
-    struct log_limit not_stored, went_back, commits, read_again;
+    struct log_limit not_stored, offset_fell, commits, lost_writes;
 };
 
 void kafka_parts_init(struct kafka_parts *parts, struct source *src, int64_t lag_ms);
@@ -91,35 +92,35 @@ struct kafka_part *kafka_part_find(struct kafka_parts *parts, const char *topic,
 void kafka_part_drop(struct kafka_part *part);
 
 /* Adds or removes a reason not to read. part NULL: of all partitions. */
-void kafka_parts_hold(struct kafka_parts *parts, struct kafka_part *part,
-                      enum kafka_hold why);
-void kafka_parts_let_go(struct kafka_parts *parts, struct kafka_part *part,
-                        enum kafka_hold why);
+void kafka_parts_pause(struct kafka_parts *parts, struct kafka_part *part,
+                       enum kafka_pause_reason why);
+void kafka_parts_resume(struct kafka_parts *parts, struct kafka_part *part,
+                        enum kafka_pause_reason why);
 
 /* Sets the offset where reading began, if it was not known. */
-void kafka_part_begins(struct kafka_part *part, int64_t offset);
+void kafka_part_set_start(struct kafka_part *part, int64_t offset);
 /* Adds a record. stamp_ms: ms since 1970; 0: none. Returns its read, whose owner is part.
  * NULL: ignore the record, it will be read again. */
 struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
                                    int64_t stamp_ms);
 /* The brokers no longer know the topic. A later topic of that name may be a new topic. */
-void kafka_parts_vanish(struct kafka_parts *parts, const char *topic);
-/* Passes on the engine's answer. Takes ownership of read; frees the part once it is gone
- * and has no open reads. */
+void kafka_parts_topic_missing(struct kafka_parts *parts, const char *topic);
+/* Passes on the engine's answer. Takes ownership of read; frees the part once it is
+ * revoked and has no open reads. */
 void kafka_part_answer(struct kafka_read *read, bool stored);
 
 /* Starts to rewind to offset for the routes whose rewinds differ. offset -1: only stores
  * the rewinds. */
 void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t offset);
 /* Call when Redis has stored the next reading with that mark. Seeks. */
-void kafka_part_renewed(struct kafka_part *part, int64_t mark);
+void kafka_part_reading_written(struct kafka_part *part, int64_t mark);
 
 /* Call when Redis may have lost its last writes. Rewinds to mark, the value now in Redis.
  * mark -1 (none): rewinds to the start if reading began less than a minute ago, else to
  * the last mark written. */
-void kafka_part_reread(struct kafka_part *part, int64_t mark);
+void kafka_part_rewind_to_mark(struct kafka_part *part, int64_t mark);
 /* Returns the offset that may be marked and committed; -1: not known, or not now. */
-int64_t kafka_part_sure(struct kafka_part *part);
+int64_t kafka_part_committable(struct kafka_part *part);
 
 /* Passes to librdkafka the offsets to commit, and takes ownership of list. librdkafka
  * commits by its own timer. */

@@ -62,15 +62,16 @@ static const rd_kafka_metadata_topic_t *find_topic(const struct rd_kafka_metadat
     return NULL;
 }
 
-static int tell_topic(const struct rd_kafka_metadata *all, const char *name,
-                      struct buf *said, struct err *err)
+static int report_topic(const struct rd_kafka_metadata *all, const char *name,
+                        struct buf *said, struct err *err)
 {
     const rd_kafka_metadata_topic_t *topic = find_topic(all, name);
     if (topic == NULL)
-        return err_set(err,
-                       "there is no topic %s, or we may not see it: make it, or allow "
-                       "that (unless the brokers make topics by themselves)",
-                       name);
+        return err_set(
+            err,
+            "topic %s does not exist, or tarry may not describe it: create it, or grant "
+            "the access (unless the brokers create topics automatically)",
+            name);
     if (topic->err)
         return err_set(err, "topic %s: %s", name, rd_kafka_err2str(topic->err));
     buf_addf(said, ", %s has %d partitions", name, topic->partition_cnt);
@@ -86,7 +87,7 @@ static int ask_topics(rd_kafka_t *rk, const struct kafka_link *link, const char 
     rd_kafka_poll(rk, 0); /* on_error */
     if (e == RD_KAFKA_RESP_ERR_NO_ERROR)
         return 0;
-    return err_set(err, "no broker of \"%s\" answers: %s", link->brokers,
+    return err_set(err, "no broker in \"%s\" answers: %s", link->brokers,
                    *why ? why : rd_kafka_err2str(e));
 }
 
@@ -103,7 +104,7 @@ int kafka_probe(const struct kafka_link *link, char *const *topics, size_t n,
         buf_addf(said, "%d brokers", all->broker_cnt);
     for (size_t i = 0; bad == 0 && i < n; i++)
         if (topics[i][0] != '^')
-            bad = tell_topic(all, topics[i], said, err);
+            bad = report_topic(all, topics[i], said, err);
     if (all)
         rd_kafka_metadata_destroy(all);
     rd_kafka_destroy(rk);
@@ -188,10 +189,11 @@ static int find_offsets(struct rewinding *r, rd_kafka_t *rk, const char *why)
     add_partitions(r, all);
     rd_kafka_metadata_destroy(all);
     if (r->list->cnt == 0)
-        return err_set(&r->err, "none of its topics is there");
+        return err_set(&r->err, "none of the source's topics exists");
     rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(rk, r->list, ASK_MS);
     if (code)
-        return err_set(&r->err, "the offsets of that time: %s", rd_kafka_err2str(code));
+        return err_set(&r->err, "cannot look up the offsets of that time: %s",
+                       rd_kafka_err2str(code));
     return find_ends(r, rk);
 }
 
@@ -214,7 +216,7 @@ static void *ask_brokers(void *arg)
 
 static void answer(struct rewinding *r, const char *why)
 {
-    r->marks->parts->asks--;
+    r->marks->parts->open_requests--;
     r->cb(r->arg, why ? NULL : r->rows, why ? 0 : r->row_count, why);
     rd_kafka_topic_partition_list_destroy(r->list);
     free(r->rows);
@@ -224,7 +226,7 @@ static void answer(struct rewinding *r, const char *why)
 
 static void on_put(void *arg, enum kv_code code)
 {
-    answer(arg, code == KV_OK ? NULL : "Redis did not answer; send it again");
+    answer(arg, code == KV_OK ? NULL : "Redis did not answer; send the request again");
 }
 
 /* Removes topics of other routes. */
@@ -247,7 +249,7 @@ static void on_found(void *arg)
     if (!r->failed)
         keep_own_topics(r);
     if (!r->failed && r->row_count == 0)
-        r->failed = err_set(&r->err, "it reads no topic that goes by this route") < 0;
+        r->failed = err_set(&r->err, "the source reads no topic of this route") < 0;
     if (r->failed || r->what.dry_run) {
         answer(r, r->failed ? r->err.text : NULL);
         return;
@@ -264,7 +266,7 @@ void kafka_rewind(struct kafka_marks *marks, const struct kafka_rewind *what,
     *r = (struct rewinding){.marks = marks, .what = *what, .cb = cb, .arg = arg};
     r->what.route = r->route = mem_strdup(what->route);
     r->list = rd_kafka_topic_partition_list_new(8);
-    marks->parts->asks++;
+    marks->parts->open_requests++;
     if (pthread_create(&thread, NULL, ask_brokers, r) == 0)
         pthread_detach(thread);
     else

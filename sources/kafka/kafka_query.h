@@ -26,7 +26,7 @@ struct kafka_rewind {
 };
 /* Looks up the offsets of to_ms in a thread, then asks all instances to rewind the
  * partitions of the route to them (kafka_marks.h). Calls cb once, never before it has
- * returned; until then marks->parts->asks is above 0. Loop thread. */
+ * returned; until then marks->parts->open_requests is above 0. Loop thread. */
 void kafka_rewind(struct kafka_marks *marks, const struct kafka_rewind *what,
                   rewind_cb *cb, void *arg);
 

@@ -17,17 +17,19 @@ static void on_limit(void *arg)
     struct kafka_start *s = arg;
 
     if (s->latest && !s->has_committed) {
-        log_warn(s->who, "the group does not say how far it has read, so nothing is "
-                         "read yet; it is asked again");
+        log_warn(s->who, "the brokers have not returned the committed offsets of the "
+                         "group; reading starts after they do; tarry asks again");
         ask_committed(s);
         return;
     }
-    log_warn(s->who, "%s does not say how far %s; partitions begin where %s",
-             s->has_committed ? "Redis" : "the group",
-             s->has_committed ? "it has come" : "it has read",
-             s->has_committed ? "their group left off"
-                              : "Redis has them up to, or their group left off");
-    kafka_start_hurry(s);
+    log_warn(s->who, "%s",
+             s->has_committed
+                 ? "Redis has not returned the marks; partitions start at the committed "
+                   "offsets of the group"
+                 : "the brokers have not returned the committed offsets of the group; "
+                   "partitions start at their marks in Redis, those without a mark at "
+                   "the committed offset");
+    kafka_start_now(s);
 }
 
 void kafka_start_init(struct kafka_start *s, const char *who, const char *group_id,
@@ -78,8 +80,7 @@ static void ask_committed(struct kafka_start *s)
     rd_kafka_AdminOptions_destroy(options);
 }
 
-void kafka_start_expect(struct kafka_start *s,
-                        const rd_kafka_topic_partition_list_t *list)
+void kafka_start_wait(struct kafka_start *s, const rd_kafka_topic_partition_list_t *list)
 {
     kafka_start_drop(s);
     s->list = rd_kafka_topic_partition_list_copy(list);
@@ -92,41 +93,42 @@ void kafka_start_expect(struct kafka_start *s,
 void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
                        const rd_kafka_topic_partition_list_t *list)
 {
-    kafka_start_expect(s, list);
+    kafka_start_wait(s, list);
     s->client = client;
     if (list->cnt == 0) /* more members than partitions; librdkafka rejects an empty
                          * request */
-        kafka_start_hurry(s);
+        kafka_start_now(s);
     else
         ask_committed(s);
 }
 
 /* Redis lost its last writes while no instance was running. */
-static void begin_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row,
+static void start_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row,
                           int64_t mark)
 {
-    log_warn(s->who,
-             "Redis lost what it took last: the group has read %s/%" PRId32
-             " up to offset %" PRId64 ", but Redis holds it up to %" PRId64
-             " only; it is read again from there (so is a rewind that was cut off)",
-             row->topic, row->partition, row->offset, mark);
+    log_warn(
+        s->who,
+        "Redis lost its last writes: the group has committed %s/%" PRId32
+        " up to offset %" PRId64 ", but Redis contains it only up to %" PRId64
+        "; tarry reads it again from there (an interrupted rewind has the same effect)",
+        row->topic, row->partition, row->offset, mark);
     row->offset = mark;
 }
 
 /* The group has no offset, or no longer has it. Only a new group skips existing
  * records. */
-static void begin_late(const struct kafka_start *s, rd_kafka_topic_partition_t *row,
-                       int64_t mark)
+static void start_at_end(const struct kafka_start *s, rd_kafka_topic_partition_t *row,
+                         int64_t mark)
 {
     row->offset = mark >= 0 ? mark : RD_KAFKA_OFFSET_END;
     if (mark >= 0)
         log_warn(s->who,
-                 "%s/%" PRId32 ": the group's offset is gone; it is read on from offset "
-                 "%" PRId64 ", up to which Redis holds it",
+                 "%s/%" PRId32 ": the group has no committed offset any more; tarry "
+                 "continues at offset %" PRId64 ", the mark in Redis",
                  row->topic, row->partition, mark);
 }
 
-void kafka_start_hurry(struct kafka_start *s)
+void kafka_start_now(struct kafka_start *s)
 {
     rd_kafka_topic_partition_list_t *list = s->list;
 
@@ -138,19 +140,19 @@ void kafka_start_hurry(struct kafka_start *s)
         if (row->offset == NOT_TOLD) /* all records below the mark are stored */
             row->offset = mark >= 0 ? mark : RD_KAFKA_OFFSET_INVALID;
         else if (mark >= 0 && mark < row->offset)
-            begin_at_mark(s, row, mark);
+            start_at_mark(s, row, mark);
         else if (s->latest && row->offset == RD_KAFKA_OFFSET_INVALID)
-            begin_late(s, row, mark);
+            start_at_end(s, row, mark);
     }
     s->list = NULL;
     kafka_start_drop(s);
     s->done(s->arg, list);
 }
 
-static void look(struct kafka_start *s)
+static void start_if_answered(struct kafka_start *s)
 {
     if (s->has_committed && s->fields)
-        kafka_start_hurry(s);
+        kafka_start_now(s);
 }
 
 int64_t kafka_start_mark(const struct kafka_start *s,
@@ -168,15 +170,15 @@ void kafka_start_marks(struct kafka_start *s, const struct kafka_fields *fields)
     if (s->list == NULL)
         return;
     s->fields = fields;
-    look(s);
+    start_if_answered(s);
 }
 
 /* Handles an error in the group's answer or in a part of it. */
 static void lacks_committed(struct kafka_start *s, const char *why)
 {
-    log_warn(s->who, "committed offsets of the group: %s", why);
+    log_warn(s->who, "cannot read the committed offsets of the group: %s", why);
     if (!s->latest) /* otherwise on_limit() asks again */
-        kafka_start_hurry(s);
+        kafka_start_now(s);
 }
 
 void kafka_start_offsets(struct kafka_start *s,
@@ -200,7 +202,7 @@ void kafka_start_offsets(struct kafka_start *s,
         return;
     }
     s->has_committed = true;
-    look(s);
+    start_if_answered(s);
 }
 
 void kafka_start_committed(struct kafka_start *s, rd_kafka_event_t *ev)

@@ -55,25 +55,26 @@ static char *encoded(const char *s)
     return text;
 }
 
-void kafka_token_ask_init(struct kafka_token_ask *ask, const struct kafka_link *link)
+void kafka_token_request_init(struct kafka_token_request *req,
+                              const struct kafka_link *link)
 {
-    *ask = (struct kafka_token_ask){.file = mem_strdup(link->token_file),
-                                    .url = mem_strdup(link->token_url),
-                                    .client = encoded(link->token_client),
-                                    .secret = encoded(link->token_secret),
-                                    .ca_file = mem_strdup(link->token_ca_file),
-                                    .form = form_of(&link->token_form)};
+    *req = (struct kafka_token_request){.file = mem_strdup(link->token_file),
+                                        .url = mem_strdup(link->token_url),
+                                        .client = encoded(link->token_client),
+                                        .secret = encoded(link->token_secret),
+                                        .ca_file = mem_strdup(link->token_ca_file),
+                                        .form = form_of(&link->token_form)};
 }
 
-void kafka_token_ask_free(struct kafka_token_ask *ask)
+void kafka_token_request_free(struct kafka_token_request *req)
 {
-    free(ask->file);
-    free(ask->url);
-    free(ask->client);
-    text_forget(ask->secret);
-    free(ask->ca_file);
-    text_forget(ask->form);
-    *ask = (struct kafka_token_ask){0};
+    free(req->file);
+    free(req->url);
+    free(req->client);
+    text_forget(req->secret);
+    free(req->ca_file);
+    text_forget(req->form);
+    *req = (struct kafka_token_request){0};
 }
 
 void kafka_token_free(struct kafka_token *token)
@@ -109,7 +110,7 @@ static int64_t ms_of_seconds(const char *text)
 }
 
 /* Returns the token's claim "exp" in ms since 1970; 0: none. */
-static int64_t said_end_ms(const char *token)
+static int64_t expiry_in_token_ms(const char *token)
 {
     struct claims {
         struct slice exp;
@@ -136,7 +137,7 @@ static int read_token(const char *path, struct buf *out, struct err *err)
         return -1;
     while (out->n > 0 && isspace((unsigned char)out->p[out->n - 1]))
         out->n--;
-    return out->n > 0 ? 0 : err_set(err, "it is empty");
+    return out->n > 0 ? 0 : err_set(err, "the file is empty");
 }
 
 static int from_file(const char *path, struct kafka_token *token, struct err *err)
@@ -147,9 +148,9 @@ static int from_file(const char *path, struct kafka_token *token, struct err *er
     if (rc == 0) {
         const int64_t look_ms = loop_wall_ms() + LIFE_GUESSED_MS;
         token->value = mem_strdup(buf_str(&text));
-        token->ends_ms = said_end_ms(token->value);
-        if (token->ends_ms == 0 || token->ends_ms > look_ms)
-            token->ends_ms = look_ms;
+        token->expires_ms = expiry_in_token_ms(token->value);
+        if (token->expires_ms == 0 || token->expires_ms > look_ms)
+            token->expires_ms = look_ms;
     }
     text_wipe(&text);
     return rc;
@@ -191,63 +192,64 @@ static int read_answer(struct slice body, long status, struct kafka_token *token
     int rc = 0;
 
     if (json_read(body, fields, &said, &room) < 0)
-        rc = err_set(err, "it answers with HTTP %ld and no JSON object", status);
+        rc = err_set(err, "the answer, HTTP %ld, is not a JSON object", status);
     else if (said.error.n > 0)
         rc = err_set(err,
-                     "it says \"%.*s\" (HTTP %ld); are token_client, token_secret and "
-                     "token_form right?",
+                     "the server answered \"%.*s\" (HTTP %ld); check token_client, "
+                     "token_secret and token_form",
                      said.error.n < 64 ? (int)said.error.n : 64, said.error.p, status);
     else if (status != 200 || said.token.n == 0)
-        rc = err_set(err, "it answers with HTTP %ld and no access_token", status);
+        rc = err_set(err, "the answer, HTTP %ld, contains no access_token", status);
     if (rc == 0) {
         token->value = mem_strndup(said.token.p, said.token.n);
         const char *seconds = said.expires_in.p ? said.expires_in.p : "0";
         const int64_t life_ms = ms_of_seconds(seconds + (*seconds == '"'));
-        token->ends_ms =
-            life_ms > 0 ? loop_wall_ms() + life_ms : said_end_ms(token->value);
-        if (token->ends_ms == 0)
-            token->ends_ms = loop_wall_ms() + LIFE_GUESSED_MS;
+        token->expires_ms =
+            life_ms > 0 ? loop_wall_ms() + life_ms : expiry_in_token_ms(token->value);
+        if (token->expires_ms == 0)
+            token->expires_ms = loop_wall_ms() + LIFE_GUESSED_MS;
     }
     text_wipe(&room);
     return rc;
 }
 
-static CURL *request(const struct kafka_token_ask *ask, struct answer *answer, char *why)
+static CURL *request(const struct kafka_token_request *req, struct answer *answer,
+                     char *why)
 {
     CURL *e = curl_easy_init();
 
     must(e != NULL);
-    curl_easy_setopt(e, CURLOPT_URL, ask->url);
+    curl_easy_setopt(e, CURLOPT_URL, req->url);
     curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(e, CURLOPT_PROXY, ""); /* otherwise the environment sets it */
     curl_easy_setopt(e, CURLOPT_HTTPAUTH, (long)CURLAUTH_BASIC);
-    curl_easy_setopt(e, CURLOPT_USERNAME, ask->client);
-    curl_easy_setopt(e, CURLOPT_PASSWORD, ask->secret);
-    curl_easy_setopt(e, CURLOPT_POSTFIELDS, ask->form);
+    curl_easy_setopt(e, CURLOPT_USERNAME, req->client);
+    curl_easy_setopt(e, CURLOPT_PASSWORD, req->secret);
+    curl_easy_setopt(e, CURLOPT_POSTFIELDS, req->form);
     curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
     curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)ANSWER_MS);
-    if (ask->ca_file)
-        curl_easy_setopt(e, CURLOPT_CAINFO, ask->ca_file);
+    if (req->ca_file)
+        curl_easy_setopt(e, CURLOPT_CAINFO, req->ca_file);
     curl_easy_setopt(e, CURLOPT_ERRORBUFFER, why);
     curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(e, CURLOPT_WRITEDATA, answer);
     return e;
 }
 
-static int from_server(const struct kafka_token_ask *ask, struct kafka_token *token,
+static int from_server(const struct kafka_token_request *req, struct kafka_token *token,
                        struct err *err)
 {
     struct answer answer = {{0}, false};
     char why[CURL_ERROR_SIZE] = "";
-    CURL *e = request(ask, &answer, why);
+    CURL *e = request(req, &answer, why);
     long status = 0;
     int rc;
 
     CURLcode code = curl_easy_perform(e);
     curl_easy_getinfo(e, CURLINFO_RESPONSE_CODE, &status);
     if (answer.too_long)
-        rc = err_set(err, "its answer is longer than %d bytes", TOKEN_MAX_BYTES);
+        rc = err_set(err, "the answer is longer than %d bytes", TOKEN_MAX_BYTES);
     else if (code != CURLE_OK)
         rc = err_set(err, "%s", why[0] ? why : curl_easy_strerror(code));
     else
@@ -260,22 +262,23 @@ static int from_server(const struct kafka_token_ask *ask, struct kafka_token *to
 /* -------------------------------------------------------------------- from file or
  * server */
 
-int kafka_token_get(const struct kafka_token_ask *ask, struct kafka_token *token,
+int kafka_token_get(const struct kafka_token_request *req, struct kafka_token *token,
                     struct err *err)
 {
     char place[PLACE_BYTES];
-    int rc = ask->file ? from_file(ask->file, token, err) : from_server(ask, token, err);
+    int rc = req->file ? from_file(req->file, token, err) : from_server(req, token, err);
 
-    if (rc == 0 && token->ends_ms < loop_wall_ms() + LIFE_LEAST_MS) {
+    if (rc == 0 && token->expires_ms < loop_wall_ms() + LIFE_LEAST_MS) {
         kafka_token_free(token);
-        rc = err_set(err, "the token has ended, or is about to; %s",
-                     ask->file ? "is the file renewed?" : "are both clocks right?");
+        rc = err_set(err, "the token has expired or expires soon; %s",
+                     req->file ? "check that the file is renewed in time"
+                               : "check the clocks of both hosts");
     }
     if (rc == 0)
         return 0;
     snprintf(place, sizeof(place),
-             ask->file ? "token_file %.180s" : "token server %.180s",
-             ask->file ? ask->file : ask->url);
+             req->file ? "token_file %.180s" : "token server %.180s",
+             req->file ? req->file : req->url);
     return err_in(err, place);
 }
 
@@ -284,25 +287,25 @@ static int set_token(rd_kafka_t *rk, const struct kafka_token *token, struct err
     char why[256];
 
     /* The name appears only in librdkafka's log. */
-    if (rd_kafka_oauthbearer_set_token(rk, token->value, token->ends_ms, "tarry", NULL, 0,
-                                       why, sizeof(why)) == RD_KAFKA_RESP_ERR_NO_ERROR)
+    if (rd_kafka_oauthbearer_set_token(rk, token->value, token->expires_ms, "tarry", NULL,
+                                       0, why, sizeof(why)) == RD_KAFKA_RESP_ERR_NO_ERROR)
         return 0;
-    return err_set(err, "librdkafka does not take the token: %s", why);
+    return err_set(err, "librdkafka rejects the token: %s", why);
 }
 
 int kafka_token_log_in(rd_kafka_t *rk, const struct kafka_link *link, struct err *err)
 {
-    struct kafka_token_ask ask;
+    struct kafka_token_request req;
     struct kafka_token token = {0};
 
     if (link->sasl != KAFKA_SASL_TOKEN)
         return 0;
-    kafka_token_ask_init(&ask, link);
-    int rc = kafka_token_get(&ask, &token, err);
+    kafka_token_request_init(&req, link);
+    int rc = kafka_token_get(&req, &token, err);
     if (rc == 0)
         rc = set_token(rk, &token, err);
     kafka_token_free(&token);
-    kafka_token_ask_free(&ask);
+    kafka_token_request_free(&req);
     return rc;
 }
 
@@ -314,7 +317,7 @@ struct fetch {
     pthread_mutex_t lock;
     struct kafka_login *login; /* loop thread only */
     bool abandoned;            /* guarded by lock: the login no longer waits */
-    struct kafka_token_ask ask;
+    struct kafka_token_request req;
     struct kafka_token token; /* value NULL: failed, see err */
     struct err err;
 };
@@ -338,7 +341,7 @@ struct kafka_login *kafka_login_new(const struct kafka_link *link, rd_kafka_t *r
 
 static void fetch_free(struct fetch *f)
 {
-    kafka_token_ask_free(&f->ask);
+    kafka_token_request_free(&f->req);
     kafka_token_free(&f->token);
     pthread_mutex_destroy(&f->lock);
     free(f);
@@ -364,7 +367,7 @@ static void *fetch_main(void *arg)
 {
     struct fetch *f = arg;
 
-    if (kafka_token_get(&f->ask, &f->token, &f->err) < 0)
+    if (kafka_token_get(&f->req, &f->token, &f->err) < 0)
         kafka_token_free(&f->token);
     pthread_mutex_lock(&f->lock);
     const bool abandoned = f->abandoned;
@@ -385,7 +388,7 @@ void kafka_login_refresh(struct kafka_login *login)
         return;
     struct fetch *f = mem_alloc(sizeof(*f));
     pthread_mutex_init(&f->lock, NULL);
-    kafka_token_ask_init(&f->ask, login->link);
+    kafka_token_request_init(&f->req, login->link);
     f->login = login;
     const int rc = pthread_create(&thread, NULL, fetch_main, f);
     if (rc == 0) {
@@ -393,7 +396,7 @@ void kafka_login_refresh(struct kafka_login *login)
         pthread_detach(thread);
         return;
     }
-    err_set(&f->err, "no thread to get a token by: %s", strerror(rc));
+    err_set(&f->err, "cannot start a thread to get a token: %s", strerror(rc));
     rd_kafka_oauthbearer_set_token_failure(login->rk, f->err.text);
     fetch_free(f);
 }

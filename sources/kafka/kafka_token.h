@@ -12,22 +12,23 @@
 #include "sources/kafka/kafka_conf.h"
 
 /* Where to get a token. Contains copies, since a thread may outlive the options. */
-struct kafka_token_ask {
+struct kafka_token_request {
     char *file;                            /* NULL: use the server */
     char *url, *client, *secret, *ca_file; /* ca_file NULL: the system's authorities */
     char *form;                            /* the request's body */
 };
-void kafka_token_ask_init(struct kafka_token_ask *ask, const struct kafka_link *link);
-void kafka_token_ask_free(struct kafka_token_ask *ask); /* wipes the secret */
+void kafka_token_request_init(struct kafka_token_request *req,
+                              const struct kafka_link *link);
+void kafka_token_request_free(struct kafka_token_request *req); /* wipes the secret */
 
 struct kafka_token {
     char *value;
-    int64_t ends_ms; /* expiry, ms since 1970; guessed if neither the token nor the server
-                      * contains it */
+    int64_t expires_ms; /* expiry, ms since 1970; guessed if neither the token nor the
+                         * server contains it */
 };
 /* Gets a token; free it with kafka_token_free(). Any thread. Blocks, for about 15 s at
  * most. */
-int kafka_token_get(const struct kafka_token_ask *ask, struct kafka_token *token,
+int kafka_token_get(const struct kafka_token_request *req, struct kafka_token *token,
                     struct err *err);
 void kafka_token_free(struct kafka_token *token); /* wipes it */
 

@@ -70,7 +70,7 @@ static void create(void *arg, struct httpd_req *req)
         answer_empty(req, 500);
         return;
     }
-    later_begin(task, source_now_ms(api->src, SLICE_LIT("")));
+    later_set_times(task, source_now_ms(api->src, SLICE_LIT("")));
     later_new_id(id);
     task->id = slice_of(id);
     source_submit(api->src, later_job_new(task), on_stored, req);

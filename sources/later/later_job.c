@@ -36,7 +36,7 @@ static int64_t due_ms(int64_t now_ms, int64_t delay_s)
     return due > 0 ? due : 1;
 }
 
-void later_begin(struct later_task *task, int64_t now_ms)
+void later_set_times(struct later_task *task, int64_t now_ms)
 {
     task->created_ms = now_ms;
     task->due_ms = due_ms(now_ms, task->delay_s);

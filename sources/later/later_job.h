@@ -31,7 +31,7 @@ extern const struct http_args later_create_args, later_id_args;
 /* Sets created_ms, and due_ms to delay_s later, at least 1 and at most the last
  * representable date, which is beyond any max_delay. Keeps a time in the past: /query
  * shows it. */
-void later_begin(struct later_task *task, int64_t now_ms);
+void later_set_times(struct later_task *task, int64_t now_ms);
 
 /* Appends the answer to /query. job: from Redis; failures: attempts so far. */
 void later_show(struct buf *out, const struct job *job, unsigned failures);

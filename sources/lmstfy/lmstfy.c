@@ -23,11 +23,12 @@ static int check(const void *self, struct err *err)
 {
     const struct lmstfy *l = self;
     if (!lmstfy_has_pool(l, SLICE_LIT("default")))
-        return err_set(err, "pools: \"default\" must be among them");
+        return err_set(err, "pools: must contain \"default\"");
     for (size_t i = 0; i < l->pools.n; i++) {
-        if (!lmstfy_name_is_good(slice_of(l->pools.v[i])))
-            return err_set(err, "pools: \"%s\" is no name; take letters, digits, - and _",
-                           l->pools.v[i]);
+        if (!lmstfy_name_is_valid(slice_of(l->pools.v[i])))
+            return err_set(
+                err, "pools: \"%s\" is not a valid name; use letters, digits, - and _",
+                l->pools.v[i]);
     }
     if (http_api_check(self, err) < 0)
         return -1;
@@ -53,8 +54,8 @@ void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID])
 
 void lmstfy_release(struct lmstfy *l)
 {
-    lmstfy_copy_free(&l->tokens);
-    lmstfy_copy_free(&l->limits);
+    lmstfy_cache_free(&l->tokens);
+    lmstfy_cache_free(&l->limits);
     lmstfy_metrics_free(l);
     buf_free(&l->topic);
     buf_free(&l->topics);
@@ -94,28 +95,26 @@ static const struct opt opts[] = {
     HTTPD_ROWS(struct lmstfy, api.opts, "127.0.0.1:7777", "65MiB"),
     HTTPD_ROWS_NAMED("admin_", struct lmstfy, admin_http, "127.0.0.1:7778", "1MiB"),
     {"pools", OPT_LIST, AT(pools), "default",
-     .help = "Names of the pools that tokens may name; \"default\" is one of them."},
+     .help = "Names of the pools that tokens may contain. \"default\" is required."},
     {"accounts", OPT_PAIRS, AT(accounts), "",
-     .help = "User = password of those who may use the admin API; none: everybody may.",
+     .help = "Accounts of the admin API, as user = password. Empty: no authentication.",
      .secret = true},
     {"skip_token_check", OPT_BOOL, AT(skip_token_check), "false",
-     .help = "Take every request, with any token or without one."},
+     .help = "Whether to accept every request, with any token or without a token."},
     {"access_log", OPT_BOOL, AT(access_log), "false",
-     .help = "Log a line for each request."},
-    {"delay", OPT_MS, AT(delay_ms), "0",
-     .help = "How long a job waits where a request does not say.", .max = LONGEST_MS},
-    {"ttl", OPT_MS, AT(ttl_ms), "1d",
-     .help = "How long a job lives where a request does not say; 0: for ever.",
+     .help = "Whether to log a line for each request."},
+    {"delay", OPT_MS, AT(delay_ms), "0", .help = "Default delay of a job.",
      .max = LONGEST_MS},
+    {"ttl", OPT_MS, AT(ttl_ms), "1d",
+     .help = "Default time until a job expires; 0: never.", .max = LONGEST_MS},
     {"tries", OPT_INT, AT(tries), "1",
-     .help = "How often a job is handed out at most where a request does not say.",
-     .min = 1, .max = UINT16_MAX},
+     .help = "Default of the maximum number of deliveries of a job.", .min = 1,
+     .max = UINT16_MAX},
     {"ttr", OPT_MS, AT(ttr_ms), "120s",
-     .help = "How long a consumer has for a job where it does not say.",
+     .help = "Default time in which a consumer must acknowledge a job.",
      .max = LONGEST_MS},
     {"timeout", OPT_MS, AT(timeout_ms), "0",
-     .help = "How long a consumer waits for a job where it does not say.",
-     .max = LONGEST_MS},
+     .help = "Default time that a consumer waits for a job.", .max = LONGEST_MS},
     {0},
 };
 

@@ -18,15 +18,15 @@
 enum { LMSTFY_QUEUES_MAX = 256 }; /* of a single consume */
 
 struct lmstfy;
-struct lmstfy_copied;  /* lmstfy_token.c */
+struct lmstfy_cached;  /* lmstfy_token.c */
 struct lmstfy_metrics; /* lmstfy_metrics.h */
 
 /* A copy of a kv in memory, so that requests need not wait for Redis. It is fresh from
  * the read until a change is reported. */
-struct lmstfy_copy {
+struct lmstfy_cache {
     struct lmstfy *l;
     const char *kv;
-    struct lmstfy_copied *items; /* by field */
+    struct lmstfy_cached *items; /* by field */
     bool fresh;                  /* items is believed to equal the kv in Redis */
     bool listing;                /* a read is open */
     bool again;                  /* the kv changed during the read: repeat it */
@@ -50,10 +50,10 @@ struct lmstfy {
     struct log_limit complain;
     /* the admin API */
     struct httpd *admin_httpd;
-    struct lmstfy_copy tokens, limits;
+    struct lmstfy_cache tokens, limits;
     struct timer *refresh;
-    unsigned holds;                 /* lmstfy_hold() */
-    bool closing;                   /* stopping: call lmstfy_release() once holds is 0 */
+    unsigned refs;                  /* lmstfy_ref() */
+    bool closing;                   /* stopping: call lmstfy_release() once refs is 0 */
     struct lmstfy_metrics *metrics; /* NULL: no statistics */
 };
 
@@ -104,7 +104,7 @@ struct lmstfy_req {
 bool lmstfy_has_pool(const struct lmstfy *l, struct slice pool); /* is it in pools? */
 /* Writes a new ULID without a NUL, for request ids and tokens. */
 void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID]);
-/* Called after the last hold: frees the rest and reports source_stopped(). */
+/* Called after the last lmstfy_unref(): frees the rest and reports source_stopped(). */
 void lmstfy_release(struct lmstfy *l);
 
 /* --- lmstfy_http.c --- */
@@ -132,7 +132,7 @@ void lmstfy_answer_none(struct lmstfy_req *r, unsigned status); /* no body */
 void lmstfy_error(struct lmstfy_req *r, unsigned status, const char *text);
 void lmstfy_internal_error(struct lmstfy_req *r); /* Redis did not respond */
 /* Calls lmstfy_internal_error() if away is true. Returns away. */
-bool lmstfy_away(struct lmstfy_req *r, bool away);
+bool lmstfy_fail_if_unavailable(struct lmstfy_req *r, bool away);
 
 /* --- lmstfy_publish.c, lmstfy_queue.c: rows of the job API --- */
 void lmstfy_publish(struct lmstfy_req *r); /* also replaces the job r->id */
@@ -156,8 +156,8 @@ int lmstfy_admin_start(struct lmstfy *l, struct err *err);
 /* Closes the admin API; finally calls lmstfy_release(). self: struct lmstfy. */
 void lmstfy_admin_stop(void *self);
 /* Count open operations of the admin API; the source stops only when none is left. */
-void lmstfy_hold(struct lmstfy *l);
-void lmstfy_let_go(struct lmstfy *l);
+void lmstfy_ref(struct lmstfy *l);
+void lmstfy_unref(struct lmstfy *l);
 /* Schedules another read of tokens and limits in a second, after a failed read. */
 void lmstfy_refresh_soon(struct lmstfy *l);
 /* Appends a topic of the pool for queue_list(). Every topic of the pool leads to its
@@ -176,11 +176,11 @@ int lmstfy_key_of_path(struct lmstfy_req *r);
 /* Returns the request's key, stored in l->key; valid until the next call. */
 struct slice lmstfy_key(struct lmstfy_req *r);
 
-void lmstfy_copy_free(struct lmstfy_copy *copy);
+void lmstfy_cache_free(struct lmstfy_cache *cache);
 /* Reads the kv again. stale: the copy is not fresh until then. */
-void lmstfy_copy_refresh(struct lmstfy_copy *copy, bool stale);
+void lmstfy_cache_refresh(struct lmstfy_cache *cache, bool stale);
 /* Returns the value of field. p NULL: not found; conclusive only if the copy is fresh. */
-struct slice lmstfy_copy_find(const struct lmstfy_copy *copy, struct slice field);
+struct slice lmstfy_cache_find(const struct lmstfy_cache *cache, struct slice field);
 /* Returns the items sorted by field. The caller frees the array; its texts belong to
  * items. */
 struct kv_item *lmstfy_sorted(const struct kv_item *items, unsigned n);
@@ -191,11 +191,11 @@ struct kv_item *lmstfy_sorted(const struct kv_item *items, unsigned n);
 void lmstfy_auth(struct lmstfy_req *r);
 void lmstfy_authorized(struct lmstfy_req *r, enum kv_code code);
 /* Counts the request against its token's limit and sets limited if a limit exists. Calls
- * lmstfy_limit_taken() once, at once or later. KV_NOT: above the limit. */
-void lmstfy_limit_take(struct lmstfy_req *r);
-void lmstfy_limit_taken(struct lmstfy_req *r, enum kv_code code);
+ * lmstfy_limit_acquired() once, at once or later. KV_NOT: above the limit. */
+void lmstfy_limit_acquire(struct lmstfy_req *r);
+void lmstfy_limit_acquired(struct lmstfy_req *r, enum kv_code code);
 /* Undoes the count after a request without effect. */
-void lmstfy_limit_give_back(struct lmstfy_req *r);
+void lmstfy_limit_release(struct lmstfy_req *r);
 
 void lmstfy_token_new(struct lmstfy_req *r);
 void lmstfy_token_list(struct lmstfy_req *r);

@@ -77,14 +77,14 @@ static void on_listed(void *arg, enum queue_code code, const struct queue_name *
 {
     struct lmstfy_req *r = arg;
     size_t found = 0;
-    if (lmstfy_away(r, code == QUEUE_AWAY))
+    if (lmstfy_fail_if_unavailable(r, code == QUEUE_AWAY))
         return;
     n = code == QUEUE_OK ? n : 0; /* no route: no queues */
     struct queue_row *rows = mem_alloc((n + 1) * sizeof(*rows));
     for (unsigned i = 0; i < n; i++) {
         struct slice pool;
-        if (lmstfy_cut_topic(names[i].name, &pool, &rows[found].ns, &rows[found].queue) ==
-                0 &&
+        if (lmstfy_split_topic(names[i].name, &pool, &rows[found].ns,
+                               &rows[found].queue) == 0 &&
             slice_eq(pool, pool_of(r)))
             found++;
     }
@@ -209,7 +209,7 @@ static void on_request(void *arg, struct httpd_req *req)
     r->row->run(r);
 }
 
-static void on_rest(void *arg, struct httpd_req *req)
+static void on_other_request(void *arg, struct httpd_req *req)
 {
     struct lmstfy *l = arg;
     char id[LMSTFY_ULID + 1] = "";
@@ -221,13 +221,13 @@ static void on_rest(void *arg, struct httpd_req *req)
 struct slice lmstfy_ns_of_path(const struct lmstfy_req *r)
 {
     struct slice ns = httpd_segment(r->req, 0);
-    return lmstfy_name_is_good(ns) ? ns : SLICE_LIT("");
+    return lmstfy_name_is_valid(ns) ? ns : SLICE_LIT("");
 }
 
 int lmstfy_key_of_path(struct lmstfy_req *r)
 {
     struct slice pool, token;
-    lmstfy_cut_token(httpd_segment(r->req, 1), &pool, &token);
+    lmstfy_split_token(httpd_segment(r->req, 1), &pool, &token);
     if (!lmstfy_has_pool(r->l, pool)) {
         lmstfy_error(r, 400, "the pool was not exists");
         return -1;
@@ -242,8 +242,8 @@ static void on_refresh(void *arg)
 {
     struct lmstfy *l = arg;
     timer_set(l->refresh, REFRESH_MS);
-    lmstfy_copy_refresh(&l->tokens, false);
-    lmstfy_copy_refresh(&l->limits, false);
+    lmstfy_cache_refresh(&l->tokens, false);
+    lmstfy_cache_refresh(&l->limits, false);
 }
 
 void lmstfy_refresh_soon(struct lmstfy *l)
@@ -255,8 +255,8 @@ void lmstfy_refresh_soon(struct lmstfy *l)
 static void on_kv_changed(void *arg)
 {
     struct lmstfy *l = arg;
-    lmstfy_copy_refresh(&l->tokens, true);
-    lmstfy_copy_refresh(&l->limits, true);
+    lmstfy_cache_refresh(&l->tokens, true);
+    lmstfy_cache_refresh(&l->limits, true);
 }
 
 static void serve(struct lmstfy *l)
@@ -264,7 +264,7 @@ static void serve(struct lmstfy *l)
     for (size_t i = 0; i < ROWS; i++)
         routes[i] = (struct httpd_route){rows[i].method, rows[i].path, on_request,
                                          HTTPD_OPEN, NULL};
-    routes[ROWS] = (struct httpd_route){"*", "/{*}", on_rest, HTTPD_OPEN, NULL};
+    routes[ROWS] = (struct httpd_route){"*", "/{*}", on_other_request, HTTPD_OPEN, NULL};
     httpd_serve(l->admin_httpd, routes, l);
     httpd_set_dialect(l->admin_httpd, &lmstfy_admin_dialect, l);
 }
@@ -278,9 +278,9 @@ int lmstfy_admin_start(struct lmstfy *l, struct err *err)
     if (l->admin_httpd == NULL)
         return err_in(err, "admin_listen");
     l->refresh = timer_new(on_refresh, l);
-    lmstfy_hold(l); /* until it is closed */
-    l->tokens = (struct lmstfy_copy){.l = l, .kv = LMSTFY_TOKENS_KV};
-    l->limits = (struct lmstfy_copy){.l = l, .kv = LMSTFY_LIMITS_KV};
+    lmstfy_ref(l); /* until it is closed */
+    l->tokens = (struct lmstfy_cache){.l = l, .kv = LMSTFY_TOKENS_KV};
+    l->limits = (struct lmstfy_cache){.l = l, .kv = LMSTFY_LIMITS_KV};
     lmstfy_metrics_start(l);
     kv_watch(l->api.src, on_kv_changed, l);
     on_refresh(l);
@@ -290,15 +290,15 @@ int lmstfy_admin_start(struct lmstfy *l, struct err *err)
     return 0;
 }
 
-void lmstfy_hold(struct lmstfy *l)
+void lmstfy_ref(struct lmstfy *l)
 {
-    l->holds++;
+    l->refs++;
 }
 
-void lmstfy_let_go(struct lmstfy *l)
+void lmstfy_unref(struct lmstfy *l)
 {
-    must(l->holds > 0);
-    if (--l->holds == 0 && l->closing)
+    must(l->refs > 0);
+    if (--l->refs == 0 && l->closing)
         lmstfy_release(l);
 }
 
@@ -309,7 +309,7 @@ static void on_closed(void *arg)
     timer_del(l->refresh);
     l->closing = true;
     lmstfy_metrics_stop(l);
-    lmstfy_let_go(l);
+    lmstfy_unref(l);
 }
 
 void lmstfy_admin_stop(void *self)

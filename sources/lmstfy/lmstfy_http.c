@@ -35,7 +35,7 @@ static void add_request_id(struct lmstfy *l, struct httpd_req *req,
 static void count(struct lmstfy_req *r, unsigned status, int64_t latency_ms)
 {
     if (r->limited && status != (r->row->produces ? 201 : 200))
-        lmstfy_limit_give_back(r);
+        lmstfy_limit_release(r);
     lmstfy_count_http(r, httpd_method(r->req), status, latency_ms);
 }
 
@@ -99,7 +99,7 @@ void lmstfy_internal_error(struct lmstfy_req *r)
     lmstfy_error(r, 500, "internal error");
 }
 
-bool lmstfy_away(struct lmstfy_req *r, bool away)
+bool lmstfy_fail_if_unavailable(struct lmstfy_req *r, bool away)
 {
     if (away)
         lmstfy_internal_error(r);
@@ -234,14 +234,14 @@ static void answer_limited(struct lmstfy_req *r)
     lmstfy_answer(r, 429);
 }
 
-void lmstfy_limit_taken(struct lmstfy_req *r, enum kv_code code)
+void lmstfy_limit_acquired(struct lmstfy_req *r, enum kv_code code)
 {
     if (code == KV_OK) {
         run(r);
     } else if (code == KV_NOT) {
         answer_limited(r);
     } else {
-        add_member(&r->out, "err", "the limits cannot be read");
+        add_member(&r->out, "err", "cannot read the rate limits from Redis");
         lmstfy_answer(r, 500);
     }
 }
@@ -249,7 +249,7 @@ void lmstfy_limit_taken(struct lmstfy_req *r, enum kv_code code)
 static void take_limit(struct lmstfy_req *r)
 {
     if ((r->row->produces || r->row->consumes) && r->token.n > 0)
-        lmstfy_limit_take(r);
+        lmstfy_limit_acquire(r);
     else
         run(r);
 }
@@ -283,14 +283,14 @@ static const char *bad_names(const struct lmstfy_req *r)
     bool many = r->row->consumes;
     if (r->ns.n > LMSTFY_NAME_MAX || (!many && r->queue.n > LMSTFY_NAME_MAX))
         return "namespace or queue name too long";
-    if (!lmstfy_name_is_good(r->ns))
+    if (!lmstfy_name_is_valid(r->ns))
         return "namespace name contains forbidden characters";
     if (!many &&
-        (r->queue.n == 0 || r->queue.p[0] == '_' || !lmstfy_name_is_good(r->queue)))
+        (r->queue.n == 0 || r->queue.p[0] == '_' || !lmstfy_name_is_valid(r->queue)))
         return "queue name contains forbidden characters";
     for (size_t i = 0; many && i < r->queue.n; i++) {
         if (r->queue.p[i] != ',' &&
-            !lmstfy_name_is_good((struct slice){r->queue.p + i, 1}))
+            !lmstfy_name_is_valid((struct slice){r->queue.p + i, 1}))
             return "queue name contains forbidden characters";
     }
     return NULL;
@@ -299,7 +299,7 @@ static const char *bad_names(const struct lmstfy_req *r)
 static void read_token(struct lmstfy_req *r, struct slice text)
 {
     struct slice pool;
-    lmstfy_cut_token(text, &pool, &r->token);
+    lmstfy_split_token(text, &pool, &r->token);
     if (!lmstfy_has_pool(r->l, pool)) {
         lmstfy_error(r, 404, "pool not found");
         return;

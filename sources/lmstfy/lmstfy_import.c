@@ -50,12 +50,12 @@ static int take_text(struct slice *rest, struct slice *text)
 
 static bool is_name(struct slice s)
 {
-    return s.n <= LMSTFY_NAME_MAX && lmstfy_name_is_good(s);
+    return s.n <= LMSTFY_NAME_MAX && lmstfy_name_is_valid(s);
 }
 
 static bool is_id(struct slice s)
 {
-    return s.n <= ID_MAX && lmstfy_name_is_good(s);
+    return s.n <= ID_MAX && lmstfy_name_is_valid(s);
 }
 
 int lmstfy_place_in_list(struct slice member, struct lmstfy_place *place)

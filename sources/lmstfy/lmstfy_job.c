@@ -132,7 +132,7 @@ static bool is_name_byte(char c)
            c == '-' || c == '_';
 }
 
-bool lmstfy_name_is_good(struct slice name)
+bool lmstfy_name_is_valid(struct slice name)
 {
     for (size_t i = 0; i < name.n; i++) {
         if (!is_name_byte(name.p[i]))
@@ -141,7 +141,7 @@ bool lmstfy_name_is_good(struct slice name)
     return name.n > 0;
 }
 
-void lmstfy_cut_token(struct slice text, struct slice *pool, struct slice *token)
+void lmstfy_split_token(struct slice text, struct slice *pool, struct slice *token)
 {
     struct slice rest = text, before = text_cut(&rest, ':');
     *pool = rest.p && before.n > 0 ? before : default_pool;
@@ -180,14 +180,14 @@ void lmstfy_add_topic(struct buf *out, struct slice pool, struct slice ns,
     buf_add_slice(out, queue);
 }
 
-int lmstfy_cut_topic(struct slice topic, struct slice *pool, struct slice *ns,
-                     struct slice *queue)
+int lmstfy_split_topic(struct slice topic, struct slice *pool, struct slice *ns,
+                       struct slice *queue)
 {
     struct slice part[3], rest = topic;
     unsigned n = 0;
     for (; rest.p && n < 3; n++) {
         part[n] = text_cut(&rest, '/');
-        if (!lmstfy_name_is_good(part[n]))
+        if (!lmstfy_name_is_valid(part[n]))
             return -1;
     }
     if (rest.p || n < 2)
@@ -238,7 +238,7 @@ static void insert(struct lmstfy_attrs *attrs, const struct lmstfy_attr *attr)
     attrs->n++;
 }
 
-void lmstfy_attrs_take(void *arg, struct slice name, struct slice value)
+void lmstfy_attrs_add(void *arg, struct slice name, struct slice value)
 {
     struct lmstfy_attr attr;
     if (value.n == 0 || name.n < PREFIX || strncasecmp(name.p, prefix, PREFIX) != 0)
@@ -252,7 +252,7 @@ void lmstfy_attrs_take(void *arg, struct slice name, struct slice value)
     insert(arg, &attr);
 }
 
-void lmstfy_attrs_keep(const struct lmstfy_attrs *attrs, struct job *job)
+void lmstfy_attrs_store(const struct lmstfy_attrs *attrs, struct job *job)
 {
     struct err err;
     for (unsigned i = 0; i < attrs->n; i++) {

@@ -45,9 +45,9 @@ int lmstfy_ulid_read(const char text[LMSTFY_ULID], unsigned char bytes[16]);
 
 /* Accepts letters, digits, "-" and "_", at least one. Does not check the maximum
  * length. */
-bool lmstfy_name_is_good(struct slice name);
+bool lmstfy_name_is_valid(struct slice name);
 /* Splits "[POOL:]TOKEN" at the first colon. An absent or empty pool is "default". */
-void lmstfy_cut_token(struct slice text, struct slice *pool, struct slice *token);
+void lmstfy_split_token(struct slice text, struct slice *pool, struct slice *token);
 /* Appends "[POOL:]TOKEN" as a JSON string. named: include the pool even if it is
  * "default". */
 void lmstfy_add_token(struct buf *out, struct slice pool, struct slice token, bool named);
@@ -60,8 +60,8 @@ void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
 void lmstfy_add_topic(struct buf *out, struct slice pool, struct slice ns,
                       struct slice queue);
 /* Splits such a topic, for names of queue_list(). -1: not a topic of this form. */
-int lmstfy_cut_topic(struct slice topic, struct slice *pool, struct slice *ns,
-                     struct slice *queue);
+int lmstfy_split_topic(struct slice topic, struct slice *pool, struct slice *ns,
+                       struct slice *queue);
 /* Compares like memcmp(); a prefix sorts first. */
 int lmstfy_order(struct slice a, struct slice b);
 
@@ -86,8 +86,8 @@ struct lmstfy_attrs {
 };
 /* Adds a header of the request. Only the first of each name counts; an empty value is
  * ignored. arg: struct lmstfy_attrs. */
-void lmstfy_attrs_take(void *arg, struct slice name, struct slice value);
-void lmstfy_attrs_keep(const struct lmstfy_attrs *attrs, struct job *job);
+void lmstfy_attrs_add(void *arg, struct slice name, struct slice value);
+void lmstfy_attrs_store(const struct lmstfy_attrs *attrs, struct job *job);
 
 /* --- JSON of a job in consume and peek --- */
 

@@ -67,7 +67,7 @@ static void on_counted(void *arg, enum kv_code code)
     r->limited = code == KV_OK;
     if (code == KV_NOT)
         lmstfy_count_limited(r);
-    lmstfy_limit_taken(r, code);
+    lmstfy_limit_acquired(r, code);
 }
 
 static void apply(struct lmstfy_req *r, struct slice text)
@@ -76,38 +76,38 @@ static void apply(struct lmstfy_req *r, struct slice text)
     if (most > 0)
         kv_tally(r->l->api.src, tally_of(r), 1, most, window_ms, on_counted, r);
     else
-        lmstfy_limit_taken(r, KV_OK);
+        lmstfy_limit_acquired(r, KV_OK);
 }
 
 static void on_got(void *arg, enum kv_code code, struct slice value)
 {
     if (code == KV_AWAY)
-        lmstfy_limit_taken(arg, KV_AWAY);
+        lmstfy_limit_acquired(arg, KV_AWAY);
     else
         apply(arg, value);
 }
 
-void lmstfy_limit_take(struct lmstfy_req *r)
+void lmstfy_limit_acquire(struct lmstfy_req *r)
 {
-    const struct lmstfy_copy *limits = &r->l->limits;
+    const struct lmstfy_cache *limits = &r->l->limits;
     if (limits->fresh && limits->items == NULL)
-        lmstfy_limit_taken(r, KV_OK);
+        lmstfy_limit_acquired(r, KV_OK);
     else if (limits->fresh)
-        apply(r, lmstfy_copy_find(limits, lmstfy_key(r)));
+        apply(r, lmstfy_cache_find(limits, lmstfy_key(r)));
     else
         kv_get(r->l->api.src, LMSTFY_LIMITS_KV, lmstfy_key(r), on_got, r);
 }
 
-static void on_given_back(void *arg, enum kv_code code)
+static void on_released(void *arg, enum kv_code code)
 {
     (void)code; /* ignore an error: the window ends soon */
-    lmstfy_let_go(arg);
+    lmstfy_unref(arg);
 }
 
-void lmstfy_limit_give_back(struct lmstfy_req *r)
+void lmstfy_limit_release(struct lmstfy_req *r)
 {
-    lmstfy_hold(r->l);
-    kv_tally(r->l->api.src, tally_of(r), -1, 0, 0, on_given_back, r->l);
+    lmstfy_ref(r->l);
+    kv_tally(r->l->api.src, tally_of(r), -1, 0, 0, on_released, r->l);
 }
 
 /* ------------------------------------------------------------ GET /limits */
@@ -134,7 +134,7 @@ static void on_listed(void *arg, enum kv_code code, const struct kv_item *items,
                       unsigned n)
 {
     struct lmstfy_req *r = arg;
-    if (lmstfy_away(r, code != KV_OK))
+    if (lmstfy_fail_if_unavailable(r, code != KV_OK))
         return;
     struct kv_item *sorted = lmstfy_sorted(items, n);
     buf_add_str(&r->out, "[");
@@ -179,7 +179,7 @@ void lmstfy_limit_get(struct lmstfy_req *r)
         kv_get(r->l->api.src, LMSTFY_LIMITS_KV, buf_slice(&r->room), on_shown, r);
 }
 
-static const char *what_is_wrong(struct lmstfy_req *r, struct limit *limit)
+static const char *error_of(struct lmstfy_req *r, struct limit *limit)
 {
     if (limit_read(httpd_body(r->req), limit) < 0)
         return "the body should be a JSON object with the integers read, write, interval";
@@ -196,7 +196,7 @@ static void answer_exists(struct lmstfy_req *r)
 {
     struct buf text = {0};
     struct slice pool, token;
-    lmstfy_cut_token(httpd_segment(r->req, 1), &pool, &token);
+    lmstfy_split_token(httpd_segment(r->req, 1), &pool, &token);
     buf_addf(&text, "throttler token(%.*s) has already exists", SLICE_ARG(token));
     lmstfy_error(r, 409, buf_str(&text));
     buf_free(&text);
@@ -223,7 +223,7 @@ void lmstfy_limit_put(struct lmstfy_req *r)
 {
     struct limit limit;
     struct buf json = {0};
-    const char *wrong = what_is_wrong(r, &limit);
+    const char *wrong = error_of(r, &limit);
     if (wrong) {
         lmstfy_error(r, 400, wrong);
         return;
@@ -242,7 +242,7 @@ void lmstfy_limit_put(struct lmstfy_req *r)
 static void on_dropped(void *arg, enum kv_code code)
 {
     struct lmstfy_req *r = arg;
-    if (lmstfy_away(r, code == KV_AWAY))
+    if (lmstfy_fail_if_unavailable(r, code == KV_AWAY))
         return;
     buf_add_str(&r->out, "{\"msg\":\"success\"}");
     lmstfy_answer(r, 200);

@@ -147,14 +147,14 @@ const struct series_row lmstfy_families[FAMILIES] = {
     [HTTP_LATENCY] = {HTTP "latency_milliseconds",
                       "Time of successful requests of the job API.", &latency, by_api},
     [HTTP_RATE_LIMIT] = {HTTP "rate_limit",
-                         "Requests refused for the limit of their token.", &counter,
+                         "Requests rejected by the rate limit of their token.", &counter,
                          by_token},
     [PUBLISH_JOBS] = {REDIS "publish_jobs", "Jobs published.", &counter, by_pool},
     [PUBLISH_QUEUE_JOBS] = {REDIS "publish_queue_jobs", "Jobs published, by queue.",
                             &counter, by_queue},
-    [CONSUME_MULTI_JOBS] = {REDIS "consume_multi_jobs", "Jobs handed out.", &counter,
+    [CONSUME_MULTI_JOBS] = {REDIS "consume_multi_jobs", "Jobs consumed.", &counter,
                             by_pool},
-    [CONSUME_QUEUE_JOBS] = {REDIS "consume_queue_jobs", "Jobs handed out, by queue.",
+    [CONSUME_QUEUE_JOBS] = {REDIS "consume_queue_jobs", "Jobs consumed, by queue.",
                             &counter, by_queue},
     [POOL_ADD_JOBS] = {REDIS "pool_add_jobs", "Bodies of jobs stored.", &counter,
                        by_pool},
@@ -164,7 +164,8 @@ const struct series_row lmstfy_families[FAMILIES] = {
     [TIMER_ADD_JOBS] = {REDIS "timer_add_jobs", "Jobs published with a delay.", &counter,
                         by_pool},
     [TIMER_DUE_JOBS] = {REDIS "timer_due_jobs",
-                        "Jobs whose delay has ended, or the time of their consumer.",
+                        "Jobs that became ready because their delay or the time of their "
+                        "consumer has passed.",
                         &counter, by_pool},
     [QUEUE_DIRECT_PUSH_JOBS] = {REDIS "queue_direct_push_jobs",
                                 "Jobs published without a delay.", &counter, by_pool},
@@ -176,12 +177,10 @@ const struct series_row lmstfy_families[FAMILIES] = {
     [JOB_ACK_ELAPSED_MS] = {REDIS "job_ack_elapsed_ms",
                             "Time from the publication of a job to its deletion.",
                             &elapsed, by_queue},
-    [TIMER_SIZES] = {REDIS "timer_sizes",
-                     "Jobs that are not due, and those that consumers have.", &gauge,
+    [TIMER_SIZES] = {REDIS "timer_sizes", "Delayed jobs and jobs in flight.", &gauge,
                      by_pool},
     [QUEUE_SIZES] = {REDIS "queue_sizes", "Jobs ready to be consumed.", &gauge, by_queue},
-    [DEADLETTER_SIZES] = {REDIS "deadletter_sizes", "Jobs in the dead letter.", &gauge,
-                          by_queue},
+    [DEADLETTER_SIZES] = {REDIS "deadletter_sizes", "Dead letters.", &gauge, by_queue},
     [MAX_MEM_BYTES] = {REDIS "max_mem_bytes", "maxmemory of Redis; 0: no limit.", &gauge,
                        by_pool},
     [USED_MEM_BYTES] = {REDIS "used_mem_bytes", "Memory that Redis uses.", &gauge,
@@ -189,7 +188,7 @@ const struct series_row lmstfy_families[FAMILIES] = {
     [CONNECTIONS] = {REDIS "connections", "Clients that are connected to Redis.", &gauge,
                      by_pool},
     [BLOCKING_CONNECTIONS] = {REDIS "blocking_connections",
-                              "Clients that wait in a command of Redis.", &gauge,
+                              "Clients that are blocked in a command of Redis.", &gauge,
                               by_pool},
     [TOTAL_KEYS] = {REDIS "total_keys", "Keys in the database.", &gauge, by_pool},
     [TOTAL_TTL_KEYS] = {REDIS "total_ttl_keys", "Keys in the database that expire.",
@@ -336,5 +335,5 @@ void lmstfy_metrics_show(struct lmstfy_req *r)
 
 void lmstfy_metrics_get(struct lmstfy_req *r)
 {
-    lmstfy_sizes_wanted(r->l->metrics, r);
+    lmstfy_sizes_request(r->l->metrics, r);
 }

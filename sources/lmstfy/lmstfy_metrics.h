@@ -103,6 +103,6 @@ void lmstfy_sizes_pulled(struct lmstfy_metrics *m, struct slice pool,
 void lmstfy_sizes_deleted(struct lmstfy_metrics *m, struct slice pool, struct slice id);
 /* Calls lmstfy_metrics_show() once the gauges are recent enough: at once, or when Redis
  * has answered, failed or timed out. */
-void lmstfy_sizes_wanted(struct lmstfy_metrics *m, struct lmstfy_req *r);
+void lmstfy_sizes_request(struct lmstfy_metrics *m, struct lmstfy_req *r);
 
 #endif

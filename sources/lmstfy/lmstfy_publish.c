@@ -61,7 +61,7 @@ static bool read_attrs(struct lmstfy_req *r, struct terms *t)
     t->attrs.too_many = false;
     t->attrs.n = 0;
     if (t->attrs.with_version)
-        httpd_each_header(r->req, lmstfy_attrs_take, &t->attrs);
+        httpd_each_header(r->req, lmstfy_attrs_add, &t->attrs);
     if (t->attrs.too_many)
         lmstfy_error(r, 400, "too many attributes, cannot exceed 16");
     return !t->attrs.too_many;
@@ -78,7 +78,7 @@ static struct job *make_job(struct lmstfy_req *r, const struct terms *t,
                                           t->attrs.with_version, id));
     job->topic = job_keep(job, topic);
     job->payload = job_keep(job, payload);
-    lmstfy_attrs_keep(&t->attrs, job);
+    lmstfy_attrs_store(&t->attrs, job);
     job->timed = true;
     job->timestamp_ms = now_ms;
     job->due_ms = t->delay_ms ? now_ms + t->delay_ms : 0;
@@ -115,7 +115,7 @@ static void note_failure(struct lmstfy_req *r, const struct stored_reply *reply)
     if (reply->outcome != REFUSED)
         return;
     log_limited(&r->l->complain, LOG_WARN, source_name(r->l->api.src),
-                "a job of %.*s/%.*s cannot be taken, %s: %s", SLICE_ARG(r->ns),
+                "rejected a job of %.*s/%.*s, %s: %s", SLICE_ARG(r->ns),
                 SLICE_ARG(r->queue), reply->reason, reply->why);
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
         if (strcmp(reply->reason, refusals[i].reason) == 0)
@@ -138,7 +138,7 @@ static void answer_failure(struct lmstfy_req *r)
 static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
-    if (lmstfy_away(r, code == QUEUE_AWAY))
+    if (lmstfy_fail_if_unavailable(r, code == QUEUE_AWAY))
         return; /* both jobs may exist */
     if (code == QUEUE_OK)
         lmstfy_count_deleted(r, was);
@@ -210,7 +210,7 @@ static int read_bulk(struct lmstfy_req *r, struct bulk *bulk)
     return bad || bulk->too_large ? -1 : 0;
 }
 
-static void on_taken_back(void *arg, enum queue_code code, enum queue_state was)
+static void on_stored_deleted(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
     (void)code, (void)was;
@@ -219,7 +219,7 @@ static void on_taken_back(void *arg, enum queue_code code, enum queue_state was)
 }
 
 /* Deletes the stored jobs. Their ids are in the answer, all of equal length. */
-static void take_back(struct lmstfy_req *r)
+static void delete_stored(struct lmstfy_req *r)
 {
     static const struct queue_finish how = {.end = QUEUE_END_DELETED, .forget = true};
     const char *p = r->out.p + sizeof(bulk_head) - 1;
@@ -228,7 +228,7 @@ static void take_back(struct lmstfy_req *r)
     r->waiting = r->count;
     for (unsigned i = 0; i < r->count; i++)
         queue_finish(r->l->api.src, topic, (struct slice){p + i * (n + 3), n}, &how,
-                     on_taken_back, r);
+                     on_stored_deleted, r);
 }
 
 static void on_bulk_stored(void *arg, const struct stored_reply *reply)
@@ -241,7 +241,7 @@ static void on_bulk_stored(void *arg, const struct stored_reply *reply)
     if (--r->waiting > 0)
         return;
     if (r->failed && r->stored > 0) {
-        take_back(r);
+        delete_stored(r);
     } else if (r->failed) {
         answer_failure(r);
     } else {

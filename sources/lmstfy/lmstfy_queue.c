@@ -149,7 +149,7 @@ void lmstfy_count_deleted(struct lmstfy_req *r, enum queue_state was)
 static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;
-    if (lmstfy_away(r, code == QUEUE_AWAY))
+    if (lmstfy_fail_if_unavailable(r, code == QUEUE_AWAY))
         return;
     if (code == QUEUE_OK)
         lmstfy_count_deleted(r, was);
@@ -209,7 +209,7 @@ void lmstfy_peek_queue(struct lmstfy_req *r)
 static void on_size(void *arg, enum queue_code code, const struct queue_counts *counts)
 {
     struct lmstfy_req *r = arg;
-    if (lmstfy_away(r, code == QUEUE_AWAY))
+    if (lmstfy_fail_if_unavailable(r, code == QUEUE_AWAY))
         return;
     int64_t size = counts == NULL ? 0 : r->row->dead ? counts->dead : counts->ready;
     buf_add(&r->out, "{", 1);
@@ -243,7 +243,7 @@ static void on_dead_count(void *arg, enum queue_code code,
                           const struct queue_counts *counts)
 {
     struct lmstfy_req *r = arg;
-    if (lmstfy_away(r, code == QUEUE_AWAY))
+    if (lmstfy_fail_if_unavailable(r, code == QUEUE_AWAY))
         return;
     buf_addf(&r->out, ",\"deadletter_size\":%lld,",
              (long long)(counts ? counts->dead : 0));
@@ -255,7 +255,7 @@ static void on_dead_count(void *arg, enum queue_code code,
 static void on_dead_head(void *arg, enum queue_code code, const struct queue_job *found)
 {
     struct lmstfy_req *r = arg;
-    if (lmstfy_away(r, code == QUEUE_AWAY))
+    if (lmstfy_fail_if_unavailable(r, code == QUEUE_AWAY))
         return;
     buf_add_str(&r->out, "{\"deadletter_head\":");
     text_add_json_go(&r->out, found ? found->id : SLICE_LIT(""));
@@ -270,7 +270,7 @@ void lmstfy_dead_head(struct lmstfy_req *r)
 static void on_respawned(void *arg, enum queue_code code, int64_t n)
 {
     struct lmstfy_req *r = arg;
-    if (lmstfy_away(r, code == QUEUE_AWAY))
+    if (lmstfy_fail_if_unavailable(r, code == QUEUE_AWAY))
         return;
     buf_addf(&r->out, "{\"count\":%lld,\"msg\":\"respawned\"}",
              (long long)(code == QUEUE_OK ? n : 0));

@@ -135,7 +135,7 @@ static void on_usage(void *arg, enum queue_code code, const struct queue_usage *
             series_set(gauge(s, f, pool), (double)values[f - MAX_MEM_BYTES]);
     }
     look(s);
-    lmstfy_let_go(l);
+    lmstfy_unref(l);
 }
 
 static void set_queues(struct lmstfy_sizes *s, const struct queue_counted *queues,
@@ -147,7 +147,8 @@ static void set_queues(struct lmstfy_sizes *s, const struct queue_counted *queue
     series_set(gauge(s, TIMER_SIZES, &pool), 0);
     for (size_t i = 0; i < n; i++) {
         const struct queue_counts *counts = &queues[i].counts;
-        if (!queues[i].known || lmstfy_cut_topic(queues[i].name, &pool, &ns, &queue) < 0)
+        if (!queues[i].known ||
+            lmstfy_split_topic(queues[i].name, &pool, &ns, &queue) < 0)
             continue;
         const struct slice values[] = {ns, pool, queue};
         series_set(gauge(s, QUEUE_SIZES, values), (double)counts->ready);
@@ -172,10 +173,10 @@ static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
         p->pushed += p->pushed_before;
     }
     lmstfy_any_topic(&topic, p->name);
-    lmstfy_hold(l);
+    lmstfy_ref(l);
     queue_usage(l->api.src, buf_slice(&topic), on_usage, s);
     buf_free(&topic);
-    lmstfy_let_go(l);
+    lmstfy_unref(l);
 }
 
 /* The second span contains jobs that became ready between the last query and this one. */
@@ -184,7 +185,7 @@ static int set_limits(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPAN
     const struct lmstfy_sizes *s = arg;
     const struct pool_state *p = &s->pools[s->pool];
     struct slice pool, ns, queue;
-    if (s->stopping || lmstfy_cut_topic(name, &pool, &ns, &queue) < 0 ||
+    if (s->stopping || lmstfy_split_topic(name, &pool, &ns, &queue) < 0 ||
         !slice_eq(pool, p->name))
         return -1;
     const int64_t now_ms = source_now_ms(s->m->l->api.src, name);
@@ -208,7 +209,7 @@ static void look(struct lmstfy_sizes *s)
     p->looked_ms = source_now_ms(l->api.src, buf_slice(&topic));
     p->pushed_before = p->pushed;
     p->pushed = 0;
-    lmstfy_hold(l);
+    lmstfy_ref(l);
     queue_survey(
         l->api.src, buf_slice(&topic),
         &(struct queue_survey){
@@ -263,7 +264,7 @@ void lmstfy_sizes_free(struct lmstfy_metrics *m)
     free(s);
 }
 
-void lmstfy_sizes_wanted(struct lmstfy_metrics *m, struct lmstfy_req *r)
+void lmstfy_sizes_request(struct lmstfy_metrics *m, struct lmstfy_req *r)
 {
     struct lmstfy_sizes *s = m->sizes;
     s->wanted_ms = loop_mono_ms();

@@ -3,7 +3,7 @@
  * lmstfy_token.c - access tokens in the kv "tokens", POOL/NS/TOKEN -> description; and
  * in-memory copies of kvs.
  *
- * A fresh copy answers for the tokens that it contains; for all others Redis is queried.
+ * A fresh cache answers for the tokens that it contains; for all others Redis is queried.
  * So a new token is valid everywhere at once, and a deleted token is invalid once the
  * other instances are notified. Look-ups compare keyed hashes first, so their timing
  * reveals nothing about a guessed token.
@@ -18,76 +18,76 @@ enum { TOKEN_LEAST = 20 }; /* minimum bytes of a user's token with its pool */
 
 /* ------------------------------------------------------------ copies */
 
-struct lmstfy_copied {
+struct lmstfy_cached {
     UT_hash_handle hh;
     struct slice value; /* stored after the field */
     char field[];
 };
 
-void lmstfy_copy_free(struct lmstfy_copy *copy)
+void lmstfy_cache_free(struct lmstfy_cache *cache)
 {
-    struct lmstfy_copied *item, *next;
-    HASH_ITER (hh, copy->items, item, next) {
+    struct lmstfy_cached *item, *next;
+    HASH_ITER (hh, cache->items, item, next) {
         // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
-        HASH_DEL(copy->items, item);
+        HASH_DEL(cache->items, item);
         free(item);
     }
 }
 
-static void add_copied(struct lmstfy_copy *copy, const struct kv_item *from)
+static void cache_item(struct lmstfy_cache *cache, const struct kv_item *from)
 {
-    struct lmstfy_copied *item = mem_alloc(sizeof(*item) + from->field.n + from->value.n);
+    struct lmstfy_cached *item = mem_alloc(sizeof(*item) + from->field.n + from->value.n);
     char *value = slice_put(item->field, from->field);
     slice_put(value, from->value);
     item->value = (struct slice){value, from->value.n};
     // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
-    HASH_ADD(hh, copy->items, field[0], (unsigned)from->field.n, item);
+    HASH_ADD(hh, cache->items, field[0], (unsigned)from->field.n, item);
 }
 
-struct slice lmstfy_copy_find(const struct lmstfy_copy *copy, struct slice field)
+struct slice lmstfy_cache_find(const struct lmstfy_cache *cache, struct slice field)
 {
-    const struct lmstfy_copied *item;
-    HASH_FIND(hh, copy->items, field.p, field.n, item);
+    const struct lmstfy_cached *item;
+    HASH_FIND(hh, cache->items, field.p, field.n, item);
     return item ? item->value : (struct slice){0};
 }
 
-static void list(struct lmstfy_copy *copy);
+static void list(struct lmstfy_cache *cache);
 
-static void on_copied(void *arg, enum kv_code code, const struct kv_item *items,
+static void on_cached(void *arg, enum kv_code code, const struct kv_item *items,
                       unsigned n)
 {
-    struct lmstfy_copy *copy = arg;
-    struct lmstfy *l = copy->l;
-    copy->listing = false;
-    if (copy->again) {
-        list(copy); /* the answer may be outdated */
+    struct lmstfy_cache *cache = arg;
+    struct lmstfy *l = cache->l;
+    cache->listing = false;
+    if (cache->again) {
+        list(cache); /* the answer may be outdated */
     } else if (code == KV_OK) {
-        lmstfy_copy_free(copy);
+        lmstfy_cache_free(cache);
         for (unsigned i = 0; i < n; i++)
-            add_copied(copy, &items[i]);
-        copy->fresh = true;
+            cache_item(cache, &items[i]);
+        cache->fresh = true;
     } else {
         lmstfy_refresh_soon(l);
     }
-    lmstfy_let_go(l);
+    lmstfy_unref(l);
 }
 
-static void list(struct lmstfy_copy *copy)
+static void list(struct lmstfy_cache *cache)
 {
-    copy->listing = true;
-    copy->again = false;
-    lmstfy_hold(copy->l);
-    kv_list(copy->l->api.src, copy->kv, on_copied, copy);
+    cache->listing = true;
+    cache->again = false;
+    lmstfy_ref(cache->l);
+    kv_list(cache->l->api.src, cache->kv, on_cached, cache);
 }
 
-void lmstfy_copy_refresh(struct lmstfy_copy *copy, bool stale)
+void lmstfy_cache_refresh(struct lmstfy_cache *cache, bool stale)
 {
     if (stale)
-        copy->fresh = false;
-    if (!copy->listing)
-        list(copy);
+        cache->fresh = false;
+    if (!cache->listing)
+        list(cache);
     else if (stale)
-        copy->again = true;
+        cache->again = true;
 }
 
 static int by_field(const void *a, const void *b)
@@ -123,9 +123,9 @@ static void on_got(void *arg, enum kv_code code, struct slice value)
 
 void lmstfy_auth(struct lmstfy_req *r)
 {
-    const struct lmstfy_copy *tokens = &r->l->tokens;
+    const struct lmstfy_cache *tokens = &r->l->tokens;
     struct slice key = lmstfy_key(r);
-    if (tokens->fresh && lmstfy_copy_find(tokens, key).p)
+    if (tokens->fresh && lmstfy_cache_find(tokens, key).p)
         lmstfy_authorized(r, KV_OK);
     else
         kv_get(r->l->api.src, LMSTFY_TOKENS_KV, key, on_got, r);
@@ -146,8 +146,8 @@ static void on_param(void *arg, struct slice name, struct slice value)
         buf_add_slice(&w->token, value);
 }
 
-static const char *what_is_wrong(const struct lmstfy *l, const struct wanted *w,
-                                 struct slice ns, struct slice pool)
+static const char *error_of(const struct lmstfy *l, const struct wanted *w,
+                            struct slice ns, struct slice pool)
 {
     const struct {
         bool wrong;
@@ -156,7 +156,7 @@ static const char *what_is_wrong(const struct lmstfy *l, const struct wanted *w,
         {w->description.n == 0, "invalid description"},
         {w->token.n > 0 && w->token.n < TOKEN_LEAST, "the user token was too short"},
         {ns.n > LMSTFY_NAME_MAX, "the namespace name was too long"},
-        {!lmstfy_name_is_good(ns), "namespace name contains forbidden characters"},
+        {!lmstfy_name_is_valid(ns), "namespace name contains forbidden characters"},
         {!lmstfy_has_pool(l, pool), "the pool was not exists"},
     };
     for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
@@ -184,11 +184,11 @@ static const char *make_token(struct lmstfy_req *r, const struct wanted *w)
     struct slice ns = httpd_segment(r->req, 0), pool, token;
     struct slice pool_param = httpd_query(r->req, "pool");
     char made[LMSTFY_ULID];
-    lmstfy_cut_token(buf_slice(&w->token), &pool, &token);
+    lmstfy_split_token(buf_slice(&w->token), &pool, &token);
     bool named = w->token.n > token.n; /* "POOL:" or ":" precedes it */
     if (!named && pool_param.n > 0)
         pool = pool_param;
-    const char *wrong = what_is_wrong(r->l, w, ns, pool);
+    const char *wrong = error_of(r->l, w, ns, pool);
     if (wrong)
         return wrong;
     if (named && token.n == 0)
@@ -240,7 +240,7 @@ static void on_listed(void *arg, enum kv_code code, const struct kv_item *items,
     struct lmstfy_req *r = arg;
     struct slice pool = httpd_query(r->req, "pool");
     bool first = true, named = pool.n > 0;
-    if (lmstfy_away(r, code != KV_OK))
+    if (lmstfy_fail_if_unavailable(r, code != KV_OK))
         return;
     struct kv_item *sorted = lmstfy_sorted(items, n);
     buf_add_str(&r->out, "{\n    \"tokens\": ");

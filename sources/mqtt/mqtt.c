@@ -39,35 +39,37 @@ struct mqtt_source {
 static const struct opt opts[] = {
     MQTT_LINK_ROWS(
         struct mqtt_source,
-        "names our session at the broker, which must be unique and stay the same; "
-        "tarry-HOST-SOURCE if absent; worker N adds -N when there are several"),
+        "Client id of the session at the broker, which must be unique and must not "
+        "change. Default: tarry-HOST-SOURCE. With several workers, worker N appends -N."),
     {"topics", OPT_LIST, AT(topics), NULL,
-     "topic filters to subscribe to; $delayed/# for EMQX's $delayed/SECONDS/topic; a "
-     "filter taken off the list stays in the broker's session until that is removed",
+     "Topic filters to subscribe to. Use $delayed/# for EMQX's $delayed/SECONDS/topic. "
+     "If you remove a filter from the list, the broker keeps it until the session is "
+     "removed.",
      .min = 0},
     {"qos", OPT_INT, AT(qos), "1",
-     "1: what is accepted arrives at least once; 0: what is under way in a fault "
-     "is lost",
+     "1: each accepted message is stored at least once. 0: messages in transit are lost "
+     "if a connection or process fails.",
      .max = 1},
     {"session_expiry", OPT_MS, AT(session_expiry_ms), "1d",
-     "how long the broker keeps messages for us while we are away; MQTT 5 only",
+     "How long the broker stores messages while tarry is disconnected; MQTT 5 only.",
      .min = 1000, .max = INT64_C(4294967294) * 1000},
     {"receive_max", OPT_INT, AT(receive_max), "20",
-     "messages that the broker may send ahead of our PUBACK, each worker; MQTT 5 "
-     "only",
+     "Number of messages that the broker may send to a worker before it receives a "
+     "PUBACK; MQTT 5 only.",
      .min = 1, .max = 65535},
     {"workers", OPT_INT, AT(workers), "1",
-     "processes, each with one message in flight; several share the "
-     "subscription, but "
-     "topics that begin with $ are the first one's alone",
+     "Number of worker processes, each with one message in flight. Several workers use a "
+     "shared subscription; only the first worker subscribes to topics that begin with $.",
      .min = 1, .max = WORKERS_MAX},
     {"share_group", OPT_STR, AT(share_group), "tarry",
-     "name of the shared subscription when there are several workers", .min = 0},
+     "Name of the shared subscription of several workers.", .min = 0},
     {"retained", OPT_BOOL, AT(retained), "false",
-     "take retained messages too; by MQTT 3.1.1 they come again at every connection",
+     "Whether to accept retained messages. With MQTT 3.1.1 the broker sends them again "
+     "at every connection.",
      .min = 0},
     {"message_max", OPT_BYTES, AT(message_max_bytes), "16MiB",
-     "a larger message becomes a dead letter with the first 4 KiB of its payload",
+     "Maximum size of a message. A larger message becomes a dead letter with the first 4 "
+     "KiB of its payload.",
      .min = 1024, .max = 256 * 1024 * 1024},
     {0}};
 
@@ -75,7 +77,8 @@ static int check_share_group(const struct mqtt_source *m, struct err *err)
 {
     if (m->share_group[0] == '\0' || strpbrk(m->share_group, "/+#") ||
         !mqtt_text_ok(slice_of(m->share_group)))
-        return err_set(err, "share_group must be one word without '/', '+' and '#'");
+        return err_set(
+            err, "share_group must be a single topic level without '/', '+' and '#'");
     return 0;
 }
 
@@ -91,7 +94,7 @@ static int check_topics(const struct mqtt_source *m, struct err *err)
     size_t bytes = 0, shared = 0;
 
     if (m->topics.n == 0)
-        return err_set(err, "topics is empty; name at least one topic filter");
+        return err_set(err, "topics must contain at least one topic filter");
     for (size_t i = 0; i < m->topics.n; i++) {
         const char *filter = m->topics.v[i];
         bytes += strlen(filter);

@@ -56,11 +56,11 @@ void frame_put(struct buf *out, enum frame_type type)
     end(out, begin(out, type));
 }
 
-void frame_put_failed(struct buf *out, bool unheard, const char *why)
+void frame_put_failed(struct buf *out, bool stored_too_late, const char *why)
 {
     size_t at = begin(out, FRAME_FAILED);
 
-    put_number(out, unheard, 1);
+    put_number(out, stored_too_late, 1);
     put_slice(out, slice_of(why));
     end(out, at);
 }
@@ -175,8 +175,8 @@ static int finish(const struct reader *r, const char *what, struct err *err)
 {
     if (r->bad || r->n > 0)
         return err_set(err,
-                       "a %s frame of the wrong size: source and worker are of different "
-                       "versions?",
+                       "a %s frame has the wrong size: source and worker may have "
+                       "different versions",
                        what);
     return 0;
 }
@@ -189,7 +189,7 @@ ssize_t frame_take(struct slice in, size_t max_bytes, struct frame *f, struct er
         return 0;
     uint64_t n = get_number(&r, HEAD_BYTES);
     if (n == 0 || n > max_bytes)
-        return err_set(err, "a frame of %llu bytes, the limit is %zu",
+        return err_set(err, "a frame has %llu bytes; the limit is %zu",
                        (unsigned long long)n, max_bytes);
     if (r.n < n)
         return 0;
@@ -209,11 +209,12 @@ int frame_get_connected(struct slice body, bool *session_present, struct err *er
     return finish(&r, "CONNECTED", err);
 }
 
-int frame_get_failed(struct slice body, bool *unheard, struct slice *why, struct err *err)
+int frame_get_failed(struct slice body, bool *stored_too_late, struct slice *why,
+                     struct err *err)
 {
     struct reader r = {body.p, body.n, false};
 
-    *unheard = get_number(&r, 1) != 0;
+    *stored_too_late = get_number(&r, 1) != 0;
     *why = get_slice(&r);
     return finish(&r, "FAILED", err);
 }

@@ -48,10 +48,10 @@ ssize_t frame_take(struct slice in, size_t max_bytes, struct frame *f, struct er
 
 /* Appends a frame without fields: SUBSCRIBED, STORED, STOP. */
 void frame_put(struct buf *out, enum frame_type type);
-/* unheard: the last STORED arrived too late for a PUBACK, so the broker sends that
- * message again. */
-void frame_put_failed(struct buf *out, bool unheard, const char *why);
-int frame_get_failed(struct slice body, bool *unheard, struct slice *why,
+/* stored_too_late: the last STORED arrived too late for a PUBACK, so the broker sends
+ * that message again. */
+void frame_put_failed(struct buf *out, bool stored_too_late, const char *why);
+int frame_get_failed(struct slice body, bool *stored_too_late, struct slice *why,
                      struct err *err);
 void frame_put_connected(struct buf *out, bool session_present);
 int frame_get_connected(struct slice body, bool *session_present, struct err *err);

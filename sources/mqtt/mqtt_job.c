@@ -39,7 +39,7 @@ static bool has_any(struct slice s, char a, char b)
 static int common_check(struct slice name, struct err *err)
 {
     if (name.n == 0)
-        return err_set(err, "an MQTT topic may not be empty");
+        return err_set(err, "an MQTT topic must not be empty");
     if (name.n > MQTT_TEXT_MAX)
         return err_set(err, "an MQTT topic has at most %d bytes, this one has %zu",
                        MQTT_TEXT_MAX, name.n);
@@ -54,7 +54,7 @@ int mqtt_topic_check(struct slice topic, struct err *err)
         return -1;
     if (has_any(topic, '+', '#'))
         return err_set(err,
-                       "the wildcards + and # may not stand in a topic to publish to");
+                       "a topic to publish to must not contain the wildcards + and #");
     return 0;
 }
 
@@ -73,11 +73,10 @@ int mqtt_filter_check(struct slice filter, struct err *err)
     for (struct slice rest = filter; rest.p;) {
         struct slice level = text_cut(&rest, '/');
         if (!level_ok(level, rest.p == NULL))
-            return err_set(
-                err,
-                "topic filter \"%.*s\": + must be a whole level, # the whole of the "
-                "last level",
-                SLICE_ARG(filter));
+            return err_set(err,
+                           "topic filter \"%.*s\": + must be a whole level, and # must "
+                           "be the whole last level",
+                           SLICE_ARG(filter));
     }
     return 0;
 }
@@ -176,15 +175,15 @@ struct job *mqtt_job_new(const struct mqtt_message *m)
     struct err err;
 
     if (m->whole_bytes > 0) {
-        err_set(
-            &err,
-            "a message of %llu bytes is above message_max; the first %zu bytes of its "
-            "payload are kept",
-            (unsigned long long)m->whole_bytes, m->payload.n);
+        err_set(&err,
+                "the message has %llu bytes, more than message_max; tarry stores the "
+                "first %zu bytes of its payload",
+                (unsigned long long)m->whole_bytes, m->payload.n);
         return raw_job(m, &err);
     }
     if (m->topic.n > JOB_TOPIC_MAX) {
-        err_set(&err, "a topic of %zu bytes; the limit is %d", m->topic.n, JOB_TOPIC_MAX);
+        err_set(&err, "the topic has %zu bytes; the limit is %d", m->topic.n,
+                JOB_TOPIC_MAX);
         return raw_job(m, &err);
     }
     struct job *job = job_new(m->payload.n + m->props.n + m->topic.n + 64);

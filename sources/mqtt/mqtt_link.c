@@ -81,7 +81,7 @@ static int parse_host(const char *text, struct mqtt_url *url, struct err *err)
     const char *rest = host + n;
 
     if (bracketed && *rest != ']')
-        return err_set(err, "the IPv6 address lacks its ']'");
+        return err_set(err, "the IPv6 address has no closing ']'");
     if (!host_ok(host, n, bracketed))
         return err_set(err,
                        "no usable host name; write mqtt://host:port, and an IPv6 address "
@@ -92,7 +92,7 @@ static int parse_host(const char *text, struct mqtt_url *url, struct err *err)
         return parse_port(rest + 1, url, err);
     if (*rest == '\0' || strcmp(rest, "/") == 0)
         return 0;
-    return err_set(err, "nothing may follow the host and port");
+    return err_set(err, "the url must end after the host and port");
 }
 
 int mqtt_url_parse(const char *text, struct mqtt_url *url, struct err *err)
@@ -139,15 +139,15 @@ char *mqtt_url_paho(const struct mqtt_url *url)
 static int check_tls(const struct mqtt_link *link, bool tls, struct err *err)
 {
     if (!tls && (link->ca_file || link->cert_file || link->key_file || link->alpn.n > 0))
-        return err_set(err, "ca_file, cert_file, key_file and alpn need TLS: write the "
-                            "url as mqtts://");
+        return err_set(err, "ca_file, cert_file, key_file and alpn require TLS: the url "
+                            "must begin with mqtts://");
     if (link->key_file && link->cert_file == NULL)
-        return err_set(err, "key_file needs cert_file beside it");
+        return err_set(err, "key_file requires cert_file");
     if (link->key_password && link->cert_file == NULL)
-        return err_set(err, "key_password needs cert_file beside it");
+        return err_set(err, "key_password requires cert_file");
     for (size_t i = 0; i < link->alpn.n; i++)
         if (*link->alpn.v[i] == '\0' || strlen(link->alpn.v[i]) > ALPN_MAX_BYTES)
-            return err_set(err, "alpn: a name has 1 to %d bytes", ALPN_MAX_BYTES);
+            return err_set(err, "alpn: a name must have 1 to %d bytes", ALPN_MAX_BYTES);
     return 0;
 }
 
@@ -159,10 +159,10 @@ static int check_user(const struct mqtt_link *link, const struct mqtt_url *url,
 
     if (url->user && (link->user || (link->password && url->password)))
         return err_set(
-            err, "the user stands both in the url and in an option of its own; leave "
-                 "one out");
+            err,
+            "the url and the option user both contain a user name: remove one of them");
     if (password && user == NULL)
-        return err_set(err, "a password needs a user");
+        return err_set(err, "a password requires a user");
     if ((user && !mqtt_text_ok(slice_of(user))) ||
         (password && !mqtt_text_ok(slice_of(password))))
         return err_set(err, "user and password must be UTF-8 without control characters");

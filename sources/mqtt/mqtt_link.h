@@ -29,33 +29,35 @@ struct mqtt_link {
 /* clang-format off */
 #define MQTT_LINK_ROWS(owner, client_id_help)                                           \
     {"url", OPT_STR, offsetof(owner, link.url),                                         \
-     .help = "the broker: mqtt://[user:password@]host[:1883], or mqtts://...[:8883] "   \
-             "for TLS"},                                                                \
+     .help = "URL of the broker: mqtt://[user:password@]host[:1883], or "               \
+             "mqtts://...[:8883] for TLS."},                                            \
     {"version", OPT_CHOICE, offsetof(owner, link.version), "5", .choices = "3.1.1|5",   \
-     .help = "of the protocol; only MQTT 5 carries headers, as user properties"},       \
+     .help = "Version of the protocol. Only MQTT 5 transports headers, as user "        \
+             "properties."},                                                            \
     {"client_id", OPT_STR, offsetof(owner, link.client_id), .optional = true,           \
      .help = client_id_help},                                                           \
     {"user", OPT_STR, offsetof(owner, link.user), .optional = true,                     \
-     .help = "user name, if it does not stand in the url"},                             \
+     .help = "User name, unless the url contains it."},                                 \
     {"password", OPT_SECRET, offsetof(owner, link.password), .optional = true,          \
-     .help = "password, best as ${env:NAME} or ${file:PATH}"},                          \
+     .help = "Password of user, preferably as ${env:NAME} or ${file:PATH}."},           \
     {"ca_file", OPT_FILE, offsetof(owner, link.ca_file), .optional = true,              \
-     .help = "PEM file of the authorities to trust instead of the system's; mqtts:// "  \
-             "only"},                                                                   \
+     .help = "PEM file of the CA certificates to trust instead of the system's; "       \
+             "requires mqtts://."},                                                     \
     {"cert_file", OPT_FILE, offsetof(owner, link.cert_file), .optional = true,          \
-     .help = "PEM file of our own certificate and its chain, if the broker wants one"}, \
+     .help = "PEM file of the client certificate and its chain, if the broker "         \
+             "requires one."},                                                          \
     {"key_file", OPT_KEY_FILE, offsetof(owner, link.key_file), .optional = true,        \
-     .help = "PEM file of the key of cert_file; needed only if it is not in the same "  \
-             "file"},                                                                   \
+     .help = "PEM file of the private key of cert_file. Required only if cert_file "    \
+             "does not contain it."},                                                   \
     {"key_password", OPT_SECRET, offsetof(owner, link.key_password), .optional = true,  \
-     .help = "password of the key, if it has one"},                                     \
+     .help = "Password of the private key, if it is encrypted."},                       \
     {"alpn", OPT_LIST, offsetof(owner, link.alpn), "",                                  \
-     .help = "names of the protocol to offer by TLS (ALPN), where the broker shares "   \
-             "its port with others: mqtt, or x-amzn-mqtt-ca at AWS"},                   \
+     .help = "Protocol names to offer by TLS ALPN, if the broker shares its port "      \
+             "with other protocols: mqtt, or x-amzn-mqtt-ca at AWS."},                  \
     {"keepalive", OPT_MS, offsetof(owner, link.keepalive_ms), "30s", .min = 1000,       \
      .max = 65535000,                                                                   \
-     .help = "a silent connection is tried after so long, and given up after two and "  \
-             "a half times as long; whole seconds"}
+     .help = "tarry pings the broker after this time without traffic, and closes "      \
+             "the connection after two and a half times as long; whole seconds."}
 /* clang-format on */
 
 /* Checks combinations of options; no I/O. */

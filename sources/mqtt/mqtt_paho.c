@@ -20,8 +20,8 @@ enum { DESCRIPTORS_MAX = 1024, NAME_BYTES = 32, PROBE_LEAVE_MS = 1000 };
 
 /* CONNACK codes of MQTT 3.1.1; MQTT 5 uses reason codes instead. */
 static const char *const refusals[] = {"accepted",
-                                       "the broker does not speak this version of MQTT",
-                                       "the broker refuses the client_id",
+                                       "the broker does not support this version of MQTT",
+                                       "the broker rejects the client_id",
                                        "the broker is not available",
                                        "bad user name or password",
                                        "not authorized"};
@@ -46,10 +46,11 @@ static const char *hint_of(const char *text)
         const char *word, *hint;
     } hints[] = {
         {"ertificate verify failed",
-         "; does ca_file hold the authority of the broker's certificate, and has "
-         "that not ended?"},
-        {"user name or password", "; are user and password right?"},
-        {"ot authorized", "; are user and password right, and may they do this?"}};
+         "; check that ca_file contains the CA of the broker's certificate, and that the "
+         "certificate has not expired"},
+        {"user name or password", "; check the options user and password"},
+        {"ot authorized",
+         "; check the options user and password, and the permissions of this user"}};
 
     for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
         if (strstr(text, hints[i].word))
@@ -73,14 +74,15 @@ void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
     else if (p && p->tls_why[0])
         text = p->tls_why;
     else if (p && p->tls)
-        text = "no connection by TLS; is the broker there, does its certificate name "
-               "this host, does it want one of ours?";
+        text = "no TLS connection; check that the broker runs, that its certificate "
+               "contains the host name of the url, and whether it requires a client "
+               "certificate";
     else if (message)
         text = message;
     else if (code < -1)
         text = MQTTAsync_strerror(code);
     if (text == NULL)
-        text = "no connection; is the host name right?";
+        text = "no connection; check the host name in the url";
     snprintf(out, size, "%s%s", text, hint_of(text));
 }
 
@@ -150,7 +152,7 @@ int paho_open(struct paho *p, const struct mqtt_peer *peer, int buffered_max,
                                          MQTTCLIENT_PERSISTENCE_NONE, NULL, &opts);
     if (rc != MQTTASYNC_SUCCESS) {
         p->client = NULL;
-        return err_set(err, "the MQTT library: %s", MQTTAsync_strerror(rc));
+        return err_set(err, "cannot create an MQTT client: %s", MQTTAsync_strerror(rc));
     }
     paho_lock_init(&p->lock, &p->changed);
     return 0;
@@ -356,22 +358,22 @@ static int broker_socket(void)
     return -1;
 }
 
-int paho_hold(void)
+int paho_dup_socket(void)
 {
     int fd = broker_socket();
     return fd < 0 ? -1 : dup(fd);
 }
 
-_Noreturn void paho_leave(int held, int limit_ms)
+_Noreturn void paho_exit(int fd, int limit_ms)
 {
     char unread[4096];
-    struct pollfd broker = {.fd = held, .events = POLLIN};
+    struct pollfd broker = {.fd = fd, .events = POLLIN};
     const int64_t until_ms = loop_mono_ms() + limit_ms;
     int64_t left_ms = limit_ms;
 
-    shutdown(held, SHUT_WR);
-    while (held >= 0 && left_ms > 0 && poll(&broker, 1, (int)left_ms) >= 0) {
-        ssize_t n = recv(held, unread, sizeof(unread), MSG_DONTWAIT);
+    shutdown(fd, SHUT_WR);
+    while (fd >= 0 && left_ms > 0 && poll(&broker, 1, (int)left_ms) >= 0) {
+        ssize_t n = recv(fd, unread, sizeof(unread), MSG_DONTWAIT);
         /* EAGAIN: no data before the timeout, or a paho thread read it. */
         if (n == 0 || (n < 0 && errno != EAGAIN))
             break;
@@ -450,7 +452,7 @@ int mqtt_probe(const struct mqtt_link *link, struct buf *said, struct err *err)
         paho_connect(&paho, true, 0, NULL);
         if (wait_for_end(&probe)) {
             paho_disconnect(&paho, PROBE_LEAVE_MS);
-            buf_add_str(said, "the broker accepts us");
+            buf_add_str(said, "the broker accepts the connection");
         } else {
             bad = err_set(err, "%s: %s", link->url,
                           *probe.why ? probe.why : "the broker does not answer in time");

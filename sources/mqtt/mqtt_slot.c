@@ -50,9 +50,9 @@ struct mqtt_slot {
     int64_t connected_ms; /* monotonic, in this run; 0: not yet */
     unsigned failures;    /* consecutive runs shorter than STEADY_MS */
     bool connected_before;
-    bool unheard;        /* the worker reported that the last answer of this run came too
-                          * late for a PUBACK */
-    bool expects_answer; /* the worker waits for the outcome of last */
+    bool stored_too_late; /* the worker reported that the last answer of this run came too
+                           * late for a PUBACK */
+    bool expects_answer;  /* the worker waits for the outcome of last */
     bool paused, stopping;
 
     uint64_t serial; /* of the last submission */
@@ -82,7 +82,7 @@ static void close_socket(struct mqtt_slot *slot)
 }
 
 /* Closes the socket of a broken worker; on_child_end() does the rest. */
-static void give_up_worker(struct mqtt_slot *slot)
+static void abandon_worker(struct mqtt_slot *slot)
 {
     close_socket(slot);
     if (slot->child)
@@ -97,7 +97,7 @@ static int send_frame(struct mqtt_slot *slot, const struct buf *frame)
     if (send(slot->fd, frame->p, frame->n, MSG_NOSIGNAL | MSG_DONTWAIT) ==
         (ssize_t)frame->n)
         return 0;
-    give_up_worker(slot);
+    abandon_worker(slot);
     return -1;
 }
 
@@ -135,8 +135,9 @@ static void answer(struct mqtt_slot *slot)
      * the worker exits without a PUBACK. */
     if (slot->child)
         log_limited(&slot->store_limit, LOG_WARN, source_name(slot->src),
-                    "a message could not be stored; the broker is to send it again");
-    give_up_worker(slot);
+                    "a message could not be stored; tarry reconnects so that the broker "
+                    "sends it again");
+    abandon_worker(slot);
 }
 
 static void on_stored(void *arg, const struct stored_reply *reply)
@@ -170,7 +171,7 @@ static bool is_redelivery(const struct mqtt_slot *slot, const struct mqtt_messag
  * again. */
 static void forget_acknowledged(struct mqtt_slot *slot)
 {
-    if (slot->last.run == slot->run && slot->last.answered && !slot->unheard)
+    if (slot->last.run == slot->run && slot->last.answered && !slot->stored_too_late)
         slot->last.serial = 0;
 }
 
@@ -212,8 +213,8 @@ static int take_message(struct mqtt_slot *slot, struct slice body, struct err *e
         submit(slot, &m);
         return 0;
     }
-    log_debug(source_name(slot->src), "message %u came again and is not taken twice",
-              m.msgid);
+    log_debug(source_name(slot->src),
+              "the broker sent message %u again; it is not stored twice", m.msgid);
     slot->last.run = slot->run;
     slot->last.answered = false;
     if (slot->last.state != LAST_OPEN)
@@ -235,12 +236,11 @@ static int take_connected(struct mqtt_slot *slot, struct slice body, struct err 
         slot->last.serial = 0; /* a new session reuses message ids */
     if (slot->connected_before && !present) {
         source_session_lost(slot->src);
-        log_warn(
-            source_name(slot->src),
-            "possible loss: the session of %s expired or was lost by the broker, and "
-            "what it held is gone; raise session_expiry, and let the broker keep its "
-            "sessions on disk",
-            client_id);
+        log_warn(source_name(slot->src),
+                 "possible loss: the broker no longer has the session of %s, and "
+                 "messages stored in it are lost; increase session_expiry, and configure "
+                 "the broker to store sessions on disk",
+                 client_id);
     }
     log_info(source_name(slot->src), "connected as %s, %s session", client_id,
              present ? "earlier" : "new");
@@ -253,7 +253,7 @@ static int take_failed(struct mqtt_slot *slot, struct slice body, struct err *er
     const size_t longest = 300;
     struct slice why;
 
-    if (frame_get_failed(body, &slot->unheard, &why, err) != 0)
+    if (frame_get_failed(body, &slot->stored_too_late, &why, err) != 0)
         return -1;
     if (why.n > longest)
         why.n = longest;
@@ -282,8 +282,9 @@ static int take_frame(struct mqtt_slot *slot, const struct frame *f, struct err 
         return slot->stopping || slot->child == NULL ? 0
                                                      : take_message(slot, f->body, err);
     default:
-        return err_set(err, "a frame of type %d, which only the source sends",
-                       (int)f->type);
+        return err_set(
+            err, "the worker sent a frame of type %d, which only the source may send",
+            (int)f->type);
     }
 }
 
@@ -299,7 +300,7 @@ static void take_frames(struct mqtt_slot *slot)
             return;
         if (n < 0 || take_frame(slot, &f, &err) != 0) {
             log_error(source_name(slot->src), "worker: %s; starting another", err.text);
-            give_up_worker(slot);
+            abandon_worker(slot);
             return;
         }
         /* Answering may have closed the socket and freed the input. */
@@ -326,7 +327,7 @@ static void on_readable(void *arg, unsigned events)
 
     (void)events;
     if (!read_once(slot)) {
-        give_up_worker(slot); /* it is exiting anyway */
+        abandon_worker(slot); /* it is exiting anyway */
         return;
     }
     take_frames(slot);
@@ -363,7 +364,7 @@ static void on_child_end(void *arg, int status)
         return;
     }
     forget_acknowledged(slot);
-    log_debug(source_name(slot->src), "worker ended, status %d", status);
+    log_debug(source_name(slot->src), "worker exited, status %d", status);
     start_later(slot);
 }
 
@@ -409,12 +410,12 @@ static void start_worker(void *arg)
     struct err err;
 
     slot->run++;
-    slot->unheard = false;
+    slot->stored_too_late = false;
     slot->connected_ms = 0;
     if (try_start(slot, &err) == 0)
         return;
     log_limited(&slot->lost_limit, LOG_ERROR, source_name(slot->src),
-                "the worker process cannot be started: %s; trying again", err.text);
+                "cannot start the worker process: %s; trying again", err.text);
     start_later(slot);
 }
 
@@ -442,8 +443,8 @@ static void on_stop_timeout(void *arg)
 {
     struct mqtt_slot *slot = arg;
 
-    log_warn(source_name(slot->src), "the worker did not end in time and is killed");
-    give_up_worker(slot); /* on_child_end() continues */
+    log_warn(source_name(slot->src), "the worker did not stop in time; tarry kills it");
+    abandon_worker(slot); /* on_child_end() continues */
 }
 
 void mqtt_slot_stop(struct mqtt_slot *slot, mqtt_slot_cb *stopped, void *arg)

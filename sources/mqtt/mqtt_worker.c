@@ -62,7 +62,7 @@ struct mqtt_session {
 };
 
 /* Sends a frame; the lock must be held. Ignores errors: the source may have exited. */
-static void say(const struct mqtt_session *s, const struct buf *frame)
+static void send_locked(const struct mqtt_session *s, const struct buf *frame)
 {
     for (size_t done = 0; done < frame->n;) {
         ssize_t n = send(s->source_fd, frame->p + done, frame->n - done, MSG_NOSIGNAL);
@@ -74,10 +74,10 @@ static void say(const struct mqtt_session *s, const struct buf *frame)
     }
 }
 
-static void say_frame(struct mqtt_session *s, struct buf *frame)
+static void send_frame_locked(struct mqtt_session *s, struct buf *frame)
 {
     pthread_mutex_lock(&s->lock);
-    say(s, frame);
+    send_locked(s, frame);
     pthread_mutex_unlock(&s->lock);
     buf_free(frame);
 }
@@ -85,7 +85,7 @@ static void say_frame(struct mqtt_session *s, struct buf *frame)
 /* Did the last answer arrive so late that the broker had already closed the connection
  * (after one and a half keepalives)? Then it sends the message again. The lock must be
  * held. */
-static bool unheard(const struct mqtt_session *s)
+static bool stored_too_late(const struct mqtt_session *s)
 {
     int64_t broker_patience_ms = s->setup.peer.keepalive_s * INT64_C(1500);
 
@@ -100,35 +100,35 @@ static _Noreturn void fail(struct mqtt_session *s, const char *why)
     struct buf frame = {0};
 
     pthread_mutex_lock(&s->lock);
-    frame_put_failed(&frame, unheard(s), why);
-    say(s, &frame);
+    frame_put_failed(&frame, stored_too_late(s), why);
+    send_locked(s, &frame);
     _exit(EXIT_FAILURE);
 }
 
 /* -------------------------------------------------------------- messages */
 
 /* leave_until_ms is set once, before any call. */
-static _Noreturn void leave(const struct mqtt_session *s, int held)
+static _Noreturn void leave(const struct mqtt_session *s, int fd)
 {
-    paho_leave(held, (int)(s->leave_until_ms - loop_mono_ms()));
+    paho_exit(fd, (int)(s->leave_until_ms - loop_mono_ms()));
 }
 
 /* Returns once the source has stored the message; on failure the process exits. */
-static void hand_over(struct mqtt_session *s, const struct buf *frame)
+static void send_and_wait(struct mqtt_session *s, const struct buf *frame)
 {
     pthread_mutex_lock(&s->lock);
     if (s->stopping)
-        leave(s, paho_hold());
+        leave(s, paho_dup_socket());
     s->stored = false;
     s->waiting = true;
     s->given_ms = loop_mono_ms();
-    say(s, frame);
+    send_locked(s, frame);
     /* Waits for the answer. If the source dies, descriptor 3 closes and the process
      * exits. */
     while (!s->stored) {
         pthread_cond_wait(&s->changed, &s->lock);
         if (s->stopping && !s->stored)
-            leave(s, paho_hold());
+            leave(s, paho_dup_socket());
     }
     s->waiting = false;
     s->answered_ms = loop_mono_ms();
@@ -145,7 +145,7 @@ static int on_message(void *context, char *topic, int topic_len,
     size_t n = topic_len > 0 ? (size_t)topic_len : strlen(topic);
 
     paho_put_message(&frame, (struct slice){topic, n}, message, s->setup.message_max);
-    hand_over(s, &frame);
+    send_and_wait(s, &frame);
     buf_free(&frame);
     MQTTAsync_freeMessage(&message);
     MQTTAsync_free(topic);
@@ -182,8 +182,8 @@ static void on_disconnect_packet(void *context, MQTTProperties *props,
                  "another client connected as %s; give every daemon its own client_id",
                  s->setup.peer.client_id);
     else
-        paho_why(s->broker_why, sizeof(s->broker_why), reason, 0, "the broker hung up",
-                 NULL);
+        paho_why(s->broker_why, sizeof(s->broker_why), reason, 0,
+                 "the broker closed the connection", NULL);
 }
 
 static void subscribe_next(struct mqtt_session *s);
@@ -211,7 +211,9 @@ static _Noreturn void subscribe_failed(struct mqtt_session *s,
                            ? MQTTReasonCode_toString(reason)
                            : "refused";
 
-    snprintf(why, sizeof(why), "subscribing to %.96s: %s; is it allowed to this client?",
+    snprintf(why, sizeof(why),
+             "cannot subscribe to %.96s: %s; check whether the broker permits it to this "
+             "client",
              s->setup.filters.v[s->subscribed], text ? text : "refused");
     fail(s, why);
 }
@@ -253,7 +255,7 @@ static void subscribe_next(struct mqtt_session *s)
         s->ready = true;
         pthread_mutex_unlock(&s->lock);
         frame_put(&frame, FRAME_SUBSCRIBED);
-        say_frame(s, &frame);
+        send_frame_locked(s, &frame);
         return;
     }
     opts.context = s;
@@ -280,7 +282,7 @@ static void on_connected(void *context, bool session_present, MQTTProperties *pr
 
     (void)props;
     frame_put_connected(&frame, session_present);
-    say_frame(s, &frame);
+    send_frame_locked(s, &frame);
     subscribe_next(s);
 }
 
@@ -332,7 +334,7 @@ static _Noreturn void session_stop(struct mqtt_session *s)
     s->stopping = true;
     s->leave_until_ms = loop_mono_ms() + LEAVE_WAIT_MS;
     pthread_cond_broadcast(&s->changed);
-    while (s->waiting) /* hand_over() exits the process, unless the answer has just
+    while (s->waiting) /* send_and_wait() exits the process, unless the answer has just
                         * arrived */
         pthread_cond_wait(&s->changed, &s->lock);
     /* paho sends the PUBACK after on_message() has returned, without a callback. Wait for
@@ -341,10 +343,10 @@ static _Noreturn void session_stop(struct mqtt_session *s)
     pthread_mutex_unlock(&s->lock);
     if (acknowledging)
         usleep(ACK_WAIT_MS * 1000);
-    int held = paho_hold();
-    if (held >= 0)
+    int fd = paho_dup_socket();
+    if (fd >= 0)
         paho_disconnect(&s->paho, DISCONNECT_WAIT_MS);
-    leave(s, held);
+    leave(s, fd);
 }
 
 /* Call when the source has stored the last message: it may now be acknowledged. */
@@ -358,7 +360,7 @@ static void session_stored(struct mqtt_session *s)
 
 /* Returns the ms until the next call is required; -1: none. Exits if the broker took too
  * long. */
-static int session_patience_ms(struct mqtt_session *s)
+static int session_timeout_ms(struct mqtt_session *s)
 {
     pthread_mutex_lock(&s->lock);
     bool ready = s->ready;
@@ -369,7 +371,9 @@ static int session_patience_ms(struct mqtt_session *s)
     if (ready)
         return -1;
     if (left_ms <= 0)
-        fail(s, "the broker let us wait too long for a connection and subscription");
+        fail(
+            s,
+            "timeout: the broker did not accept the connection and subscription in time");
     return (int)left_ms;
 }
 
@@ -396,7 +400,7 @@ static void read_more(struct mqtt_session *s, struct buf *in)
     struct pollfd p = {.fd = SOURCE_FD, .events = POLLIN};
     enum { ROOM = 4096 };
 
-    int ready = poll(&p, 1, s ? session_patience_ms(s) : SETUP_TIMEOUT_MS);
+    int ready = poll(&p, 1, s ? session_timeout_ms(s) : SETUP_TIMEOUT_MS);
     if (ready == 0 && s == NULL)
         _exit(EXIT_FAILURE);
     if (ready <= 0)
@@ -418,7 +422,8 @@ int mqtt_worker_main(int argc, char **argv)
     (void)argv;
     if (getsockopt(SOURCE_FD, SOL_SOCKET, SO_TYPE, &(int){0},
                    &(socklen_t){sizeof(int)}) != 0) {
-        fprintf(stderr, "tarry worker mqtt: started by tarry itself only, not by hand\n");
+        fprintf(stderr,
+                "tarry worker mqtt: internal command, only tarry itself may start it\n");
         return 64;
     }
     prctl(PR_SET_NAME, "tarry-mqtt");
@@ -435,7 +440,7 @@ int mqtt_worker_main(int argc, char **argv)
         }
         take_frame(&s, &f);
         // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): n > 0 bytes are there
-        explicit_bzero(in.p, (size_t)n); /* SETUP holds the password */
+        explicit_bzero(in.p, (size_t)n); /* SETUP contains the password */
         buf_drop(&in, (size_t)n);
     }
 }

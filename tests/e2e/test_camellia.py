@@ -1034,7 +1034,7 @@ def test_s9_better_q21_without_redis_calls_say_500_long_polls_are_held_and_all_c
     own.daemon.stop()
 
 
-def test_a_stop_answers_those_who_wait_and_keeps_what_was_sent(own):
+def test_a_stop_answers_waiting_polls_and_keeps_sent_messages(own):
     api = Api(own.port)
     api.send("t", "m", 0, "id")
     polls = [later(Api(own.port).poll, "empty", 60000) for _ in range(3)]

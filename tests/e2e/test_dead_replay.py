@@ -484,7 +484,7 @@ def test_a_job_in_flight_is_too_late_to_cancel(yard):
     yard.hook.wait_count(1)
     told = yard.tool("jobs", "cancel", "r", "one")
     asked.set()
-    assert told.returncode == 1 and "being delivered" in told.stderr and "not tried" in told.stderr
+    assert told.returncode == 1 and "being delivered" in told.stderr and "does not retry" in told.stderr
 
 
 def test_filters_in_a_body_do_not_mean_all(yard):

@@ -668,7 +668,7 @@ def test_6_4_a_frozen_redis_does_not_hang_requests(own):
     own.daemon.stop()
 
 
-def test_a_stop_answers_whoever_waits(bench):
+def test_a_stop_answers_waiting_pops(bench):
     own = alone(bench, 60)
     with ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(own.call, "/pop", {"topic": t}) for t in (",", "a", "b")]

@@ -551,7 +551,7 @@ def test_the_dead_letter_of_a_refused_message_is_found_by_its_delay_id(bench):
         found = k.tarry.ask("GET", f"/v1/routes/r/dead?id_prefix={name}@")[2]["items"]
         assert [x["payload"] for x in found] == [payload]
         status, _, body = k.tarry.ask("GET", f"/v1/routes/r/jobs/{name}")
-        assert status == 404 and "refused" in body["message"]
+        assert status == 404 and "rejected" in body["message"]
         status, _, body = k.tarry.ask("GET", "/v1/routes/r/jobs/" + urllib.parse.quote(
             ids[payload], safe=""))
         assert (status, body["state"]) == (200, "dead")
@@ -675,6 +675,6 @@ def test_a_batch_that_asks_for_its_lines_as_a_whole_is_refused(bench, control):
     query, headers = (control, {}) if control[0] == "?" else ("", {control: "1h"})
     status, _, body = tarry.ask("POST", f"/v1/queues/q/jobs{query}", '{"payload": "x"}\n' * 2,
                                 {"content-type": "application/x-ndjson", **headers})
-    assert status == 400 and f"put {name} into the lines" in body["message"], body
+    assert status == 400 and f"put {name} into each line" in body["message"], body
     assert tarry.ask("POST", "/v1/queues/q/pull?max=10")[0] == 204
     tarry.stop()

@@ -55,7 +55,7 @@ class Anew:
         return sorted(found)
 
 
-def test_topic_made_anew_is_stored_whole_in_a_queue_that_is_not_in_memory(bench, real_kafka):
+def test_recreated_topic_is_stored_whole_in_a_queue_that_is_not_in_memory(bench, real_kafka):
     a = Anew(bench, real_kafka, 'to = "q"; topic = "work";')
     a.send(0, 40)
     a.wait_stored(40)
@@ -75,7 +75,7 @@ def test_topic_made_anew_is_stored_whole_in_a_queue_that_is_not_in_memory(bench,
 
 
 @pytest.mark.parametrize("after", ["90s", "1h"], ids=["near", "far"])
-def test_topic_made_anew_is_stored_beside_the_pending_jobs_of_the_old_topic(bench, real_kafka, after):
+def test_recreated_topic_is_stored_beside_the_pending_jobs_of_the_old_topic(bench, real_kafka, after):
     """Records without a delay-id are named by their offset: the new ones must not be taken for the old."""
     a = Anew(bench, real_kafka, 'to = "q"; topic = "work";')
     a.send(0, 40, after)

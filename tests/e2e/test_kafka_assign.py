@@ -13,7 +13,7 @@ from lib.servers import wait_for
 pytestmark = pytest.mark.slow
 
 
-def test_a_redis_that_hangs_while_partitions_are_assigned_is_still_asked_how_far_it_has_come(bench):
+def test_marks_of_a_redis_that_hangs_during_an_assignment_are_read_later(bench):
     way = start(bench)
     batch = make(way, 200, 30000)
     way.send(batch)
@@ -34,7 +34,7 @@ def test_a_redis_that_hangs_while_partitions_are_assigned_is_still_asked_how_far
     way.redis.child.send_signal(signal.SIGSTOP)
     wait_for("partitions to begin without their marks",
              lambda: b"partitions assigned" in way.tarry.log.read_bytes()[end:])
-    assert b"does not say how far it has come" in way.tarry.log.read_bytes()[end:], (
+    assert b"Redis has not returned the marks" in way.tarry.log.read_bytes()[end:], (
         "Redis stopped too late: this has shown nothing")
     way.redis.child.send_signal(signal.SIGCONT)
     expect_all_once(way, batch + lost)
@@ -68,7 +68,7 @@ def test_a_rebalance_while_redis_restarts_loses_nothing(bench):
         assert "committed offsets of the group:" not in daemon.log.read_text()
 
 
-def test_partitions_that_leave_while_redis_is_away_are_not_marked_beyond_what_it_lost(
+def test_partitions_revoked_while_redis_is_down_are_not_marked_above_its_losses(
         bench, real_kafka):  # the mock gives a second member nothing
     """Their marks would be written when it is back, by what it had said before."""
     way = start(bench, 'commit_lag = "1m";')

@@ -45,7 +45,7 @@ def pauses(tarry):
     return tarry.log.read_text(errors="replace").count("librdkafka PAUSE")
 
 
-def test_a_backlog_is_read_without_pausing_its_partitions_at_every_full_queue(bench):
+def test_a_backlog_is_read_without_pausing_partitions_at_every_full_queue(bench):
     """To resume one, librdkafka is to seek, and then fetches everything again."""
     redis, tarry, _ = start(bench, COUNT)
     wait_stored(redis, COUNT)
@@ -56,7 +56,7 @@ def test_a_backlog_is_read_without_pausing_its_partitions_at_every_full_queue(be
 
 
 @pytest.mark.slow
-def test_a_long_pause_does_not_put_the_daemon_out_of_its_group(bench):
+def test_a_long_pause_does_not_remove_the_daemon_from_its_group(bench):
     redis, tarry, topic = start(bench, 1000, redis_options='command_timeout = "1s";')
     wait_stored(redis, 1000)
     before = pauses(tarry)
@@ -79,7 +79,7 @@ def read_one(consumer):
 
 
 @pytest.mark.slow
-def test_the_first_record_of_a_topic_does_not_wait_for_the_next_look_at_all_topics(bench):
+def test_the_first_record_of_a_topic_does_not_wait_for_the_next_metadata_refresh(bench):
     """librdkafka looks for topics whose leaders it does not know once a second."""
     from confluent_kafka import TopicPartition
     from lib.kafka import Consumer

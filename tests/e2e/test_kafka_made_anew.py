@@ -22,7 +22,7 @@ def make_anew(way):
 
 @pytest.mark.parametrize("there", [True, False], ids=["running", "stopped"])
 @pytest.mark.parametrize("count", [300, 3000], ids=["fewer", "more"])
-def test_a_topic_made_anew_under_its_name_is_read_from_its_beginning(bench, real_kafka, there, count):
+def test_a_recreated_topic_is_read_from_its_start(bench, real_kafka, there, count):
     assert real_kafka
     way = start(bench)
     old = make(way, 1000, 100)
@@ -52,7 +52,7 @@ def test_a_topic_made_anew_under_its_name_is_read_from_its_beginning(bench, real
     way.tarry.stop()
 
 
-def test_a_topic_made_anew_with_old_timestamps_is_read_where_it_is_shorter(bench, real_kafka):
+def test_a_recreated_topic_with_old_timestamps_is_read_where_it_is_shorter(bench, real_kafka):
     assert real_kafka
     way = start(bench)
     old = make(way, 1000, 100)
@@ -73,5 +73,5 @@ def test_a_topic_made_anew_with_old_timestamps_is_read_where_it_is_shorter(bench
     ids = {job.seq for job in new}
     arrivals = way.collector.wait(old + new)
     assert ids <= {int(a.header("test-seq")) for a in arrivals}
-    assert "the topic was made anew" in way.tarry.log.read_text()
+    assert "the topic was recreated" in way.tarry.log.read_text()
     way.tarry.stop()

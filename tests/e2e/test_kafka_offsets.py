@@ -11,7 +11,7 @@ from lib.servers import wait_for
 pytestmark = pytest.mark.slow
 
 
-def test_a_clean_stop_commits_everything_and_the_start_after_it_reads_nothing_again(bench):
+def test_after_a_clean_stop_no_record_is_read_again(bench):
     way = start(bench)
     batch = make(way, 1000, 500)
     way.send(batch)
@@ -29,7 +29,7 @@ def test_a_clean_stop_commits_everything_and_the_start_after_it_reads_nothing_ag
     way.tarry.stop()
 
 
-def test_the_committed_offset_trails_what_is_stored_by_the_lag_and_then_catches_up(bench):
+def test_the_committed_offset_follows_the_stored_offset_after_the_lag(bench):
     way = start(bench, 'commit_lag = "3s";')
     batch = make(way, 200, 100)
     way.send(batch[:-1])
@@ -41,7 +41,7 @@ def test_the_committed_offset_trails_what_is_stored_by_the_lag_and_then_catches_
     way.tarry.stop()
 
 
-def test_what_is_read_again_after_kill_9_is_in_redis_once(bench):
+def test_records_read_again_after_kill_9_are_stored_once(bench):
     way = start(bench)
     batch = make(way, 4000, 15000)
     sending = way.sending(batch, rate=1000)

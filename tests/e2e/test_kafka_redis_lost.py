@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("kilobytes", [10, 100, 600])
-def test_the_tail_that_redis_lost_under_load_is_read_again(bench, kilobytes):
+def test_writes_that_redis_lost_under_load_are_read_again(bench, kilobytes):
     way = start(bench)
     batch = make(way, 5000, 15000)
     sending = way.sending(batch, rate=1000)
@@ -29,7 +29,7 @@ def test_the_tail_that_redis_lost_under_load_is_read_again(bench, kilobytes):
     way.tarry.stop()
 
 
-def test_the_tail_that_redis_lost_while_nobody_was_there_is_read_again(bench):
+def test_writes_that_redis_lost_while_no_daemon_ran_are_read_again(bench):
     way = start(bench)
     batch = make(way, 4000, 25000)
     way.send(batch, rate=1000)
@@ -43,11 +43,11 @@ def test_the_tail_that_redis_lost_while_nobody_was_there_is_read_again(bench):
     assert sum(marks(way).values()) < sum(ends)
     way.tarry.start()
     expect_all_once(way, batch)
-    assert "Redis lost what it took last: the group has read" in way.tarry.log.read_text()
+    assert "Redis lost its last writes: the group has committed" in way.tarry.log.read_text()
     way.tarry.stop()
 
 
-def test_what_waited_for_a_redis_that_lost_its_tail_is_not_stored_before_that_is_read_again(bench):
+def test_records_waiting_for_redis_are_not_stored_before_its_lost_writes_are_read_again(bench):
     """The first records after a start are sent without one before them: Redis would take them, and
     then skip what it had lost."""
     way = ways.Way(bench, "kafka-http", route=LEASE + " buckets = 1;")
@@ -72,12 +72,12 @@ def test_what_waited_for_a_redis_that_lost_its_tail_is_not_stored_before_that_is
     os.truncate(file, kept)
     way.redis.start()
     expect_all_once(way, batch + lost + waiting)
-    assert "could not be stored; it will be read again" in way.tarry.log.read_text(), (
+    assert "could not be stored; tarry will read it again" in way.tarry.log.read_text(), (
         "nothing waited for Redis: this has shown nothing")
     way.tarry.stop()
 
 
-def test_a_redis_that_lost_all_while_the_daemon_runs_costs_nothing_younger_than_the_lag(bench):
+def test_redis_losing_all_data_under_a_daemon_loses_no_record_younger_than_the_lag(bench):
     way = start(bench, 'commit_lag = "1m";')
     batch = make(way, 500, 10000)
     way.send(batch)
@@ -89,7 +89,7 @@ def test_a_redis_that_lost_all_while_the_daemon_runs_costs_nothing_younger_than_
     way.tarry.stop()
 
 
-def test_a_redis_that_lost_all_with_the_daemon_costs_nothing_younger_than_the_lag(bench):
+def test_redis_losing_all_data_with_the_daemon_loses_no_record_younger_than_the_lag(bench):
     way = start(bench, 'commit_lag = "1m";')
     batch = make(way, 500, 10000)
     way.send(batch)

@@ -72,7 +72,7 @@ def now_s():
     return f"{time.time():.3f}".replace(".", "")  # ms: an epoch of 13 digits
 
 
-def test_rewind_delivers_again_what_one_route_got_since_that_time_and_nothing_else(bench):
+def test_rewind_redelivers_only_the_records_of_one_route_since_that_time(bench):
     r = Rewinds(bench)
     r.send("main", range(20))
     r.send("other", range(20))
@@ -129,7 +129,7 @@ def test_rewind_reaches_partitions_of_other_instances(bench):
 
 
 @pytest.mark.parametrize("wait_s", [0, 0.3, 0.6, 1.2])
-def test_rewind_is_carried_out_though_the_daemon_is_killed(bench, wait_s):
+def test_rewind_completes_although_the_daemon_is_killed(bench, wait_s):
     """Whatever of it was done by then: nothing stays behind."""
     r = Rewinds(bench, 'commit_lag = "100ms"; commit_interval = "100ms";')
     r.send("main", range(400))

@@ -66,7 +66,7 @@ def latest(bench, monkeypatch):
     return Latest(bench)
 
 
-def test_a_new_group_begins_at_the_end_and_misses_nothing_from_then_on(latest):
+def test_a_new_group_starts_at_the_end_and_then_misses_no_record(latest):
     """Nor what comes while nobody is there and nothing was read yet."""
     latest.wait_committed(3)
     latest.tarry.stop()
@@ -77,7 +77,7 @@ def test_a_new_group_begins_at_the_end_and_misses_nothing_from_then_on(latest):
     latest.tarry.stop()
 
 
-def test_where_the_topic_has_lost_the_offset_the_oldest_record_is_next_and_not_the_end(latest):
+def test_if_the_topic_lost_the_offset_reading_continues_at_the_oldest_record(latest):
     if latest.bench.kafka.real:
         pytest.skip("only the mock forgets what is above 5 MB")
     latest.wait_committed(3)  # the end at which it begins
@@ -96,7 +96,7 @@ def test_where_the_topic_has_lost_the_offset_the_oldest_record_is_next_and_not_t
     latest.tarry.stop()
 
 
-def test_where_the_group_has_lost_its_offset_redis_mark_is_the_beginning(latest):
+def test_if_the_group_lost_its_offset_reading_starts_at_the_mark(latest):
     """A broker forgets the offsets of a group that nobody was in for a week."""
     latest.wait_committed(3)  # the end at which it begins
     latest.send(b"one")
@@ -107,11 +107,11 @@ def test_where_the_group_has_lost_its_offset_redis_mark_is_the_beginning(latest)
     latest.start_in_another_group()
     latest.send(b"three")
     assert latest.values(2) == [b"two", b"three"]
-    assert "the group's offset is gone" in latest.tarry.log.read_text()
+    assert "the group has no committed offset any more" in latest.tarry.log.read_text()
     latest.tarry.stop()
 
 
-def test_redis_that_tells_its_mark_too_late_is_heard_all_the_same(latest):
+def test_a_mark_that_redis_returns_late_is_still_applied(latest):
     """The assignment waits some seconds for it; the partition would begin at the end."""
     if latest.bench.kafka.real:
         pytest.skip("a real broker may assign before Redis is held up; the mock takes three seconds")
@@ -124,7 +124,7 @@ def test_redis_that_tells_its_mark_too_late_is_heard_all_the_same(latest):
     latest.start_in_another_group()
     latest.redis.execute_command("CLIENT", "PAUSE", "12000", "ALL")
     wait_for("the assignment to wait no longer",
-             lambda: "Redis does not say how far it has come" in latest.tarry.log.read_text())
+             lambda: "Redis has not returned the marks" in latest.tarry.log.read_text())
     latest.send(b"three")
     assert latest.values(2) == [b"two", b"three"]
     latest.tarry.stop()

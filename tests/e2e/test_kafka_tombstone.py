@@ -84,7 +84,7 @@ def test_a_tombstone_cancels_the_job_of_its_delay_id_or_its_key(bench):
 
 
 @pytest.mark.slow
-def test_with_key_is_id_a_tombstone_of_the_key_cancels_what_was_sent_with_it(bench):
+def test_with_key_is_id_a_tombstone_cancels_the_job_of_its_key(bench):
     r = Records(bench, "key_is_id = true;")
     r.send(b"cancelled", key="order-1", deliver_after="5s")
     r.send(b"stays", key="order-2", deliver_after="5s")
@@ -108,7 +108,7 @@ def test_a_null_value_with_a_time_or_of_an_event_is_a_job(bench):
 
 
 @pytest.mark.slow
-def test_null_value_may_be_said_to_be_a_job(bench):
+def test_null_value_job_makes_a_tombstone_a_job(bench):
     r = Records(bench, 'null_value = "job";')
     r.send(b"stays", delay_id="one", deliver_after="1s")
     r.send(None, key="one")

@@ -118,7 +118,7 @@ def test_jobs_come_out_in_the_order_in_which_they_are_due(c, q):
     assert [one(c.pull(q, wait="20s"))["id"] for _ in range(2)] == ["soon", "late"]
 
 
-def test_nothing_is_ever_handed_out_early_nor_much_later(d, c, q):
+def test_no_job_is_delivered_early_or_much_late(d, c, q):
     waiting = [Waiting(d, q, wait="30s") for _ in range(40)]
     due = {}
     for i in range(40):
@@ -133,7 +133,7 @@ def test_nothing_is_ever_handed_out_early_nor_much_later(d, c, q):
     assert not due and max(late) < soon_ms(SOON_MS), late
 
 
-def test_a_lease_that_ends_brings_the_job_back_and_counts(c, q):
+def test_an_expired_lease_makes_the_job_available_and_counts_as_an_attempt(c, q):
     c.put(q, id_="a")
     first = one(c.pull(q, lease="300ms"))
     second = c.pull(q, lease="30s", wait="20s")
@@ -161,7 +161,7 @@ def test_an_acknowledgement_counts_after_the_lease_but_only_for_this_job(c, q):
     assert c.get(q, "b")["state"] == "ready"
 
 
-def test_whose_lease_counts_the_consumers_then_the_jobs_then_the_queues(c, q):
+def test_the_lease_of_the_consumer_overrides_that_of_the_job_and_queue(c, q):
     c.put(q, lease="5s", id_="a")
     c.put(q, headers={"Delay-Lease": "6s"}, id_="b")
     c.put(q, id_="c")
@@ -217,7 +217,7 @@ def test_the_dead_are_respawned_and_deleted_oldest_first(c, q):
     assert c.ask("POST", c.path(q, "dead", "respawn")).body == {"respawned": 0}
 
 
-def test_release_gives_back_now_or_later(c, q):
+def test_release_makes_a_job_available_now_or_later(c, q):
     for id_ in "ab":
         c.put(q, id_=id_)
         nap(2)
@@ -237,7 +237,7 @@ def test_release_gives_back_now_or_later(c, q):
 
 
 @pytest.mark.slow
-def test_touch_begins_a_new_lease_under_a_new_token(c, q):
+def test_touch_starts_a_new_lease_with_a_new_token(c, q):
     c.put(q, id_="a")
     job = one(c.pull(q, lease="2s"))
     for _ in range(3):
@@ -275,7 +275,7 @@ def test_a_job_expires_when_its_time_to_live_is_over(c, q):
     assert c.ack(held).error == (404, "not-found"), "in flight, too"
 
 
-def test_a_job_that_waits_can_be_deleted_and_an_id_is_a_jobs_own(c, q):
+def test_a_pending_job_can_be_deleted_and_ids_are_unique(c, q):
     other = next(names)
     assert c.put(q, b"1", id_="a", delay=60_000).status == 201
     again = c.put(q, b"2", id_="a")
@@ -292,7 +292,7 @@ def test_a_job_that_waits_can_be_deleted_and_an_id_is_a_jobs_own(c, q):
 
 
 @pytest.mark.slow
-def test_what_has_ended_can_be_looked_up_where_the_sink_keeps_it(c):
+def test_a_finished_job_can_be_looked_up_if_the_sink_keeps_it(c):
     q = f"kept/{next(names)}"
     for id_ in "abcd":
         c.put(q, id_=id_, ttl="2s" if id_ == "c" else None)
@@ -341,7 +341,7 @@ def test_an_empty_queue_is_forgotten_after_a_while(c):
 
 # ------------------------------------------------------------------------- waiting
 
-def test_several_queues_are_asked_in_strict_order(d, c):
+def test_a_pull_from_several_queues_uses_strict_order(d, c):
     a, b, last = (next(names) for _ in range(3))
     for i in range(3):
         c.put(b, id_=f"b{i}")
@@ -372,7 +372,7 @@ def test_a_wait_ends_in_time_and_not_sooner(d, q):
         assert ms <= answer.ms - begun < soon_ms(ms + SOON_MS)
 
 
-def test_those_who_wait_are_served_first_come_first_served(d, c, q):
+def test_waiting_pulls_are_served_first_come_first_served(d, c, q):
     waiting, waiters = [], 0
     wait_held(d, 0)
     for i in range(6):
@@ -385,7 +385,7 @@ def test_those_who_wait_are_served_first_come_first_served(d, c, q):
         assert answer.ids == [f"n{i}"]
 
 
-def test_a_job_that_is_stored_wakes_who_waits_at_once(d, c, q):
+def test_a_stored_job_wakes_a_waiting_pull_at_once(d, c, q):
     for _ in range(3):
         w = Waiting(d, q)
         wait_held(d, 1)
@@ -395,7 +395,7 @@ def test_a_job_that_is_stored_wakes_who_waits_at_once(d, c, q):
         assert answer.ms - ms_of(made["due"]) < soon_ms(SOON_MS)
 
 
-def test_a_batch_feeds_all_who_wait(d, c, q):
+def test_a_batch_of_jobs_serves_all_waiting_pulls(d, c, q):
     waiting = [Waiting(d, q, max=2) for _ in range(10)]
     wait_held(d, 10)
     lines = [{"payload": str(i), "id": str(i)} for i in range(20)]
@@ -429,7 +429,7 @@ def test_a_client_that_went_away_takes_no_job(d, c, q):
     half.close()
 
 
-def test_clients_that_go_away_as_jobs_come_lose_none(d, c, q):
+def test_clients_that_disconnect_as_jobs_arrive_lose_none(d, c, q):
     for round_ in range(20):
         s = raw_pull(d, q)
         nap(3 * (round_ % 4))
@@ -463,7 +463,7 @@ def test_many_are_acknowledged_in_one_request(c, q):
     assert again.body == {"acked": 0, "failed": [{"id": i, "error": "not-found"} for i in ("0", "1")]}
 
 
-def test_of_many_acknowledged_each_is_judged_by_itself(c, q):
+def test_each_job_of_a_batch_acknowledgement_has_its_own_result(c, q):
     c.batch(q, [{"id": "held"}, {"id": 'an "other\'s"'}, {"id": "ended"}])
     held, others, _ = c.pull(q, max=3, lease="20s").jobs
     stale = {**others, "token": str(int(others["token"]) - 1)}
@@ -479,7 +479,7 @@ def test_of_many_acknowledged_each_is_judged_by_itself(c, q):
     assert c.ack_all(kept, [job]).body == {"acked": 0, "failed": [{"id": "a", "error": "ended"}]}
 
 
-def test_a_mistake_in_a_list_of_acknowledgements_leaves_all_as_they_were(c, q):
+def test_an_invalid_list_of_acknowledgements_changes_no_job(c, q):
     c.put(q, id_="a")
     job = one(c.pull(q, lease="20s"))
     good = {"id": "a", "token": job["token"]}
@@ -570,7 +570,7 @@ def test_a_batch_is_answered_line_by_line(c, q):
     assert c.counts(q) == (0, 1, 1, 0, 0)
 
 
-def test_what_cannot_be_done_is_refused_with_a_word(c, q):
+def test_impossible_requests_are_rejected_with_an_error_code(c, q):
     bad = [("POST", "/pull?max=0"), ("POST", "/pull?max=101"), ("POST", "/pull?max=x"),
            ("POST", "/pull?lease=0"), ("POST", "/pull?lease=30"), ("POST", "/pull?lease=8d"),
            ("POST", "/pull?wait=11m"), ("POST", "/pull?wait="), ("POST", "/pull?wiat=1s"),
@@ -747,7 +747,7 @@ def test_without_redis_a_pull_is_answered_503_and_waits_go_on_after_it(bench):
     daemon.stop()
 
 
-def test_before_redis_was_ever_there_requests_are_told_to_come_again(bench):
+def test_before_the_first_redis_connection_requests_get_retry_after(bench):
     store = bench.redis()
     store.stop()
     daemon = bench.tarry(store.url, PLAIN)
@@ -768,7 +768,7 @@ def test_before_redis_was_ever_there_requests_are_told_to_come_again(bench):
     daemon.stop()
 
 
-def test_a_daemon_that_stops_answers_those_who_wait_at_once(bench):
+def test_a_stopping_daemon_answers_waiting_pulls_at_once(bench):
     daemon = bench.tarry(bench.redis().url, PLAIN).start()
     waiting = [Waiting(daemon, "q", wait="60s") for _ in range(3)]
     wait_held(daemon, 3)
@@ -813,7 +813,7 @@ def test_jobs_of_mqtt_and_of_http_routes_can_be_pulled(bench):
     daemon.stop()
 
 
-def test_where_no_route_leads_to_a_queue(bench):
+def test_a_queue_without_a_route_is_an_error(bench):
     daemon = bench.tarry(bench.redis().url, '''
         sinks:  { hook: { type = "http"; url = "http://127.0.0.1:9/"; }; q: { type = "queue"; }; };
         routes: { some: { from = "http"; to = "q"; match = "some/#"; };
@@ -880,7 +880,7 @@ def test_a_sink_may_keep_its_jobs_in_a_redis_of_its_own(bench):
 
 
 @pytest.mark.slow
-def test_jobs_stay_when_everything_is_started_anew(bench):
+def test_jobs_survive_a_restart_of_daemon_and_redis(bench):
     store = bench.redis()
     daemon = bench.tarry(store.url, PLAIN).start()
     c = Queues(daemon)

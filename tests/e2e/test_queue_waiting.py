@@ -107,7 +107,7 @@ def load(daemon, ms):
 # ------------------------------------------------------------------------- waiting
 
 @pytest.mark.slow
-def test_those_who_wait_for_many_jobs_keep_nobody_else_from_an_answer(d, c, q):
+def test_pulls_of_many_jobs_do_not_delay_other_answers(d, c, q):
     waiting = [Waiting(d, q, max=100, wait="2s") for _ in range(10)]
     nap(300)
     begun, before = now_ms(), pulls(d)
@@ -120,7 +120,7 @@ def test_those_who_wait_for_many_jobs_keep_nobody_else_from_an_answer(d, c, q):
     assert sorted(w.result().ids for w in waiting) == 9 * [[]] + [["a"]]
 
 
-def test_what_was_claimed_for_one_who_left_meanwhile_goes_back_uncounted(shared, d, c, q):
+def test_a_job_claimed_for_a_disconnected_client_returns_without_an_attempt(shared, d, c, q):
     """The client hangs up between the claim and the reply of Redis, which stands still."""
     redis_pid = shared[0].info("server")["process_id"]
     c.put(q, id_="a", delay=600)
@@ -142,7 +142,7 @@ def holds(client_port):
     return any(row[2].endswith(f":{client_port:04X}") and row[3] in ("01", "08") for row in rows)
 
 
-def test_jobs_gathered_for_one_who_left_meanwhile_go_back_uncounted(bench):
+def test_jobs_collected_for_a_disconnected_client_return_without_an_attempt(bench):
     """The client of a batch hangs up when it has a job of one queue, and the Redis of the next one
     stands still."""
     far, port, admin = bench.redis(), free_port(), free_port()
@@ -197,7 +197,7 @@ def test_a_wait_of_a_millisecond_ends_as_any_other_does(d, q):
     assert seen == {204}
 
 
-def test_who_waits_sees_a_lease_that_a_touch_has_shortened(d, c, q):
+def test_a_waiting_pull_gets_a_job_whose_lease_a_touch_has_shortened(d, c, q):
     c.put(q, id_="a")
     job = c.pull(q, lease="60s").jobs[0]
     waiting = Waiting(d, q)
@@ -246,7 +246,7 @@ def test_to_look_for_a_job_by_a_route_whose_queue_only_a_topic_names_is_answered
 
 
 @pytest.mark.slow
-def test_what_nobody_pulls_goes_when_it_has_expired_and_a_queue_is_listed_anew(redis, c, q):
+def test_unpulled_jobs_expire_and_their_queue_is_listed_again(redis, c, q):
     for _ in range(2):
         c.batch(q, [{"payload": "x", "deliver-before": "1s"} for _ in range(1000)])
     short = "brief/" + next(names)
@@ -291,7 +291,7 @@ def test_while_redis_takes_no_writes_an_empty_pull_is_answered_at_once(bench):
 
 
 @pytest.mark.slow
-def test_while_redis_takes_no_writes_those_who_wait_cost_nothing(bench):
+def test_while_redis_rejects_writes_waiting_pulls_cause_no_load(bench):
     redis, daemon = start(bench)
     Queues(daemon).put("q", id_="a", delay=900)
     waiting, over = Waiting(daemon, "q", wait="20s"), threading.Event()
@@ -314,7 +314,7 @@ def test_while_redis_takes_no_writes_those_who_wait_cost_nothing(bench):
 
 
 @pytest.mark.slow
-def test_while_redis_denies_a_command_those_who_wait_cost_nothing(bench):
+def test_while_redis_denies_a_command_waiting_pulls_cause_no_load(bench):
     redis, daemon = start(bench)
     c = Queues(daemon)
     c.put("q", id_="a", delay=700)

@@ -91,7 +91,7 @@ def setup(bench, kafka, idp):
 
 
 @pytest.mark.slow
-def test_every_login_carries_jobs_in_and_out(bench, setup, idp):
+def test_jobs_are_read_and_written_with_every_kind_of_login(bench, setup, idp):
     setup.give_token()
     tarry = setup.start(LOGINS, bench.redis(), ' kafka: { debug = "all"; };', daemon='log = "debug";')
     outs, producer = {n: setup.collector(n) for n in LOGINS}, setup.producer()
@@ -148,25 +148,25 @@ def test_tokens_are_renewed_before_they_end(bench, setup, idp):
 
 WRONG = {
     "password": ("plain", LOGINS["plain"].replace("{pw}", "SECRETwrong-pw"), "sasl",
-                 ["_AUTHENTICATION", "does the broker know this user, the password"]),
+                 ["_AUTHENTICATION", "check the options user, password and sasl"]),
     "scram": ("scram512", LOGINS["scram512"].replace("{pw}", "SECRETwrong-pw"), "sasl",
-              ["_AUTHENTICATION", "does the broker know this user, the password"]),
+              ["_AUTHENTICATION", "check the options user, password and sasl"]),
     "authority": ("ssl", 'tls = true; ca_file = "{otherca}"; cert_file = "{both}";', "ssl",
-                  ["_SSL", "does ca_file hold the authority"]),
+                  ["_SSL", "check that ca_file contains the CA"]),
     "host": ("ssl", 'tls = true; ca_file = "{ca}";', "stranger",
-             ["_SSL", "does it name the host as brokers does"]),
-    "ended": ("ssl", 'tls = true; ca_file = "{ca}";', "ended", ["_SSL", "has that not ended"]),
-    "nocert": ("ssl", 'tls = true; ca_file = "{ca}";', "ssl", ["want a certificate of ours (cert_file)"]),
-    "notls": ("ssl", "", "ssl", ["no broker can be reached; are the options brokers, tls and sasl right?"]),
+             ["_SSL", "contains the host name in the option brokers"]),
+    "ended": ("ssl", 'tls = true; ca_file = "{ca}";', "ended", ["_SSL", "the certificate has not expired"]),
+    "nocert": ("ssl", 'tls = true; ca_file = "{ca}";', "ssl", ["requires a client certificate (cert_file)"]),
+    "notls": ("ssl", "", "ssl", ["no broker can be reached; check the options brokers, tls and sasl"]),
     "tokenfile": ("tokenfile", 'sasl = "oauthbearer"; token_file = "{token}";', "token",
-                  ["token_file", "No such file", "asked for again in 10 s"]),
+                  ["token_file", "No such file", "requests a token again in 10 s"]),
     "tokenserver": ("tokenserver", LOGINS["tokenserver"], "token",
                     ['token server http://127.0.0.1', "invalid_client", "token_secret"]),
 }
 
 
 @pytest.mark.slow
-def test_what_is_wrong_is_said_once_and_tried_on(bench, setup, idp):
+def test_a_connection_error_is_logged_once_and_retried(bench, setup, idp):
     idp.answer = (401, {"error": "invalid_client", "error_description": "SECRETtold"})
     setup.words["otherca"] = secure.Authority(bench.folder / "other").file
     sinks = "\n".join(f'{n}: {{ type = "kafka"; brokers = "{setup.kafka.at(place)}"; '

@@ -107,7 +107,7 @@ def test_all_of_it_goes_by_tls_with_the_least_user(bench, redis):
 @pytest.mark.slow
 @pytest.mark.parametrize("what,words", [
     ("host", "certificate"), ("authority", "certificate"), ("nocert", "certificate"), ("password", "WRONGPASS")])
-def test_what_is_wrong_is_said_and_tried_on(bench, redis, what, words):
+def test_a_connection_error_is_logged_and_retried(bench, redis, what, words):
     host = "localhost" if what == "host" else "127.0.0.1"
     more = options(redis)
     if what == "authority":

@@ -311,7 +311,7 @@ def test_a_reload_reads_secrets_and_certificates_anew(bench):
     wait_for("the ended certificate to be refused", lambda: "who=out" in tarry.log.read_text())
     replace_file(own, Path(fresh[2]).read_text())
     reload()
-    wait_for("the wrong password to be refused", lambda: "are user and password right" in tarry.log.read_text())
+    wait_for("the wrong password to be refused", lambda: "check the options user and password" in tarry.log.read_text())
     replace_file(password, secure.MQTT_PASSWORD + "\n")
     reload()
     wait_for("the job to be delivered", lambda: tarry.metric("tarry_jobs_delivered_total", route="r") == 1)

@@ -15,7 +15,7 @@ TOO_LARGE, INVALID_RECORD = b"10", b"87"
 @pytest.mark.parametrize("config, size, key, code", [
     ({"max.message.bytes": "2000"}, 5000, {"delay-key": "k"}, TOO_LARGE),
     ({"cleanup.policy": "compact"}, 300, {}, INVALID_RECORD)])
-def test_what_a_topic_does_not_take_is_rejected_alone(bench, real_kafka, config, size, key, code):
+def test_a_record_that_a_topic_rejects_is_rejected_without_its_batch(bench, real_kafka, config, size, key, code):
     """Its company in the batch is not; and the broker's code is told."""
     topic = f"{bench.name}.out"
     new = NewTopic(topic, 1, 1, config=config)
@@ -39,14 +39,14 @@ def test_what_a_topic_does_not_take_is_rejected_alone(bench, real_kafka, config,
     assert letter.header("delay-dead-status") == code
     arrived = [a.payload[:2] for a in out.wait_count(19)]
     assert len(arrived) == len(set(arrived)) == 19 and len(letters.arrivals) == 1
-    assert "refuses a whole batch" in tarry.log.read_text()
+    assert "rejects a whole batch" in tarry.log.read_text()
     tarry.stop()
 
 
 NOT_AUTHORIZED = b"135"
 
 
-def test_an_mqtt_broker_says_why(bench):
+def test_a_rejection_by_an_mqtt_broker_contains_its_reason(bench):
     broker = bench.keep(servers.Mosquitto(bench.folder / "mosquitto"))
     rights = bench.folder / "rights"
     rights.write_text("topic write open/#\n")

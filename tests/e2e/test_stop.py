@@ -23,7 +23,7 @@ def hook(bench):
     return bench.keep(collect.FromHttp())
 
 
-def test_a_reload_that_is_asked_for_too_early_comes_when_it_can(bench, hook):
+def test_a_reload_requested_during_the_start_runs_after_it(bench, hook):
     """While it waits for the lock of its own redis-server it has no handlers yet."""
     place = bench.sockets / "redis"
     place.mkdir()
@@ -43,7 +43,7 @@ def test_a_reload_that_is_asked_for_too_early_comes_when_it_can(bench, hook):
     tarry.stop()
 
 
-def test_signals_that_were_blocked_at_the_start_are_heard(bench, hook):
+def test_signals_blocked_at_the_start_are_handled(bench, hook):
     tarry = bench.tarry(bench.redis().url, body(hook))
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
     tarry.spawn(tarry.argv())
@@ -55,7 +55,7 @@ def test_signals_that_were_blocked_at_the_start_are_heard(bench, hook):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("redis", ["embedded", "none"])
-def test_a_start_that_fails_ends_what_it_began_in_order(bench, redis):
+def test_a_failed_start_stops_its_parts_in_order(bench, redis):
     """The second source can't listen; the first one needs a moment to end."""
     taken = bench.keep(socket.create_server(("127.0.0.1", 0)))
     ports = [free_port() for _ in range(2)]
@@ -76,7 +76,7 @@ def test_a_start_that_fails_ends_what_it_began_in_order(bench, redis):
     assert redis == "none" or log.index("msg=stopped") < log.index("who=redis-server msg=stopped")
 
 
-def test_redis_that_comes_while_the_daemon_stops_begins_nothing(bench):
+def test_redis_connecting_while_the_daemon_stops_starts_no_part(bench):
     """Its first answers come while lmstfy's listener lingers."""
     redis, ports = bench.redis(), [free_port() for _ in range(3)]
     tarry = bench.tarry(redis.url, f'''
@@ -98,7 +98,7 @@ def test_redis_that_comes_while_the_daemon_stops_begins_nothing(bench):
     assert "started:" not in tarry.log.read_text()
 
 
-def test_the_first_signal_to_a_daemon_that_stops_by_itself_ends_nothing_sooner(bench):
+def test_the_first_signal_does_not_shorten_a_stop_in_progress(bench):
     """It has met a Redis of a later layout, and waits for a delivery."""
     go = threading.Event()
     slow, redis = bench.keep(collect.FromHttp(lambda _: ("when", go))), bench.redis()
@@ -120,7 +120,7 @@ def test_the_first_signal_to_a_daemon_that_stops_by_itself_ends_nothing_sooner(b
 
 
 @pytest.mark.slow
-def test_a_kafka_that_hangs_holds_the_stop_up_once_and_not_twice(bench):
+def test_a_hanging_kafka_delays_the_stop_only_once(bench):
     """First the group would not let go, then librdkafka would not end, for the same unanswered commit."""
     kafka = bench.keep(servers.KafkaMock(bench.folder / "hangs")).start()
     kafka.add_topic("in", 1)
@@ -136,5 +136,5 @@ def test_a_kafka_that_hangs_holds_the_stop_up_once_and_not_twice(bench):
     begun = time.monotonic()
     tarry.stop()
     took_s = time.monotonic() - begun
-    assert "the group does not let go in time" in tarry.log.read_text(), "this has shown nothing"
+    assert "could not leave the consumer group in time" in tarry.log.read_text(), "this has shown nothing"
     assert took_s < machine.soon_s(7.5)

@@ -207,7 +207,7 @@ def test_after_a_fatal_error_the_producer_is_built_anew(bench, scenario):
     finish(way, batch, scenario, "17c", "Kafka (mock): sequence numbers lost, fatal to the producer",
            3 * way.in_flight)
     log = way.tarry.log.read_text()
-    assert "fatal, the producer is built anew" in log, "the fault did not bite"
+    assert "fatal error, tarry replaces the producer" in log, "the fault did not bite"
     way.tarry.stop()
 
 
