@@ -187,8 +187,7 @@ static void on_queues(void *arg, const struct redisReply *reply)
     struct buf out = {0};
     size_t n = redis_items(reply) / 2;
     if (reply == NULL || redis_error(reply) != REDIS_NO_ERROR) {
-        httpd_busy(req, reply ? "Redis did not reply; send the request again"
-                              : "Redis did not reply; send the request again");
+        httpd_busy(req, "Redis did not reply; send the request again");
         return;
     }
     buf_add_str(&out, "{\"queues\":[");
