@@ -41,6 +41,7 @@ def test_the_committed_offset_trails_what_is_stored_by_the_lag_and_then_catches_
     way.tarry.stop()
 
 
+@pytest.mark.long
 def test_what_is_read_again_after_kill_9_is_in_redis_once(bench):
     way = start(bench)
     batch = make(way, 4000, 15000)

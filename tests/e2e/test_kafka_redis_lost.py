@@ -14,6 +14,7 @@ from lib.servers import wait_for
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kilobytes", [10, 100, 600])
 def test_the_tail_that_redis_lost_under_load_is_read_again(bench, kilobytes):
     way = start(bench)
@@ -29,6 +30,7 @@ def test_the_tail_that_redis_lost_under_load_is_read_again(bench, kilobytes):
     way.tarry.stop()
 
 
+@pytest.mark.long
 def test_the_tail_that_redis_lost_while_nobody_was_there_is_read_again(bench):
     way = start(bench)
     batch = make(way, 4000, 25000)
@@ -47,6 +49,7 @@ def test_the_tail_that_redis_lost_while_nobody_was_there_is_read_again(bench):
     way.tarry.stop()
 
 
+@pytest.mark.long
 def test_what_waited_for_a_redis_that_lost_its_tail_is_not_stored_before_that_is_read_again(bench):
     """The first records after a start are sent without one before them: Redis would take them, and
     then skip what it had lost."""
