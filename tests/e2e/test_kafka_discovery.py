@@ -40,6 +40,8 @@ class Discovery:
         assert time.monotonic() - since < SEEN_S
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("real_kafka")  # the mock creates a topic for whoever asks for it
 def test_topic_created_after_the_start_is_read_within_10_s(bench):
     """The source has been looking for it for a while."""
     name = f"{bench.name}.in"

@@ -210,7 +210,7 @@ SOURCES = {"kafka": 'type = "kafka"; brokers = "{kafka}"; topics = [ "{topic}" ]
            "mqtt": 'type = "mqtt"; url = "{broker}"; topics = [ "{topic}", "$delayed/#" ]; client_id = "{topic}";'}
 
 
-@pytest.mark.parametrize("kind", ["kafka", "mqtt"])
+@pytest.mark.parametrize("kind", [pytest.param("kafka", marks=pytest.mark.long), "mqtt"])
 def test_a_source_reads_within_12_s_of_a_kill_9(bench, kind):
     """Also of the second one, a few seconds later."""
     hook, topic = bench.keep(collect.FromHttp()), f"{bench.name}.in"
