@@ -45,7 +45,9 @@ parts := $(patsubst %.c,$(B)/obj/%.o,$(core) $(wildcard sources/*/*.c sinks/*.c 
          $(B)/obj/lua.o $(B)/obj/bridge/store/calls.o $(B)/obj/console_files.o $(B)/obj/revision.o \
          $(if $(findstring thread,$(filter -fsanitize=%,$(SAN))),$(B)/obj/tests/tsan_threads.o)
 rigs  := $(B)/obj/tests/fake_redis.o $(B)/obj/tests/store_calls.o
-units := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/unit*.c))
+# The subjects of the unit tests in $(B)/tests/unit: tests/unit_SUBJECT.c.
+SUBJECTS ?= $(patsubst tests/unit_%.c,%,$(wildcard tests/unit_*.c))
+units := $(B)/obj/tests/unit.o $(SUBJECTS:%=$(B)/obj/tests/unit_%.o)
 code  := $(wildcard bridge/*.[ch] bridge/*/*.[ch] sources/*/*.[ch] sinks/*.[ch] sinks/*/*.[ch] tests/*.[ch] \
            tests/faults/*.[ch] tests/faults/million/*.[ch] tests/bench/*.[ch] etc/plugin/*.[ch])
 

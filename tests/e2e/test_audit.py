@@ -210,6 +210,7 @@ def slow_share(client, spins=2000):
     return sum(e["duration"] > SLOW_US for e in client.slowlog_get(spins)) / spins
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_hundreds_of_thousands_of_jobs_are_looked_through_in_steps_that_nobody_notices(bench):
     place = Place(bench)
@@ -255,6 +256,7 @@ def test_an_audit_that_is_killed_midway_leaves_nothing_behind(bench):
     place.tarry.stop(signal.SIGKILL)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["http-http"])
 def test_under_load_an_audit_finds_nothing_and_loses_nothing(bench, name):

@@ -567,6 +567,7 @@ def test_better_q4_a_dead_poller_takes_no_message(own):
     own.daemon.stop()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_better_q5_a_long_poll_may_last_longer_than_30_seconds(served, api, topic):
     poll = later(Api(served.port).poll, topic, 60000)

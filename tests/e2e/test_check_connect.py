@@ -118,6 +118,7 @@ def test_mqtt(desk):
     assert all(r["error"].startswith(f"mqtt://127.0.0.1:{port}: ") for r in rows.values() if not r["ok"]), rows
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_kafka(desk):
     kafka = desk.bench.kafka

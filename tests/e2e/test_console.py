@@ -12,7 +12,7 @@ from lib.console import ADMIN, PRODUCER, be_admin, browser, bury, heard, load, y
 from lib.servers import wait_for
 from test_admin_api import Yard, ids
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # a browser
 JOBS = int(os.environ.get("TARRY_CONSOLE_JOBS", "1000000"))
 
 

@@ -11,7 +11,7 @@ from lib.console import ADMIN, be_admin, browser, bury, heard, load, yard  # noq
 from lib.servers import TOP
 from test_admin_api import Yard
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # a browser
 
 
 def test_filters_count_when_they_are_asked_for(yard, browser):

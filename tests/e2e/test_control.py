@@ -193,6 +193,7 @@ class Posting(threading.Thread):
             time.sleep(0.05)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_waiting_for_a_drain_waits_for_instances_that_were_not_told(yard):
     """One that may not subscribe finds it by itself, within ten seconds; until then it takes jobs."""
@@ -312,6 +313,7 @@ def test_a_pause_needs_redis(yard):
     assert yard.state() == "paused"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_redis_holds_counts(yard):
     """A state that somebody set while nobody was told is found; one that a newer tarry wrote rests."""

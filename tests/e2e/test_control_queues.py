@@ -223,6 +223,7 @@ def test_a_pause_of_queues_lasts_over_a_restart_and_holds_for_all_instances(benc
         daemon.stop()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_routes_that_share_queues_are_counted_once_and_each_can_be_drained(bench):
     tarry = bench.tarry(bench.redis().url, '''

@@ -12,6 +12,7 @@ from test_order_rate import post_lines
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_another_instance_moves_what_the_first_one_stored(bench):
     """It hears of the slot by its count every ten seconds, half a horizon before it is due."""
     w = World(bench, horizon="21s")
@@ -40,6 +41,7 @@ def test_who_dies_has_told_the_others_of_the_slot_that_it_began(bench):
     owner.stop()
 
 
+@pytest.mark.long
 def test_the_owner_of_the_bucket_alone_moves_its_far_jobs(bench):
     w = World(bench, horizon="8s")
     other = w.another("8s", "other")

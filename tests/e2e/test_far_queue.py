@@ -48,6 +48,7 @@ def test_a_consumer_that_waits_gets_far_jobs_of_its_queue_on_time(queues):
     assert queues.counts("work") == (0, 0, 0, 0, 0) and far_of(queues) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("queues", ["8s"], indirect=True)
 def test_a_large_slot_of_a_queue_moves_though_nobody_asks(queues):
     due = now_ms() + 17000  # beyond the horizon also when all 5,000 are stored

@@ -65,6 +65,7 @@ def spread(count, first_ms, apart_ms):
             for i in range(count)]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_owner_alone_claims_and_the_others_hardly_ask(bench):
     count, p99_s = 300, {}
@@ -205,6 +206,7 @@ def test_an_instance_that_hangs_is_helped_and_changes_nothing_when_it_comes_back
     g.stop()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_joining_and_leaving_under_load_loses_and_repeats_nothing(bench):
     routes = ("a", "b", "c")

@@ -13,6 +13,7 @@ from lib.servers import wait_for
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_marks_of_a_redis_that_hangs_during_an_assignment_are_read_later(bench):
     way = start(bench)
     batch = make(way, 200, 30000)
@@ -41,6 +42,7 @@ def test_marks_of_a_redis_that_hangs_during_an_assignment_are_read_later(bench):
     way.tarry.stop()
 
 
+@pytest.mark.long
 def test_a_rebalance_while_redis_restarts_loses_nothing(bench):
     way = start(bench)
     text = way.tarry.conf.read_text()
@@ -68,6 +70,7 @@ def test_a_rebalance_while_redis_restarts_loses_nothing(bench):
         assert "committed offsets of the group:" not in daemon.log.read_text()
 
 
+@pytest.mark.long
 def test_partitions_revoked_while_redis_is_down_are_not_marked_above_its_losses(
         bench, real_kafka):  # the mock gives a second member nothing
     """Their marks would be written when it is back, by what it had said before."""

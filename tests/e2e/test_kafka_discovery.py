@@ -40,6 +40,8 @@ class Discovery:
         assert time.monotonic() - since < SEEN_S
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("real_kafka")  # the mock creates a topic for whoever asks for it
 def test_topic_created_after_the_start_is_read_within_10_s(bench):
     """The source has been looking for it for a while."""
     name = f"{bench.name}.in"
@@ -54,6 +56,7 @@ def test_topic_created_after_the_start_is_read_within_10_s(bench):
     d.tarry.stop()
 
 
+@pytest.mark.long
 def test_topic_that_matches_a_pattern_is_read_within_10_s_of_its_creation(bench):
     bench.kafka.add_topic(f"{bench.name}.out", 1)
     bench.kafka.add_topic(f"{bench.name}.in.1", 1)
@@ -66,6 +69,7 @@ def test_topic_that_matches_a_pattern_is_read_within_10_s_of_its_creation(bench)
     d.tarry.stop()
 
 
+@pytest.mark.long
 def test_partition_added_to_a_topic_is_read_within_10_s(bench, real_kafka):
     name = f"{bench.name}.in"
     bench.kafka.add_topic(f"{bench.name}.out", 1)

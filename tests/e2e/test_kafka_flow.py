@@ -55,6 +55,7 @@ def test_a_backlog_is_read_without_pausing_partitions_at_every_full_queue(bench)
     tarry.stop()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_long_pause_does_not_remove_the_daemon_from_its_group(bench):
     redis, tarry, topic = start(bench, 1000, redis_options='command_timeout = "1s";')

@@ -14,6 +14,7 @@ from lib.servers import wait_for
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kilobytes", [10, 100, 600])
 def test_writes_that_redis_lost_under_load_are_read_again(bench, kilobytes):
     way = start(bench)
@@ -29,6 +30,7 @@ def test_writes_that_redis_lost_under_load_are_read_again(bench, kilobytes):
     way.tarry.stop()
 
 
+@pytest.mark.long
 def test_writes_that_redis_lost_while_no_daemon_ran_are_read_again(bench):
     way = start(bench)
     batch = make(way, 4000, 25000)
@@ -47,6 +49,7 @@ def test_writes_that_redis_lost_while_no_daemon_ran_are_read_again(bench):
     way.tarry.stop()
 
 
+@pytest.mark.long
 def test_records_waiting_for_redis_are_not_stored_before_its_lost_writes_are_read_again(bench):
     """The first records after a start are sent without one before them: Redis would take them, and
     then skip what it had lost."""

@@ -72,6 +72,7 @@ def now_s():
     return f"{time.time():.3f}".replace(".", "")  # ms: an epoch of 13 digits
 
 
+@pytest.mark.long
 def test_rewind_redelivers_only_the_records_of_one_route_since_that_time(bench):
     r = Rewinds(bench)
     r.send("main", range(20))
@@ -100,6 +101,7 @@ def test_rewind_redelivers_only_the_records_of_one_route_since_that_time(bench):
     r.tarry.stop()
 
 
+@pytest.mark.long
 def test_rewind_stores_pending_jobs_once_and_delivered_ones_again(bench):
     r = Rewinds(bench)
     r.send("main", range(20), "15s")

@@ -304,6 +304,7 @@ def test_s5_many_due_at_once_are_called_at_once(later, hook):
 # ------------------------------------------------------------------ sections 1, 6, 7: faults
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_s5_the_sample_waits_10_and_20_seconds_between_attempts(bench, hook):
     daemon = bench.keep(Later(bench.folder, bench.redis().url, first="10s")).start()

@@ -696,6 +696,7 @@ def test_section_7_where_accounts_guard_tokens_the_statistics_do_not_show_them(g
     guarded.admin("DELETE", f"/token/{ns}/{token}/limit", headers=basic("guest", "g"))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_section_7_timer_due_jobs_counts_what_came_due_though_nobody_consumes_it(alone, ns):
     token, begun = alone.token(ns), alone.metric("redis_timer_due_jobs", pool="default")

@@ -10,7 +10,7 @@ import pytest
 from lib.servers import TOP, free_port
 from test_lmstfy import NS, Api, conf
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # Go
 
 SOURCE = TOP / "tests/lmstfy_client"
 

@@ -193,6 +193,7 @@ def test_too_few_replicas_are_counted(bench):
     tarry.stop()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_numbers_of_queues_say_how_old_they_are(bench):
     tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY),

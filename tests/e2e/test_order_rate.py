@@ -242,6 +242,7 @@ class Log:
         self.consumer.close()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_jobs_due_in_one_second_leave_at_the_rate_in_due_order_and_none_is_lost(bench):
     burst, topic = BIG_RATE // 100, f"{bench.name}.out"

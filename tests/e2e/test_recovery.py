@@ -56,6 +56,7 @@ def left_s(redis):
             for _, end in redis.zrange("tarry:{r/0}:unack", 0, -1, withscores=True)]
 
 
+@pytest.mark.long
 def test_a_delivery_slower_than_its_lease_is_delivered_once(bench):
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 15, 200)))
     store = bench.redis()
@@ -130,6 +131,7 @@ def test_a_renewal_whose_answer_is_lost_is_renewed_once_more(bench):
     daemon.stop()
 
 
+@pytest.mark.long
 def test_a_daemon_that_was_stopped_beyond_a_renewed_lease_settles_nothing(bench):
     hook = bench.keep(collect.FromHttp(
         lambda a: ("after", {b"1": 9, b"2": 14}[a.header("delay-attempt")],
@@ -150,6 +152,7 @@ def test_a_daemon_that_was_stopped_beyond_a_renewed_lease_settles_nothing(bench)
     a.stop(), b.stop()
 
 
+@pytest.mark.long
 def test_a_daemon_that_was_stopped_beyond_its_lease_alone_delivers_once(bench):
     """When it goes on, it renews its own leases before it looks for those that have ended."""
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 20, 200)))
@@ -164,6 +167,7 @@ def test_a_daemon_that_was_stopped_beyond_its_lease_alone_delivers_once(bench):
     daemon.stop()
 
 
+@pytest.mark.long
 def test_a_delivery_of_a_route_that_a_reload_took_out_is_delivered_once(bench):
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 14, 200)))
     redis = bench.redis()
@@ -181,6 +185,7 @@ def test_a_delivery_of_a_route_that_a_reload_took_out_is_delivered_once(bench):
     daemon.stop()
 
 
+@pytest.mark.long
 def test_a_job_in_flight_at_a_kill_9_is_delivered_within_15_s(bench):
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 60) if a.header("delay-attempt") == b"1" else 200))
     daemon = bench.tarry(bench.redis().url, hooks(hook.url)).start()
@@ -205,7 +210,7 @@ SOURCES = {"kafka": 'type = "kafka"; brokers = "{kafka}"; topics = [ "{topic}" ]
            "mqtt": 'type = "mqtt"; url = "{broker}"; topics = [ "{topic}", "$delayed/#" ]; client_id = "{topic}";'}
 
 
-@pytest.mark.parametrize("kind", ["kafka", "mqtt"])
+@pytest.mark.parametrize("kind", [pytest.param("kafka", marks=pytest.mark.long), "mqtt"])
 def test_a_source_reads_within_12_s_of_a_kill_9(bench, kind):
     """Also of the second one, a few seconds later."""
     hook, topic = bench.keep(collect.FromHttp()), f"{bench.name}.in"

@@ -65,6 +65,7 @@ def test_a_user_without_the_wake_channel_loses_only_the_wakes(bench, hook):
     tarry.stop()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_route_that_redis_denies_holds_up_no_other(bench, hook):
     rules = ["~tarry:{a/0}:*", "~tarry:meta", "~tarry:alive", "&*", "+@all"]

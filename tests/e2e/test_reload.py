@@ -185,6 +185,7 @@ def test_an_mqtt_source_and_an_mqtt_sink_that_change_lose_and_double_nothing(ben
     d.tarry.stop()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_broker_that_is_starved_when_a_source_ends_reads_what_that_acknowledged(bench):
     """Else it would send the same again to the next one."""

@@ -100,6 +100,7 @@ def split(batch, arrivals, begun_ms):
     return sorted(control), sorted(reloads)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_many_changes_under_load_lose_double_and_delay_nothing(bench):
     """None is late by more than the longest of them, and what this machine makes late by itself."""

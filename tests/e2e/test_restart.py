@@ -27,6 +27,7 @@ def run(way, away, back, away_s, during=lambda: None):
     way.tarry.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["kafka-http", "mqtt-kafka", "http-http"])
 def test_redis_is_killed_and_started_again(bench, name):
     # With everysec Redis answers before it writes while an fsync is slow: a kill would lose that.
@@ -39,16 +40,19 @@ def test_redis_is_killed_and_started_again(bench, name):
     run(way, way.redis.kill, way.redis.start, 2, sources_are_held_back)
 
 
+@pytest.mark.long
 def test_kafka_is_restarted(bench, own_kafka):
     way = ways.Way(bench, "kafka-kafka", route='lease = "10s";')
     run(way, own_kafka.stop, own_kafka.start, 2)
 
 
+@pytest.mark.long
 def test_mosquitto_is_restarted(bench):
     way = ways.Way(bench, "mqtt-mqtt", route='lease = "5s";')
     run(way, way.broker.stop, way.broker.start, 3)
 
 
+@pytest.mark.long
 def test_the_callback_server_is_away_for_ten_seconds(bench):
     way = ways.Way(bench, "http-http", route='lease = "5s";')
     run(way, way.collector.go_away, way.collector.come_back, 10)

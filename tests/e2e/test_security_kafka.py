@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from lib import collect, secure
-from lib.servers import BUILD, wait_for
+from lib.servers import BUILD, can_run_kafka, wait_for
 
 LOGINS = {
     "plain": 'tls = true; ca_file = "{ca}"; sasl = "plain"; user = "tarry"; password = "{pw}";',
@@ -32,7 +32,7 @@ routes: {{ {routes} }};
 
 @pytest.fixture(scope="module")
 def kafka():
-    if not secure.can_run_kafka():
+    if not can_run_kafka():
         pytest.skip("needs a real Kafka")
     slot = os.environ.get("TARRY_E2E_SLOT", "0")
     server = secure.SecureKafka(BUILD / f"e2e/kafka-secure-{slot}").start(90).warm_up()
@@ -90,6 +90,7 @@ def setup(bench, kafka, idp):
     return Setup(bench, kafka, idp)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_jobs_are_read_and_written_with_every_kind_of_login(bench, setup, idp):
     setup.give_token()
@@ -165,6 +166,7 @@ WRONG = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_connection_error_is_logged_once_and_retried(bench, setup, idp):
     idp.answer = (401, {"error": "invalid_client", "error_description": "SECRETtold"})

@@ -87,6 +87,7 @@ def test_a_master_killed_under_load_is_replaced(bench, watched):
     way.tarry.stop()
 
 
+@pytest.mark.long
 def test_a_planned_failover_and_the_return_of_the_old_master_as_a_replica(bench, hook, watched):
     tarry = start(bench, hook, watched.url)
     for n in range(50):
@@ -106,6 +107,7 @@ def test_a_planned_failover_and_the_return_of_the_old_master_as_a_replica(bench,
     tarry.stop()
 
 
+@pytest.mark.long
 def test_a_planned_failover_loses_no_job_that_one_of_two_replicas_had(bench, watched):
     """The old master stays writable until the sentinels notice that they have promoted a replica, and
     what it accepts then goes to the other replica alone, which drops it."""
@@ -122,6 +124,7 @@ def test_a_planned_failover_loses_no_job_that_one_of_two_replicas_had(bench, wat
     way.tarry.stop()
 
 
+@pytest.mark.long
 def test_a_master_that_hangs_is_left_as_soon_as_the_sentinels_have_another(bench, hook, watched):
     tarry = start(bench, hook, watched.url)
     assert works(tarry)

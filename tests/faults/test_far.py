@@ -76,6 +76,7 @@ def test_29_redis_is_killed_as_slots_move(bench, scenario, name, appendfsync):
            bound=3 * (way.in_flight + ways.UNACKED))
 
 
+@pytest.mark.smoke
 def test_29_redis_clock_is_set_and_far_jobs_follow_it(bench, scenario, monkeypatch):
     """Ahead: what became due is moved and comes. Back: nothing comes early."""
     clock = shims.Clock(bench.folder)

@@ -3,7 +3,6 @@
 import base64
 import http.server
 import json
-import shutil
 import subprocess
 import threading
 import time
@@ -153,10 +152,6 @@ class SecureKafka(Kafka):
             subprocess.run([*java, "kafka.tools.StorageTool", "format", "-t", "dGFycnktdGVzdHMtMDAwMQ",
                             "-c", str(conf), *scram], check=True, capture_output=True, timeout=60)
         return [*java, "kafka.Kafka", str(conf)]
-
-
-def can_run_kafka():
-    return bool(shutil.which("java")) and (BUILD / "kafka/libs/pom.xml").exists()
 
 
 class SecureMosquitto(Mosquitto):

@@ -279,10 +279,13 @@ class KafkaMock(Server):
         assert within(20, f"topic {name}", self.child.stdout.readline) == b"ok\n"
 
 
+def can_run_kafka():
+    """Whether its jars and a Java are there. TARRY_KAFKA=mock asks for the mock cluster."""
+    return (os.environ.get("TARRY_KAFKA") != "mock" and bool(shutil.which("java")) and
+            (BUILD / "kafka/libs/pom.xml").exists())
+
+
 def start_kafka(folder):
-    """The real one if its jars and a Java are there; TARRY_KAFKA=mock asks for the other."""
     if "TARRY_KAFKA_ADDRESS" in os.environ:
         return KafkaOfTheRun(os.environ["TARRY_KAFKA_ADDRESS"])
-    real = (os.environ.get("TARRY_KAFKA") != "mock" and shutil.which("java") and
-            (BUILD / "kafka/libs/pom.xml").exists())
-    return Kafka(folder).start(60).warm_up() if real else KafkaMock(folder).start()
+    return Kafka(folder).start(60).warm_up() if can_run_kafka() else KafkaMock(folder).start()
