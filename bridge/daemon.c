@@ -98,10 +98,8 @@ static void on_store_up(void *arg)
     alive_routes_changed(bridge->alive); /* the numbers of buckets are known now */
     alive_join(bridge->alive);           /* before looking at the buckets */
     route_states_read(bridge->states);
-    each_sched(bridge, sched_start);
     EACH_ROUTE (bridge, route)
-        if (route->pace)
-            pace_start(route->pace);
+        route_start(route);
     queue_look_all(bridge);
 }
 

@@ -89,9 +89,8 @@ struct bridge {
 
 /* --- loops; each declares its variable ---
  *
- * EACH_: the parts of the configuration in use, and routes that a reload is about to
- * add, whose buckets it prepares. EVERY_: also what a reload has created or taken out;
- * the body may free the element. */
+ * EACH_: the parts of the configuration in use. EVERY_: also what a reload has created or
+ * taken out; the body may free the element. */
 
 struct source *source_after(const struct bridge *bridge, const struct source *src);
 struct sink *sink_after(const struct bridge *bridge, const struct sink *sink);

@@ -80,7 +80,7 @@ static int read_conf(struct route *route, struct err *err)
 struct route *route_after(const struct bridge *bridge, const struct route *route)
 {
     struct route *next = route ? TAILQ_NEXT(route, link) : TAILQ_FIRST(&bridge->routes);
-    while (next && next->use >= PART_LEAVING)
+    while (next && next->use > PART_SUSPENDED)
         next = TAILQ_NEXT(next, link);
     return next;
 }
@@ -137,6 +137,16 @@ void route_change(struct route *route, struct sink *sink, struct sink *dead)
         pace_start(route->pace);
 }
 
+void route_start(struct route *route)
+{
+    if (!store_is_up(route->bridge->store))
+        return;
+    EACH_SCHED (route, s)
+        sched_start(s);
+    if (route->pace)
+        pace_start(route->pace);
+}
+
 bool route_is_still(const struct route *route)
 {
     return route->in_flight == 0 && route->reserved == 0 && pace_is_still(route->pace);
@@ -157,8 +167,6 @@ void route_free(struct route *route)
 
 bool route_comes_from(const struct route *route, const struct source *src)
 {
-    if (route->use == PART_NEW)
-        return false;
     for (size_t i = 0; i < route->conf->from.n; i++)
         if (strcmp(route->conf->from.v[i], src->conf->name) == 0)
             return true;

@@ -95,8 +95,6 @@ void route_open_buckets(struct route *route, int64_t n)
     }
     route->bucket_count = n;
     route_read_rules(route);
-    for (int64_t i = 0; store_is_up(route->bridge->store) && i < n; i++)
-        sched_start(route->scheds[i]);
 }
 
 bool route_is_open(const struct route *route)
