@@ -77,14 +77,6 @@ static int read_conf(struct route *route, struct err *err)
     return 0;
 }
 
-struct route *route_after(const struct bridge *bridge, const struct route *route)
-{
-    struct route *next = route ? TAILQ_NEXT(route, link) : TAILQ_FIRST(&bridge->routes);
-    while (next && next->use > PART_SUSPENDED)
-        next = TAILQ_NEXT(next, link);
-    return next;
-}
-
 struct route *route_new(struct bridge *bridge, struct conf_route *conf, struct sink *sink,
                         struct sink *dead, struct err *err)
 {
@@ -175,11 +167,14 @@ bool route_comes_from(const struct route *route, const struct source *src)
 
 struct route *route_first(const struct source *src)
 {
-    struct bridge *bridge = src->bridge;
-    EACH_ROUTE (bridge, route)
+    struct route *first = NULL;
+    EACH_ROUTE (src->bridge, route) {
         if (route_comes_from(route, src))
             return route;
-    return route_after(bridge, NULL);
+        if (first == NULL)
+            first = route;
+    }
+    return first;
 }
 
 struct route *route_of_name(const struct bridge *bridge, struct slice name)
