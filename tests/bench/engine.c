@@ -13,7 +13,7 @@
  * name.
  */
 #include "bridge/engine/bridge.h"
-#include "bridge/daemon.h"
+#include "bridge/daemon/daemon.h"
 #include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"
 #include "bridge/engine/sched.h"

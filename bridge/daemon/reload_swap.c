@@ -9,8 +9,8 @@
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/reload/leave.h"
-#include "bridge/reload/reload_parts.h"
+#include "bridge/daemon/leave.h"
+#include "bridge/daemon/reload_parts.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/sched.h"
 
