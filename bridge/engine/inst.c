@@ -50,13 +50,14 @@ void inst_set_compat(struct source *src)
         src->compat |= delay_compat(src->conf->compat.v[i]);
 }
 
-static void choose_store(struct sink *sink)
+static struct store *store_of(const struct bridge *bridge,
+                              const struct queue_rules *rules)
 {
-    const char *name = sink->rules ? sink->rules->pool : NULL;
-    sink->store = sink->bridge->store;
-    EACH_POOL (sink->bridge, pool)
+    const char *name = rules ? rules->pool : NULL;
+    EACH_POOL (bridge, pool)
         if (name && strcmp(pool->conf->name, name) == 0)
-            sink->store = pool->store;
+            return pool->store;
+    return bridge->store;
 }
 
 struct sink *inst_new_sink(struct bridge *bridge, struct conf_sink *conf)
@@ -69,8 +70,8 @@ struct sink *inst_new_sink(struct bridge *bridge, struct conf_sink *conf)
     sink->max_in_flight = conf->max_in_flight > 0 ? (unsigned)conf->max_in_flight
                                                   : conf->ops->max_in_flight;
     TAILQ_INIT(&sink->waiting);
-    queue_sink_init(sink);
-    choose_store(sink);
+    sink->rules = sink->ops->queue ? sink->ops->queue(sink->self) : NULL;
+    sink->store = store_of(bridge, sink->rules);
     return sink;
 }
 
@@ -88,12 +89,6 @@ void inst_init(struct bridge *bridge)
         inst_new_source(bridge, conf->sources[i]);
     for (size_t i = 0; i < conf->sink_count; i++)
         inst_new_sink(bridge, conf->sinks[i]);
-}
-
-void inst_choose_stores(struct bridge *bridge)
-{
-    EACH_SINK (bridge, sink)
-        choose_store(sink);
 }
 
 void inst_source_free(struct source *src)

@@ -94,11 +94,8 @@ struct sink {
 struct source *inst_source_named(const struct bridge *bridge, const char *name);
 struct sink *inst_sink_named(const struct bridge *bridge, const char *name);
 
-/* Create the instances of the configuration; starts none. */
+/* Create the instances of the configuration; starts none. Requires the stores. */
 void inst_init(struct bridge *bridge);
-/* Assign each queue sink its store. Call it after the stores and before the routes are
- * created. */
-void inst_choose_stores(struct bridge *bridge);
 /* Free all instances, which must have stopped. */
 void inst_fini(struct bridge *bridge);
 

@@ -89,7 +89,7 @@ struct route *route_new(struct bridge *bridge, struct conf_route *conf, struct s
         return NULL;
     }
     if (sink->rules == NULL) {
-        route_init_buckets(route);
+        route_make_buckets(route, 1);
         route->pace = pace_new(route);
     }
     return route;

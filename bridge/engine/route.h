@@ -147,11 +147,9 @@ struct slice route_group(const struct route *route, const struct job *job,
 int64_t route_spread_ms(const struct route *route, const struct job *job);
 /* --- route_buckets.c: not for a route that ends at a queue --- */
 
-/* Create only bucket ROUTE/0, which also contains the data of the route as a whole. */
-void route_init_buckets(struct route *route);
 void route_fini_buckets(struct route *route);
 /* Create the first n buckets, so that they can be counted; the route does not use them
- * yet. */
+ * yet. ROUTE/0 also contains the data of the route as a whole. */
 void route_make_buckets(struct route *route, int64_t n);
 /* Set the number of buckets, once; free idle ones beyond n. */
 void route_open_buckets(struct route *route, int64_t n);

@@ -31,11 +31,6 @@ void route_make_buckets(struct route *route, int64_t n)
     }
 }
 
-void route_init_buckets(struct route *route)
-{
-    route_make_buckets(route, 1);
-}
-
 static void free_sched(struct route *route)
 {
     struct sched *s = route->scheds[--route->sched_count];
