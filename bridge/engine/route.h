@@ -108,8 +108,8 @@ void route_free(struct route *route);
  * one was. If pace_must_begin_anew(), route_is_still() must be true. Do not call this
  * from a callback of the route. */
 void route_change(struct route *route, struct sink *sink, struct sink *dead);
-/* Ask Redis for all that the route must know: it is in use, and Redis is usable. Redis is
- * unreachable: does nothing. */
+/* Read from Redis what the route must know: it is in use now, or Redis is usable again.
+ * Does nothing while Redis is unreachable. */
 void route_start(struct route *route);
 /* Return whether no delivery and no claim is in flight. */
 bool route_is_still(const struct route *route);
