@@ -7,7 +7,7 @@
  * One byte says which listener; of another one the first bit says that what comes is one
  * request whose Content-Length is to be put in.
  */
-#include "bridge/daemon.h"
+#include "bridge/daemon/daemon.h"
 #include "tests/fuzz.h"
 
 #include <errno.h>

@@ -80,10 +80,11 @@ static void on_limit(void *arg)
 
 const struct route *census_of(const struct route *route)
 {
-    if (route->sink->rules)
-        EACH_ROUTE (route->bridge, first)
-            if (first->sink == route->sink)
-                return first;
+    if (route->sink->rules == NULL)
+        return route;
+    EACH_ROUTE (route->bridge, first)
+        if (first->sink == route->sink)
+            return first;
     return route;
 }
 

@@ -8,7 +8,7 @@
 #include "bridge/engine/bridge.h"
 #include "bridge/cli/ctl.h"
 #include "bridge/engine/core_tool.h"
-#include "bridge/daemon.h"
+#include "bridge/daemon/daemon.h"
 #include "bridge/http/httpd.h"
 #include "bridge/job/tmpl.h"
 #include "bridge/base/version.h"

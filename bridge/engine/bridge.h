@@ -89,23 +89,9 @@ struct bridge {
 
 /* --- loops; each declares its variable ---
  *
- * EACH_: the parts of the configuration in use, and routes that a reload is about to
- * add, whose buckets it prepares. EVERY_: also what a reload has created or taken out;
- * the body may free the element. */
+ * EACH_: the parts of the configuration in use. EVERY_: also what a reload has created or
+ * taken out. The body may free the element. */
 
-struct source *source_after(const struct bridge *bridge, const struct source *src);
-struct sink *sink_after(const struct bridge *bridge, const struct sink *sink);
-struct route *route_after(const struct bridge *bridge, const struct route *route);
-
-#define EACH_SOURCE(bridge, each)                                                        \
-    for (struct source *each = source_after(bridge, NULL); (each) != NULL;               \
-         (each) = source_after(bridge, each))
-#define EACH_SINK(bridge, each)                                                          \
-    for (struct sink *each = sink_after(bridge, NULL); (each) != NULL;                   \
-         (each) = sink_after(bridge, each))
-#define EACH_ROUTE(bridge, each)                                                         \
-    for (struct route *each = route_after(bridge, NULL); (each) != NULL;                 \
-         (each) = route_after(bridge, each))
 #define EACH_POOL(bridge, each)                                                          \
     for (struct pool *each = (bridge)->pools;                                            \
          (each) < (bridge)->pools + (bridge)->pool_count; (each)++)
@@ -117,5 +103,18 @@ struct route *route_after(const struct bridge *bridge, const struct route *route
 #define EVERY_SOURCE(bridge, each) BRIDGE_EVERY(source, &(bridge)->sources, each)
 #define EVERY_SINK(bridge, each) BRIDGE_EVERY(sink, &(bridge)->sinks, each)
 #define EVERY_ROUTE(bridge, each) BRIDGE_EVERY(route, &(bridge)->routes, each)
+
+#define BRIDGE_IN_USE(each)                                                              \
+    if ((each)->use > PART_SUSPENDED) {                                                  \
+    } else
+#define EACH_SOURCE(bridge, each)                                                        \
+    EVERY_SOURCE (bridge, each)                                                          \
+    BRIDGE_IN_USE(each)
+#define EACH_SINK(bridge, each)                                                          \
+    EVERY_SINK (bridge, each)                                                            \
+    BRIDGE_IN_USE(each)
+#define EACH_ROUTE(bridge, each)                                                         \
+    EVERY_ROUTE (bridge, each)                                                           \
+    BRIDGE_IN_USE(each)
 
 #endif

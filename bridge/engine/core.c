@@ -111,10 +111,9 @@ int core_start(struct bridge *bridge, const struct core_events *events, void *ar
         return err_set(err, "getrandom: %s", strerror(errno));
     srand((unsigned)bridge->instance);
     core_choose_buckets(conf);
-    inst_init(bridge);
     if (start_stores(bridge, events, arg, err) < 0)
         return -1;
-    inst_choose_stores(bridge);
+    inst_init(bridge);
     for (size_t i = 0; i < conf->route_count; i++) {
         struct conf_route *c = conf->routes[i];
         if (route_new(bridge, c, inst_sink_named(bridge, c->to),

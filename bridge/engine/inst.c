@@ -14,22 +14,6 @@ enum {
 
 /* --- lists --- */
 
-struct source *source_after(const struct bridge *bridge, const struct source *src)
-{
-    struct source *next = src ? TAILQ_NEXT(src, link) : TAILQ_FIRST(&bridge->sources);
-    while (next && next->use > PART_SUSPENDED)
-        next = TAILQ_NEXT(next, link);
-    return next;
-}
-
-struct sink *sink_after(const struct bridge *bridge, const struct sink *sink)
-{
-    struct sink *next = sink ? TAILQ_NEXT(sink, link) : TAILQ_FIRST(&bridge->sinks);
-    while (next && next->use > PART_SUSPENDED)
-        next = TAILQ_NEXT(next, link);
-    return next;
-}
-
 struct source *inst_source_named(const struct bridge *bridge, const char *name)
 {
     EACH_SOURCE (bridge, src)
@@ -66,13 +50,14 @@ void inst_set_compat(struct source *src)
         src->compat |= delay_compat(src->conf->compat.v[i]);
 }
 
-static void choose_store(struct sink *sink)
+static struct store *store_of(const struct bridge *bridge,
+                              const struct queue_rules *rules)
 {
-    const char *name = sink->rules ? sink->rules->pool : NULL;
-    sink->store = sink->bridge->store;
-    EACH_POOL (sink->bridge, pool)
+    const char *name = rules ? rules->pool : NULL;
+    EACH_POOL (bridge, pool)
         if (name && strcmp(pool->conf->name, name) == 0)
-            sink->store = pool->store;
+            return pool->store;
+    return bridge->store;
 }
 
 struct sink *inst_new_sink(struct bridge *bridge, struct conf_sink *conf)
@@ -85,8 +70,8 @@ struct sink *inst_new_sink(struct bridge *bridge, struct conf_sink *conf)
     sink->max_in_flight = conf->max_in_flight > 0 ? (unsigned)conf->max_in_flight
                                                   : conf->ops->max_in_flight;
     TAILQ_INIT(&sink->waiting);
-    queue_sink_init(sink);
-    choose_store(sink);
+    sink->rules = sink->ops->queue ? sink->ops->queue(sink->self) : NULL;
+    sink->store = store_of(bridge, sink->rules);
     return sink;
 }
 
@@ -104,12 +89,6 @@ void inst_init(struct bridge *bridge)
         inst_new_source(bridge, conf->sources[i]);
     for (size_t i = 0; i < conf->sink_count; i++)
         inst_new_sink(bridge, conf->sinks[i]);
-}
-
-void inst_choose_stores(struct bridge *bridge)
-{
-    EACH_SINK (bridge, sink)
-        choose_store(sink);
 }
 
 void inst_source_free(struct source *src)
@@ -170,32 +149,21 @@ int inst_sink_start(struct sink *sink, int64_t timeout_ms, struct err *err)
     return 0;
 }
 
-void inst_source_stop(struct source *src)
-{
-    if (src->run != PART_RUNS)
-        return;
-    src->run = PART_STOPPING;
-    src->ops->stop(src, src->self);
-}
-
-void inst_sink_stop(struct sink *sink)
-{
-    if (sink->run != PART_RUNS)
-        return;
-    sink->run = PART_STOPPING;
-    sink->ops->stop(sink, sink->self);
-}
-
 bool inst_source_end(struct source *src)
 {
-    if (inst_source_may_stop(src))
-        inst_source_stop(src);
-    return inst_source_ended(src);
+    if (src->run == PART_RUNS && inst_source_may_stop(src)) {
+        src->run = PART_STOPPING;
+        src->ops->stop(src, src->self);
+    }
+    return (src->run == PART_IDLE || src->run == PART_STOPPED) && src->open == 0;
 }
 
 bool inst_sink_end(struct sink *sink)
 {
-    inst_sink_stop(sink);
+    if (sink->run == PART_RUNS) {
+        sink->run = PART_STOPPING;
+        sink->ops->stop(sink, sink->self);
+    }
     return inst_sink_ended(sink);
 }
 
@@ -242,34 +210,6 @@ void inst_pause_sources(struct bridge *bridge, bool paused)
         inst_source_rest(src, paused || src->drains || src->use != PART_USED);
 }
 
-static bool all_sources(const struct bridge *bridge, bool (*is_so)(const struct source *))
-{
-    EVERY_SOURCE (bridge, src)
-        if (!is_so(src))
-            return false;
-    return true;
-}
-
-static bool all_sinks(const struct bridge *bridge, bool (*is_so)(const struct sink *))
-{
-    EVERY_SINK (bridge, sink)
-        if (!is_so(sink))
-            return false;
-    return true;
-}
-
-void inst_stop_sources(struct bridge *bridge)
-{
-    EVERY_SOURCE (bridge, src)
-        inst_source_stop(src);
-}
-
-void inst_stop_sinks(struct bridge *bridge)
-{
-    EVERY_SINK (bridge, sink)
-        inst_sink_stop(sink);
-}
-
 bool inst_source_may_stop(const struct source *src)
 {
     return src->unstored == 0 &&
@@ -281,34 +221,9 @@ bool inst_sink_quiet(const struct sink *sink)
     return sink->in_flight == 0 && sink->reserved == 0;
 }
 
-bool inst_source_ended(const struct source *src)
-{
-    return (src->run == PART_IDLE || src->run == PART_STOPPED) && src->open == 0;
-}
-
 bool inst_sink_ended(const struct sink *sink)
 {
     return sink->run == PART_IDLE || sink->run == PART_STOPPED;
-}
-
-bool inst_sources_may_stop(const struct bridge *bridge)
-{
-    return all_sources(bridge, inst_source_may_stop);
-}
-
-bool inst_sinks_quiet(const struct bridge *bridge)
-{
-    return all_sinks(bridge, inst_sink_quiet);
-}
-
-bool inst_sources_stopped(const struct bridge *bridge)
-{
-    return all_sources(bridge, inst_source_ended);
-}
-
-bool inst_sinks_stopped(const struct bridge *bridge)
-{
-    return all_sinks(bridge, inst_sink_ended);
 }
 
 /* --- plugin.h --- */

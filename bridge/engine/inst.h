@@ -94,11 +94,8 @@ struct sink {
 struct source *inst_source_named(const struct bridge *bridge, const char *name);
 struct sink *inst_sink_named(const struct bridge *bridge, const char *name);
 
-/* Create the instances of the configuration; starts none. */
+/* Create the instances of the configuration; starts none. Requires the stores. */
 void inst_init(struct bridge *bridge);
-/* Assign each queue sink its store. Call it after the stores and before the routes are
- * created. */
-void inst_choose_stores(struct bridge *bridge);
 /* Free all instances, which must have stopped. */
 void inst_fini(struct bridge *bridge);
 
@@ -110,19 +107,8 @@ int inst_start(struct bridge *bridge, struct err *err);
 /* Pause or resume all running sources. Sources that drain or that a reload holds stay
  * paused. */
 void inst_pause_sources(struct bridge *bridge, bool paused);
-/* These also stop instances that a reload has created or taken out. */
-void inst_stop_sources(struct bridge *bridge);
-void inst_stop_sinks(struct bridge *bridge);
 
-/* See inst_source_may_stop(). */
-bool inst_sources_may_stop(const struct bridge *bridge);
-/* No delivery is in flight and no claim is pending. */
-bool inst_sinks_quiet(const struct bridge *bridge);
-/* All sources have stopped, and all their calls are answered. */
-bool inst_sources_stopped(const struct bridge *bridge);
-bool inst_sinks_stopped(const struct bridge *bridge);
-
-/* --- one by one, for a reload --- */
+/* --- one by one --- */
 
 /* Create an instance, not started, and add it to the bridge. Shares conf. */
 struct source *inst_new_source(struct bridge *bridge, struct conf_source *conf);
@@ -135,18 +121,17 @@ void inst_sink_free(struct sink *sink);
 /* -1: err names the instance and the reason. */
 int inst_source_start(struct source *src, struct err *err);
 int inst_sink_start(struct sink *sink, int64_t timeout_ms, struct err *err);
-/* These do nothing if the instance does not run. */
-void inst_source_stop(struct source *src);
-void inst_sink_stop(struct sink *sink);
+/* Pause or resume the source, if it runs. */
 void inst_source_rest(struct source *src, bool rests);
 /* Return whether the source may stop: all its submissions are answered, and so are its
  * other calls, or 50 ms have passed since the pause. A busy API always has open calls. */
 bool inst_source_may_stop(const struct source *src);
+/* Return whether no delivery is in flight and no claim is pending. */
 bool inst_sink_quiet(const struct sink *sink);
-/* Return whether it has stopped or never started, and all its calls are answered. */
-bool inst_source_ended(const struct source *src);
+/* Return whether it has stopped or never started. */
 bool inst_sink_ended(const struct sink *sink);
-/* Stop the instance, a source only if it may stop. Returns whether it has ended. */
+/* Stop the instance if it runs, a source only if it may stop. Returns whether it has
+ * ended, and all calls of a source are answered. */
 bool inst_source_end(struct source *src);
 bool inst_sink_end(struct sink *sink);
 /* Return the delivery timeout of the sink of that name in ms: 3/4 of the shortest lease

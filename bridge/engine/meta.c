@@ -244,9 +244,9 @@ static bool look_at_routes(struct meta *m, struct plan *plan)
     bool good = true;
     if (m->of_pool)
         return true;
-    EACH_ROUTE (m->bridge, route) {
+    EVERY_ROUTE (m->bridge, route) {
         struct buf name = {0};
-        if (route->sink->rules)
+        if (route->sink->rules || route->use > PART_NEW)
             continue;
         buf_addf(&name, "route:%s", route->conf->name);
         good = look_at_route(m, route, meta_value(m, buf_str(&name)), plan) && good;

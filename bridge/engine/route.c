@@ -77,14 +77,6 @@ static int read_conf(struct route *route, struct err *err)
     return 0;
 }
 
-struct route *route_after(const struct bridge *bridge, const struct route *route)
-{
-    struct route *next = route ? TAILQ_NEXT(route, link) : TAILQ_FIRST(&bridge->routes);
-    while (next && next->use >= PART_LEAVING)
-        next = TAILQ_NEXT(next, link);
-    return next;
-}
-
 struct route *route_new(struct bridge *bridge, struct conf_route *conf, struct sink *sink,
                         struct sink *dead, struct err *err)
 {
@@ -97,7 +89,7 @@ struct route *route_new(struct bridge *bridge, struct conf_route *conf, struct s
         return NULL;
     }
     if (sink->rules == NULL) {
-        route_init_buckets(route);
+        route_make_buckets(route, 1);
         route->pace = pace_new(route);
     }
     return route;
@@ -137,6 +129,16 @@ void route_change(struct route *route, struct sink *sink, struct sink *dead)
         pace_start(route->pace);
 }
 
+void route_start(struct route *route)
+{
+    if (!store_is_up(route->bridge->store))
+        return;
+    EACH_SCHED (route, s)
+        sched_start(s);
+    if (route->pace)
+        pace_start(route->pace);
+}
+
 bool route_is_still(const struct route *route)
 {
     return route->in_flight == 0 && route->reserved == 0 && pace_is_still(route->pace);
@@ -157,8 +159,6 @@ void route_free(struct route *route)
 
 bool route_comes_from(const struct route *route, const struct source *src)
 {
-    if (route->use == PART_NEW)
-        return false;
     for (size_t i = 0; i < route->conf->from.n; i++)
         if (strcmp(route->conf->from.v[i], src->conf->name) == 0)
             return true;
@@ -167,11 +167,14 @@ bool route_comes_from(const struct route *route, const struct source *src)
 
 struct route *route_first(const struct source *src)
 {
-    struct bridge *bridge = src->bridge;
-    EACH_ROUTE (bridge, route)
+    struct route *first = NULL;
+    EACH_ROUTE (src->bridge, route) {
         if (route_comes_from(route, src))
             return route;
-    return route_after(bridge, NULL);
+        if (first == NULL)
+            first = route;
+    }
+    return first;
 }
 
 struct route *route_of_name(const struct bridge *bridge, struct slice name)

@@ -108,6 +108,9 @@ void route_free(struct route *route);
  * one was. If pace_must_begin_anew(), route_is_still() must be true. Do not call this
  * from a callback of the route. */
 void route_change(struct route *route, struct sink *sink, struct sink *dead);
+/* Read from Redis what the route must know: it is in use now, or Redis is usable again.
+ * Does nothing while Redis is unreachable. */
+void route_start(struct route *route);
 /* Return whether no delivery and no claim is in flight. */
 bool route_is_still(const struct route *route);
 
@@ -144,13 +147,11 @@ struct slice route_group(const struct route *route, const struct job *job,
 int64_t route_spread_ms(const struct route *route, const struct job *job);
 /* --- route_buckets.c: not for a route that ends at a queue --- */
 
-/* Create only bucket ROUTE/0, which also contains the data of the route as a whole. */
-void route_init_buckets(struct route *route);
 void route_fini_buckets(struct route *route);
 /* Create the first n buckets, so that they can be counted; the route does not use them
- * yet. */
+ * yet. ROUTE/0 also contains the data of the route as a whole. */
 void route_make_buckets(struct route *route, int64_t n);
-/* Set the number of buckets, once, and start them; free idle ones beyond n. */
+/* Set the number of buckets, once; free idle ones beyond n. */
 void route_open_buckets(struct route *route, int64_t n);
 /* Return whether the route ends at a queue, or its number of buckets is known. */
 bool route_is_open(const struct route *route);

@@ -31,11 +31,6 @@ void route_make_buckets(struct route *route, int64_t n)
     }
 }
 
-void route_init_buckets(struct route *route)
-{
-    route_make_buckets(route, 1);
-}
-
 static void free_sched(struct route *route)
 {
     struct sched *s = route->scheds[--route->sched_count];
@@ -95,8 +90,6 @@ void route_open_buckets(struct route *route, int64_t n)
     }
     route->bucket_count = n;
     route_read_rules(route);
-    for (int64_t i = 0; store_is_up(route->bridge->store) && i < n; i++)
-        sched_start(route->scheds[i]);
 }
 
 bool route_is_open(const struct route *route)

@@ -56,7 +56,7 @@ static bool all_drain(const struct source *src)
     const struct bridge *bridge = src->bridge;
     bool fed = false;
     EACH_ROUTE (bridge, route) {
-        if (route->use == PART_NEW || !route_comes_from(route, src))
+        if (!route_comes_from(route, src))
             continue;
         if (route->state != ROUTE_DRAINING)
             return false;

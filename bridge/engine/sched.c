@@ -283,6 +283,7 @@ void sched_look(struct sched *s)
 
 void sched_start(struct sched *s)
 {
+    s->moved_us = loop_mono_us();
     sched_look(s);
 }
 

@@ -243,13 +243,6 @@ static void note_use(struct queue *q)
     buf_free(&score);
 }
 
-void queue_sink_init(struct sink *sink)
-{
-    if (sink->ops->queue == NULL)
-        return;
-    sink->rules = sink->ops->queue(sink->self);
-}
-
 void queue_sink_fini(struct sink *sink)
 {
     queue_sweep_fini(sink);

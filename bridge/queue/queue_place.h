@@ -100,8 +100,7 @@ struct job *queue_read(const struct queue_rules *rules, const struct job_names *
                        struct slice id, struct slice record, struct slice tries,
                        struct queue_job *out);
 
-/* --- for daemon.c and drain.c --- */
-void queue_sink_init(struct sink *sink);
+/* --- for the daemon and the engine --- */
 /* Call it after the store was freed, which frees the buckets. */
 void queue_sink_fini(struct sink *sink);
 /* Send the calls of all queues that need one; call it once per turn. */

@@ -13,7 +13,7 @@
  * name.
  */
 #include "bridge/engine/bridge.h"
-#include "bridge/daemon.h"
+#include "bridge/daemon/daemon.h"
 #include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"
 #include "bridge/engine/sched.h"
@@ -159,7 +159,7 @@ static void claim(void)
 {
     struct bridge *bridge = bench.src->bridge;
     bridge->claiming = true;
-    EACH_SCHED (route_after(bridge, NULL), s)
+    EACH_SCHED (TAILQ_FIRST(&bridge->routes), s)
         sched_start(s);
 }
 
@@ -187,7 +187,7 @@ static void report_held(void)
 
 static bool all_delivered(void)
 {
-    return route_after(bench.src->bridge, NULL)->stats.delivered == bench.jobs;
+    return TAILQ_FIRST(&bench.src->bridge->routes)->stats.delivered == bench.jobs;
 }
 
 static void finish_held(void)

@@ -11,7 +11,7 @@
  * were stored, and how late they were handed over by the clock of this host: one line of
  * JSON each, in microseconds. What comes in the first tenth of a second is not counted.
  */
-#include "bridge/daemon.h"
+#include "bridge/daemon/daemon.h"
 #include "bridge/plugin.h"
 #include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"

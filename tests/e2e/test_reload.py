@@ -397,6 +397,35 @@ def test_a_question_about_a_queue_outlives_its_route(bench, hook):
     d.tarry.stop()
 
 
+@pytest.mark.slow
+def test_a_queue_sink_that_returns_before_its_jobs_are_read_is_still_the_same(bench, hook):
+    """In between, its name was that of a sink of another type."""
+    redis = bench.redis()
+
+    def body(sink, routes=""):
+        return hooked(hook, more_sinks=f'q: {{ {sink} }};', more_routes=routes)
+    queue = 'type = "queue";', 'q: { from = "http"; to = "q"; match = "jobs/#"; };'
+    d = Reloaded(bench, redis, body(*queue))
+    q = Queues(d.tarry)
+    assert q.put("jobs/a", b"x").status == 201
+    assert d.tarry.ask("DELETE", "/v1/queues/jobs%2Fa")[0] == 200
+    dropped = d.tarry.metric("tarry_queue_dropped_total", sink="q")
+    asked = []
+    redis.client().execute_command("CLIENT", "PAUSE", "3000", "ALL")
+    asking = ways.Sending(
+        lambda: asked.append(d.tarry.ask("GET", "/v1/admin/routes/q/jobs?queue=jobs/a", timeout_s=60)[0]))
+    time.sleep(0.5)
+    d.to(body(f'type = "http"; url = "{hook.url}";'))
+    assert "sinks.q.type" in d.to(body(*queue))
+    assert asking.thread.is_alive()
+    asking.join()
+    assert asked == [200] and dropped == 1
+    assert d.tarry.metric("tarry_queue_dropped_total", sink="q") == dropped
+    waiting = Waiting(d.tarry, "jobs/a", wait="60s")
+    assert q.put("jobs/a", b"y").status == 201 and waiting.result(60).jobs
+    d.tarry.stop()
+
+
 def test_includes_of_a_folder_bring_routes_and_take_them(bench, hook):
     folder = bench.folder / "routes.d"
     folder.mkdir()

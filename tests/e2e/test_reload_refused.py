@@ -229,6 +229,36 @@ def test_a_source_that_fails_in_the_place_of_another_is_refused_and_that_goes_on
     d.tarry.stop()
 
 
+@pytest.mark.slow
+def test_a_route_that_is_not_in_use_yet_cannot_be_asked_about(bench, hook):
+    """An answer about its queues would find them freed, once the reload is undone."""
+    broker, taken = bench.mosquitto(), socket.create_server(("127.0.0.1", free_port()))
+
+    def body(port, broker_port, more_sinks="", more_routes=""):
+        return hooked(hook, sources=f'd: {{ type = "delayqueue"; listen = "127.0.0.1:{port}"; }};',
+                      more_sinks='p: { type = "queue"; }; '
+                                 f'm: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker_port}"; }}; {more_sinks}',
+                      more_routes='p: { from = "d"; to = "p"; }; m: { from = "http"; to = "m"; topic = "t"; }; '
+                                  + more_routes)
+    d, errors = Reloaded(bench, bench.redis(), body(free_port(), broker.port)), []
+    d.post("x", "m")
+    wait_for("the delivery", lambda: d.tarry.metric("tarry_delivery_attempts_total", sink="m",
+                                                    result="delivered") == 1)
+    more = body(taken.getsockname()[1], free_port(), 'q: { type = "queue"; };',
+                'q: { from = "http"; to = "q"; match = "jobs/#"; }; s: { from = "http"; to = "hook"; };')
+    reloading = ways.Sending(lambda: errors.extend(d.refuses(more)))
+    time.sleep(1)  # it waits for the new broker of m
+    asked = [d.tarry.ask("GET", "/v1/admin/routes/q/jobs?queue=jobs/a")[2],
+             d.tarry.ask("GET", "/v1/admin/routes/s/jobs")[2]]
+    names = [r["name"] for r in d.tarry.ask("GET", "/v1/admin/routes")[2]["routes"]]
+    assert reloading.thread.is_alive()
+    reloading.join()
+    taken.close()
+    assert "in use" in errors[0], errors
+    assert ([a.get("error") for a in asked], names) == (["no-route"] * 2, ["r", "p", "m"])
+    d.tarry.stop()
+
+
 # How Redis takes no writes, and how it does again.
 REFUSING = {
     "OOM": [("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")],

@@ -82,7 +82,7 @@ def conf(ports, hook_url, safe_url, far_url):
 
 
 LISTENERS = ("native", "later", "lmstfy", "lmstfy-admin", "delayqueue", "camellia")
-FILES = {"native": ["bridge/admin/*.c", "bridge/reload/*.c", "sources/http/*.c"], "later": ["sources/later/*.c"],
+FILES = {"native": ["bridge/admin/*.c", "bridge/daemon/*.c", "sources/http/*.c"], "later": ["sources/later/*.c"],
          "lmstfy": ["sources/lmstfy/lmstfy_http.c"], "lmstfy-admin": ["sources/lmstfy/lmstfy_admin.c"],
          "delayqueue": ["sources/delayqueue/*.c"], "camellia": ["sources/camellia/*.c"]}
 ROW = re.compile(r'\{"([A-Z]+|\*)", (P )?"(/?[^" ]*)", (?:true, |false, )?\.?\w')

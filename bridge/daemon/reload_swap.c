@@ -9,8 +9,8 @@
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/reload/leave.h"
-#include "bridge/reload/reload_parts.h"
+#include "bridge/daemon/leave.h"
+#include "bridge/daemon/reload_parts.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/sched.h"
 
@@ -146,9 +146,13 @@ static void swap_routes(struct reload *r)
         leave_route(route);
     TAILQ_CONCAT(&bridge->routes, &now, link);
     for (size_t i = 0; i < r->next->route_count; i++) {
-        if (r->routes[i]->use != PART_NEW)
-            keep_route(r->routes[i], &r->next->routes[i]);
-        r->routes[i]->use = PART_USED;
+        struct route *route = r->routes[i];
+        bool starts = route->use > PART_SUSPENDED;
+        if (route->use != PART_NEW)
+            keep_route(route, &r->next->routes[i]);
+        route->use = PART_USED;
+        if (starts)
+            route_start(route);
     }
 }
 

@@ -2,15 +2,15 @@
 /*
  * reload.c - requests for a reload, the order of its steps, and its result.
  */
-#include "bridge/reload/reload.h"
+#include "bridge/daemon/reload.h"
 #include "bridge/base/log.h"
 #include "bridge/base/notify.h"
 #include "bridge/base/text.h"
 #include "bridge/conf/conf.h"
 #include "bridge/engine/core.h"
 #include "bridge/engine/inst.h"
-#include "bridge/reload/leave.h"
-#include "bridge/reload/reload_parts.h"
+#include "bridge/daemon/leave.h"
+#include "bridge/daemon/reload_parts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

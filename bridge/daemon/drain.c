@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/engine/drain.h"
+#include "bridge/daemon/drain.h"
 #include "bridge/engine/tap.h"
 #include "bridge/engine/alive.h"
 #include "bridge/base/notify.h"
@@ -47,6 +47,40 @@ static bool store_quiet(const struct bridge *bridge)
     return store_open_count(bridge->store) == 0 && alive_has_left(bridge->alive);
 }
 
+/* --- what a step waits for --- */
+
+static bool sinks_are_quiet(const struct bridge *bridge)
+{
+    EVERY_SINK (bridge, sink)
+        if (!inst_sink_quiet(sink))
+            return false;
+    return true;
+}
+
+static bool sources_may_stop(const struct bridge *bridge)
+{
+    EVERY_SOURCE (bridge, src)
+        if (!inst_source_may_stop(src))
+            return false;
+    return true;
+}
+
+static bool sources_have_ended(const struct bridge *bridge)
+{
+    bool all = true;
+    EVERY_SOURCE (bridge, src)
+        all &= inst_source_end(src);
+    return all;
+}
+
+static bool sinks_have_ended(const struct bridge *bridge)
+{
+    bool all = true;
+    EVERY_SINK (bridge, sink)
+        all &= inst_sink_end(sink);
+    return all;
+}
+
 /* A step starts when the one before it is done. */
 static const struct step {
     const char *name;
@@ -54,11 +88,11 @@ static const struct step {
     bool (*through)(const struct bridge *bridge);
 } steps[] = {
     {"sources held, HTTP answers 503, no more claims; deliveries in flight", take_no_more,
-     inst_sinks_quiet},
-    {"sources: what they brought is stored", end_all_taps, inst_sources_may_stop},
-    {"sources: last commits", inst_stop_sources, inst_sources_stopped},
+     sinks_are_quiet},
+    {"sources: what they brought is stored", end_all_taps, sources_may_stop},
+    {"sources: last commits", NULL, sources_have_ended},
     {"replies of Redis", NULL, store_quiet}, /* consumers could ask until now */
-    {"sinks: last flush", inst_stop_sinks, inst_sinks_stopped},
+    {"sinks: last flush", NULL, sinks_have_ended},
 };
 enum { STEPS = sizeof(steps) / sizeof(steps[0]) };
 

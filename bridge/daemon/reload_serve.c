@@ -6,7 +6,7 @@
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
 #include "bridge/metrics/stats.h"
-#include "bridge/reload/reload.h"
+#include "bridge/daemon/reload.h"
 
 #include <inttypes.h>
 

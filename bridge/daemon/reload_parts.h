@@ -9,7 +9,7 @@
 
 #include "bridge/engine/bridge.h"
 #include "bridge/conf/conf_diff.h"
-#include "bridge/reload/reload.h"
+#include "bridge/daemon/reload.h"
 
 struct reload_asker {
     struct reload_asker *next;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/daemon.h"
+#include "bridge/daemon/daemon.h"
 #include "bridge/admin/admin.h"
 #include "bridge/engine/alive.h"
 #include "bridge/base/notify.h"
@@ -7,14 +7,14 @@
 #include "bridge/conf/conf.h"
 #include "bridge/engine/core.h"
 #include "bridge/engine/deliver.h"
-#include "bridge/engine/drain.h"
+#include "bridge/daemon/drain.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"
 #include "bridge/admin/metrics.h"
 #include "bridge/engine/pace.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/redis/embedded.h"
-#include "bridge/reload/reload.h"
+#include "bridge/daemon/reload.h"
 #include "bridge/engine/sched.h"
 #include "bridge/engine/kv.h"
 #include "bridge/base/version.h"
@@ -98,10 +98,8 @@ static void on_store_up(void *arg)
     alive_routes_changed(bridge->alive); /* the numbers of buckets are known now */
     alive_join(bridge->alive);           /* before looking at the buckets */
     route_states_read(bridge->states);
-    each_sched(bridge, sched_start);
     EACH_ROUTE (bridge, route)
-        if (route->pace)
-            pace_start(route->pace);
+        route_start(route);
     queue_look_all(bridge);
 }
 

@@ -3,8 +3,8 @@
  * drain.h - the order in which the daemon stops, so that no job is lost or delivered
  * twice.
  */
-#ifndef BRIDGE_ENGINE_DRAIN_H
-#define BRIDGE_ENGINE_DRAIN_H
+#ifndef BRIDGE_DRAIN_H
+#define BRIDGE_DRAIN_H
 
 struct bridge;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/reload/leave.h"
+#include "bridge/daemon/leave.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"

@@ -6,8 +6,8 @@
 #include "bridge/conf/opt_type.h"
 #include "bridge/engine/inst.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/reload/leave.h"
-#include "bridge/reload/reload_parts.h"
+#include "bridge/daemon/leave.h"
+#include "bridge/daemon/reload_parts.h"
 #include "bridge/engine/sched.h"
 
 #include <stdlib.h>

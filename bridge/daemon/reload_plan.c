@@ -5,7 +5,7 @@
  */
 #include "bridge/engine/inst.h"
 #include "bridge/engine/pace.h"
-#include "bridge/reload/reload_parts.h"
+#include "bridge/daemon/reload_parts.h"
 #include "bridge/engine/route.h"
 
 #include <stdlib.h>
@@ -51,28 +51,30 @@ static bool can_continue(const struct sink *old, int64_t timeout_ms)
            (old->run == PART_RUNS && old->timeout_ms == timeout_ms);
 }
 
-static void keep_sink(struct reload *r, size_t i, struct sink *sink)
+static bool keep_sink(struct reload *r, size_t i, struct sink *sink)
 {
-    r->sinks[i] = sink;
-    if (sink->use == PART_LEAVING)
-        sink->use = PART_RETURNING;
+    const struct conf_sink *conf = r->next->sinks[i];
+    if (sink == NULL)
+        return false;
+    enum conf_change change = conf_diff_sink(sink->conf, conf, &r->diff);
+    if (change != CONF_HARD && can_continue(sink, inst_timeout_ms(r->next, conf->name)))
+        r->sinks[i] = sink;
+    else if (change == CONF_SAME)
+        buf_addf(&r->diff.changed, "sinks.%s (begins anew)\n", conf->name);
+    return r->sinks[i] != NULL;
 }
 
 static void plan_sink(struct reload *r, size_t i)
 {
     const struct conf_sink *conf = r->next->sinks[i];
     struct sink *old = inst_sink_named(r->bridge, conf->name);
-    if (old == NULL) {
-        conf_diff_note(&r->diff, "sinks", conf->name, "added");
-        old = conf->ops->queue ? leaving_queue(r->bridge, conf->name) : NULL;
-    }
     if (old == NULL)
+        conf_diff_note(&r->diff, "sinks", conf->name, "added");
+    if (keep_sink(r, i, old) || conf->ops->queue == NULL)
         return;
-    enum conf_change change = conf_diff_sink(old->conf, conf, &r->diff);
-    if (change != CONF_HARD && can_continue(old, inst_timeout_ms(r->next, conf->name)))
-        keep_sink(r, i, old);
-    else if (change == CONF_SAME)
-        buf_addf(&r->diff.changed, "sinks.%s (begins anew)\n", conf->name);
+    struct sink *leaving = leaving_queue(r->bridge, conf->name);
+    if (keep_sink(r, i, leaving))
+        leaving->use = PART_RETURNING;
 }
 
 static size_t sink_index(const struct conf *conf, const char *name)
