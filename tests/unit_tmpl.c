@@ -94,7 +94,7 @@ static void what_the_job_lacks_is_an_error_and_leaves_nothing(void **state)
         if (render(rows[i], job, &out, &err) == 0 || err.text[0] == '\0')
             fail_msg("\"%s\" renders", rows[i]);
         if (rows[i][0] == 'x' && rows[i][2] != 'h')
-            assert_non_null(strstr(err.text, "the message's topic fills only 3 "));
+            assert_non_null(strstr(err.text, "the topic of the message matches only 3 "));
         assert_string_equal(buf_str(&out), "before:");
         buf_free(&out);
     }
@@ -144,11 +144,11 @@ static void a_wrong_template_is_refused_when_compiled(void **state)
         {"{header}", "unknown"},
         {"{Topic}", "unknown"},
         {"{ topic}", "unknown"},
-        {"a{", "single {"},
-        {"a}", "single }"},
-        {"{topic", "single {"},
-        {"{to{pic}", "single {"},
-        {"{topic}}", "single }"},
+        {"a{", "unpaired {"},
+        {"a}", "unpaired }"},
+        {"{topic", "unpaired {"},
+        {"{to{pic}", "unpaired {"},
+        {"{topic}}", "unpaired }"},
         {"a\nb", "control"},
         {"a\x7f", "control"},
     };

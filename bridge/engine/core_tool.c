@@ -46,7 +46,7 @@ static const char *trouble(const struct bridge *bridge)
     if (!store_is_up(bridge->store))
         return store_trouble(bridge->store);
     if (!meta_is_ready(bridge->meta))
-        return "it does not say which layout its keys have";
+        return "the layout of its keys is not known yet";
     EACH_POOL (bridge, pool)
         if (!store_is_up(pool->store))
             return store_trouble(pool->store);
@@ -70,7 +70,7 @@ int tool_start(struct tool *tool, int64_t patience_ms, struct err *err)
         }
         if (loop_mono_ms() - begun_ms < patience_ms)
             continue;
-        err_set(err, "tarry's Redis: %s", why);
+        err_set(err, "Redis is not available: %s", why);
         return EX_UNAVAILABLE;
     }
     return EX_OK;

@@ -103,7 +103,8 @@ static void on_try_again(struct handover *h, const char *why)
         return;
     }
     route_of(h)->stats.retried++;
-    complain(h, &route_of(h)->complain_retry, why, "delivery failed; it is tried again");
+    complain(h, &route_of(h)->complain_retry, why,
+             "delivery failed; tarry will retry it");
     settle_retry(&h->l,
                  policy_ms > h->d.retry_after_ms ? policy_ms : h->d.retry_after_ms);
 }
@@ -128,7 +129,7 @@ static void on_dead_failed(struct handover *h, const char *why)
     if (back_ms < h->d.retry_after_ms)
         back_ms = h->d.retry_after_ms;
     complain(h, &route_of(h)->complain_dead, why,
-             "the dead-letter sink failed; the job stays");
+             "delivery to the dead-letter sink failed; tarry will retry it");
     settle_retry(&h->l, back_ms);
 }
 

@@ -53,12 +53,11 @@ static const struct step {
     void (*begin)(struct bridge *bridge); /* NULL: only wait */
     bool (*through)(const struct bridge *bridge);
 } steps[] = {
-    {"sources held, HTTP answers 503, no more claims; deliveries in flight", take_no_more,
-     inst_sinks_quiet},
-    {"sources: what they brought is stored", end_all_taps, inst_sources_may_stop},
-    {"sources: last commits", inst_stop_sources, inst_sources_stopped},
+    {"deliveries in flight", take_no_more, inst_sinks_quiet},
+    {"storing the messages that sources have read", end_all_taps, inst_sources_may_stop},
+    {"last commits of the sources", inst_stop_sources, inst_sources_stopped},
     {"replies of Redis", NULL, store_quiet}, /* consumers could ask until now */
-    {"sinks: last flush", inst_stop_sinks, inst_sinks_stopped},
+    {"last flush of the sinks", inst_stop_sinks, inst_sinks_stopped},
 };
 enum { STEPS = sizeof(steps) / sizeof(steps[0]) };
 
@@ -89,7 +88,7 @@ static void look(void *arg)
     if (d->step == STEPS) {
         finish(d, 0);
     } else if (loop_mono_ms() >= d->limit_ms) {
-        log_warn("daemon", "the stop timeout ended while waiting for: %s",
+        log_warn("daemon", "daemon.stop_timeout expired while waiting for: %s",
                  steps[d->step].name);
         finish(d, -1);
     } else {

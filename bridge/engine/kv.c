@@ -66,7 +66,7 @@ static void on_reply(void *arg, const struct redisReply *reply)
     struct slice error = redis_error_text(reply);
     if (error.p) {
         log_limited(&ask->src->complain_kv, LOG_WARN, source_name(ask->src),
-                    "its kv in Redis: %.*s", SLICE_ARG(error));
+                    "the key-value store in Redis failed: %.*s", SLICE_ARG(error));
         reply = NULL;
     }
     ask->tell(ask, reply);

@@ -28,10 +28,10 @@ int meta_layout_fits(const struct meta_layout *there, bool writes, const char *p
         return 0;
     return err_set(err,
                    "the keys in Redis (%s:meta) have layout %" PRId64
-                   ", and only a tarry that knows layout %" PRId64
-                   " may %s them; this one, %s, knows layout %d: start the newer tarry "
-                   "again. Nothing was changed. (Development versions before the first "
-                   "release had layouts 1 to 3: their keys can't be used)",
+                   ", and tarry must support layout %" PRId64
+                   " to %s them. This version, %s, supports layout %d: start the newer "
+                   "tarry again. Nothing was changed. (Keys of development versions "
+                   "before the first release, layouts 1 to 3, cannot be used)",
                    prefix, there->layout, least, writes ? "change" : "read",
                    TARRY_VERSION, META_LAYOUT);
 }
@@ -169,7 +169,8 @@ static bool refuse_number(struct meta *m, struct route *route, int64_t was,
     } else if (!m->bridge->started) {
         refuse(m, err);
     } else {
-        log_error("redis", "%s; until then the old number counts", err->text);
+        log_error("redis", "%s. Until then the old number of buckets remains in use",
+                  err->text);
         route_open_buckets(route, was);
         return true;
     }
@@ -183,8 +184,8 @@ static bool keep_number(struct meta *m, const struct route *route, int64_t was)
     if (was == 0 || was == route->bucket_count)
         return true;
     err_set(&err,
-            "routes.%s: it has %" PRId64 " buckets now, by another instance, and this "
-            "one runs with %" PRId64 ": start it again with buckets = %" PRId64,
+            "routes.%s: another instance changed the number of buckets to %" PRId64
+            ", but this instance uses %" PRId64 ": restart it with buckets = %" PRId64,
             route->conf->name, was, route->bucket_count, was);
     refuse(m, &err);
     return false;
@@ -205,10 +206,10 @@ static bool look_at_route(struct meta *m, struct route *route, const char *value
     struct err err;
     if (value && was == 0) {
         err_set(&err,
-                "the field route:%s of %s:meta in Redis is \"%.60s\", which is no number "
-                "of buckets; a development version before the first release writes "
-                "\"1:4\" and the like, and its keys can't be used: empty this Redis, or "
-                "set another redis.prefix",
+                "the field route:%s of %s:meta in Redis is \"%.60s\", not a number of "
+                "buckets. Development versions before the first release wrote values "
+                "such as \"1:4\"; their keys cannot be used: empty this Redis, or set "
+                "another redis.prefix",
                 name, store_prefix(m->store), value);
         refuse(m, &err);
         return false;
@@ -234,7 +235,7 @@ static bool look_at_route(struct meta *m, struct route *route, const char *value
     case BUCKETS_CHANGE:
         plan_add_number(plan, "route:", name, value, now);
         log_event(LOG_INFO, &(struct log_about){.route = name},
-                  "its buckets are now %" PRId64 ", and were %" PRId64, now, was);
+                  "the number of buckets is now %" PRId64 "; it was %" PRId64, now, was);
     }
     return false;
 }

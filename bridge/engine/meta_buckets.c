@@ -35,11 +35,11 @@ static int refuse_jobs(const struct route *route, int64_t was, struct err *err)
     const char *name = route->conf->name;
     return err_set(err,
                    "routes.%s.buckets: %" PRId64
-                   " is configured, but the route holds %" PRId64 " jobs in %" PRId64
-                   " buckets, and the number can't change before they have left: set "
+                   " is configured, but the route has %" PRId64 " jobs in %" PRId64
+                   " buckets, and the number cannot change until the route is empty: set "
                    "buckets = %" PRId64 "; then drain the route (tarry drain %s --wait), "
                    "or add a second route with %" PRId64
-                   " buckets and have match send new messages there",
+                   " buckets whose match accepts new messages",
                    name, route->conf->buckets, route->look.jobs, was, was, name,
                    route->conf->buckets);
 }

@@ -311,11 +311,13 @@ static void tell_news(struct pace *p, struct target *t, enum breaker_news news)
     if (news == BREAKER_OPENED) {
         about.limit = &p->complain;
         log_event(LOG_WARN, &about,
-                  "target %.*s: %u of %u deliveries failed; it gets nothing for %lld ms",
+                  "target %.*s: %u of %u deliveries failed; its circuit breaker is open "
+                  "for %lld ms",
                   SLICE_ARG(target_slice(t)), sum.failed, sum.all,
                   (long long)p->breaker.rest_ms);
     } else if (news == BREAKER_CLOSED_AGAIN) {
-        log_event(LOG_INFO, &about, "target %.*s works again",
+        log_event(LOG_INFO, &about,
+                  "target %.*s works again; its circuit breaker is closed",
                   SLICE_ARG(target_slice(t)));
     }
 }

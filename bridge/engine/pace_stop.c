@@ -37,7 +37,7 @@ static void log_stop(struct pace *p, const struct target *t, enum log_level leve
 
 static void go_on(struct pace *p, struct target *t)
 {
-    log_stop(p, t, LOG_INFO, "goes on");
+    log_stop(p, t, LOG_INFO, "receives jobs again");
     set_stopped(p, t, false);
 }
 
@@ -70,7 +70,8 @@ static bool is_answer(struct pace *p, const struct redisReply *reply)
     p->calls--;
     if (wrong.n > 0)
         log_limited(&p->complain_redis, LOG_WARN, p->route->conf->name,
-                    "its stopped targets in Redis: %.*s", SLICE_ARG(wrong));
+                    "stopped targets cannot be read from or written to Redis: %.*s",
+                    SLICE_ARG(wrong));
     return wrong.p == NULL;
 }
 
@@ -96,13 +97,14 @@ void pace_stop(struct pace *p, struct slice name)
         const struct log_about about = {.route = p->route->conf->name,
                                         .limit = &p->complain_full};
         log_event(LOG_ERROR, &about,
-                  "a target is gone, but %d are stopped already, and no more can be",
+                  "a target reported that it is gone for good, but tarry cannot stop it: "
+                  "%d targets are already stopped",
                   PACE_TARGETS_MAX);
         return;
     }
-    log_stop(
-        p, t, LOG_ERROR,
-        "is stopped: it says that it is gone for good; its jobs wait for: tarry go-on");
+    log_stop(p, t, LOG_ERROR,
+             "reported that it is gone for good and is stopped; its jobs wait until you "
+             "run: tarry go-on");
     set_stopped(p, t, true);
     t->unsaved = true;
     note(p, t);

@@ -176,8 +176,8 @@ static void print_route(const struct pace *p, struct buf *out)
 
 void pace_print(const struct bridge *bridge, struct buf *out)
 {
-    buf_add_str(out, "# HELP tarry_targets Targets that get nothing, or only a probe.\n"
-                     "# TYPE tarry_targets gauge\n");
+    buf_add_str(out, "# HELP tarry_targets Targets that receive no deliveries, or only a "
+                     "probe.\n# TYPE tarry_targets gauge\n");
     EACH_ROUTE (bridge, route)
         if (route->pace)
             print_route(route->pace, out);

@@ -236,12 +236,12 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
     *bad = 0;
     if (route == NULL) {
         if (job->route.n > 0)
-            err_set(err,
-                    "no route \"%.*s\" takes jobs from %s; routes are configured under "
-                    "routes: { }",
-                    shown(job->route), job->route.p, src->conf->name);
+            err_set(
+                err,
+                "no route \"%.*s\" accepts jobs from %s; check the routes in routes: { }",
+                shown(job->route), job->route.p, src->conf->name);
         else
-            err_set(err, "no route from %s takes the topic \"%.*s\"", src->conf->name,
+            err_set(err, "no route from %s accepts the topic \"%.*s\"", src->conf->name,
                     shown(job->topic), job->topic.p ? job->topic.p : "");
         return NULL;
     }

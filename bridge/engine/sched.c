@@ -109,7 +109,7 @@ static void on_recover(void *arg, const struct store_reap_reply *r)
     s->route->stats.cancelled += (uint64_t)r->dropped; /* while they were in flight */
     if (r->moved > 0)
         log_event(LOG_INFO, &(struct log_about){.route = s->route->conf->name},
-                  "%lld jobs came back: the answer to their claim was lost",
+                  "%lld jobs are available again: the reply to their claim was lost",
                   (long long)r->moved);
 }
 
@@ -318,7 +318,8 @@ static void on_reap(void *arg, const struct store_reap_reply *r)
     s->route->stats.cancelled += (uint64_t)r->dropped; /* while they were in flight */
     if (r->moved > 0)
         log_event(LOG_WARN, &(struct log_about){.route = s->route->conf->name},
-                  "%lld jobs came back: their lease had ended", (long long)r->moved);
+                  "%lld jobs are available again: their leases expired",
+                  (long long)r->moved);
     if (r->moved + r->dropped == s->route->bridge->conf->daemon.batch_max_jobs)
         reap(s);
 }
@@ -338,9 +339,9 @@ static const char *stall(const struct sched *s, int64_t now_us)
     if (!may_claim(s) || bucket_hold_us(s->bucket) > 0 || until_due_us(s, now_us) != 0 ||
         paced_us(s, now_us) > 0)
         return NULL;
-    return s->claim                ? "a claim was not answered"
-           : credit(s->route) == 0 ? "its sink reports no outcome"
-                                   : "claims bring none";
+    return s->claim                ? "Redis has not answered a claim"
+           : credit(s->route) == 0 ? "the sink reports no outcomes"
+                                   : "claims return no jobs";
 }
 
 /* Restart the scheduler, whatever it waits for. */
@@ -379,7 +380,8 @@ static void watch(struct sched *s)
     if (now_us - since_us < alarm_us)
         return;
     log_event(LOG_ERROR, &(struct log_about){.route = s->route->conf->name},
-              "due jobs of bucket %s have not left for %lld ms: %s; it is started again",
+              "bucket %s has due jobs but has delivered none for %lld ms: %s; tarry "
+              "restarts its scheduler",
               bucket_name(s->bucket), (long long)((now_us - s->moved_us) / 1000), why);
     s->stalled_us = now_us;
     s->route->stats.rearms++;

@@ -117,7 +117,8 @@ static bool next_run(struct job *job)
         return false;
     if (repeat_parse(job->repeat, &repeat, &err) < 0) {
         log_event(LOG_ERROR, &(struct log_about){.job = job->id, .err = err.text},
-                  "it repeats no more: \"%.*s\"", SLICE_ARG(job->repeat));
+                  "the job stops repeating: its schedule \"%.*s\" is invalid",
+                  SLICE_ARG(job->repeat));
         return false;
     }
     int64_t due_ms = repeat_next_ms(&repeat, job->due_ms, job->due_ms);
@@ -250,7 +251,7 @@ void settle_give_up(struct leased *l, enum reason reason)
     about.attempt = l->tries.attempts;
     about.err = l->tries.error;
     about.limit = &route->complain;
-    log_event(LOG_WARN, &about, "given up: %s", reason_name(reason));
+    log_event(LOG_WARN, &about, "the job is a dead letter now: %s", reason_name(reason));
     if (run)
         keep_run(l);
     else if (route->dead)

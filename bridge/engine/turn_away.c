@@ -104,7 +104,7 @@ bool turn_away_broken(struct leased *l, const struct store_claim_item *claimed,
 {
     if (claimed->record.n == 0) {
         struct log_about about = about_job(l->sched->route, claimed->id, NULL);
-        log_event(LOG_ERROR, &about, "its body is missing in Redis");
+        log_event(LOG_ERROR, &about, "the record of the job is missing in Redis");
         return true;
     }
     if (l->job != NULL)
@@ -114,7 +114,9 @@ bool turn_away_broken(struct leased *l, const struct store_claim_item *claimed,
         about.err = err->text;
         about.limit = &l->sched->route->complain_newer;
         l->sched->route->stats.newer++;
-        log_event(LOG_ERROR, &about, "it stays, since a newer tarry wrote it");
+        log_event(LOG_ERROR, &about,
+                  "a newer version of tarry wrote this job; it stays in Redis until that "
+                  "version runs");
         settle_park(l, NEWER_MS);
         return true;
     }

@@ -81,9 +81,10 @@ bool httpd_is_meant(struct httpd *h, struct slice host)
     bool strict = hosts->n > 0 || (h->loopback && !h->tls && !h->tokens);
     if (!strict || is_safe(name) || lists(hosts, name) || lists(hosts, SLICE_LIT("*")))
         return true;
-    log_limited(&h->turned_away, LOG_WARN, "http",
-                "refused to who asks by the name %.*s, which is not among its hosts",
-                (int)(name.n < 200 ? name.n : 200), name.p);
+    log_limited(
+        &h->turned_away, LOG_WARN, "http",
+        "rejected a request: its Host is %.*s, which the option hosts does not list",
+        (int)(name.n < 200 ? name.n : 200), name.p);
     return false;
 }
 
@@ -178,8 +179,8 @@ enum httpd_refusal httpd_guard(struct httpd_req *req, const struct httpd_route *
             return NOT_REFUSED;
         why = NO_ROLE;
     }
-    log_limited(&h->turned_away, LOG_WARN, "http", "%s %.*s refused to %s", req->method,
-                (int)(req->path.n < 200 ? req->path.n : 200), req->path.p,
-                token ? req->who : "a client without a token that is known");
+    log_limited(&h->turned_away, LOG_WARN, "http", "rejected %s %.*s from %s",
+                req->method, (int)(req->path.n < 200 ? req->path.n : 200), req->path.p,
+                token ? req->who : "a client without a known token");
     return why;
 }

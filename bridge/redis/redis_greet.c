@@ -16,7 +16,7 @@ void redis_greet_failed(struct redis *r, const char *what, const redisReply *rep
     r->denied = e == REDIS_DENIED || e == REDIS_WRONG;
     /* A server quotes the arguments of a command that it does not know. They may contain
      * a password, so cut the text there. */
-    err_set(&why, "%s refused: %.*s", what, (int)strcspn(reply->str, "'"), reply->str);
+    err_set(&why, "%s failed: %.*s", what, (int)strcspn(reply->str, "'"), reply->str);
     redis_reconnect(r, why.text);
 }
 
@@ -57,10 +57,10 @@ static void on_role(void *arg, const redisReply *reply)
     if (role.p == NULL || slice_is(role, "master"))
         return;
     if (slice_is(role, "slave") && redis_items(reply) >= 3)
-        err_set(&why, "it is a replica (of %.*s:%lld), not the master",
+        err_set(&why, "the server is a replica (of %.*s:%lld), not the master",
                 SLICE_ARG(redis_text(reply->element[1])), reply->element[2]->integer);
     else
-        err_set(&why, "it is no master but a %.*s", SLICE_ARG(role));
+        err_set(&why, "the server is not a master but a %.*s", SLICE_ARG(role));
     redis_reconnect(r, why.text);
 }
 

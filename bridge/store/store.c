@@ -148,7 +148,7 @@ static void on_wakes_state(void *arg, enum redis_state state, const char *why)
     struct bucket *b, *next;
     if (state == REDIS_DOWN && st->up)
         log_limited(&st->complain_wakes, LOG_WARN, "redis",
-                    "no wakes of other instances are heard (channel %s): %s",
+                    "wake-ups from other instances cannot be received (channel %s): %s",
                     st->wake_channel, why);
     if (state != REDIS_UP || !st->up)
         return;

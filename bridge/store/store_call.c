@@ -266,7 +266,7 @@ void bucket_claim(struct bucket *b, unsigned max, int64_t lease_ms, store_claim_
 
 void bucket_reap(struct bucket *b, unsigned max, store_reap_cb *cb, void *arg)
 {
-    store_reap(b, max, SLICE_LIT("the lease ended before the delivery was reported"),
+    store_reap(b, max, SLICE_LIT("the lease expired before an outcome was reported"),
                nothing, 0, cb, arg);
 }
 

@@ -63,7 +63,7 @@ def test_a_paused_route_takes_jobs_and_delivers_none(yard):
     assert cli.one(yard.run("resume", "r"))["state"] == "running"
     wait_for("the one that waited", lambda: yard.ids() == {"a", "b"}, step_s=0.01)
     log = yard.tarry.log.read_text()
-    assert log.count("is paused") == 1 and log.count("runs again") == 1
+    assert log.count("is paused") == 1 and log.count("is running again") == 1
     assert yard.run("pause", "nowhere").returncode == 1 and yard.run("resume", "r").returncode == 0
     for n in range(5):  # at once, and not at the next tick
         yard.run("pause", "r")
