@@ -31,7 +31,7 @@ static const char *matched(const char *pattern_text, const char *raw)
     char room[256];
     struct httpd_pattern pattern;
     struct httpd_path path;
-    struct slice took[HTTPD_TOOK_MAX];
+    struct slice took[HTTPD_PATH_PARAMS_MAX];
     httpd_pattern_init(&pattern, pattern_text);
     if (httpd_path_split(&path, slice_of(raw), room) < 0)
         return "!";

@@ -213,7 +213,7 @@ static void a_template_tells_topics_by_the_topic_or_by_every_capture(void **stat
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct tmpl *t = tmpl_compile(rows[i].text, NULL);
         assert_non_null(t);
-        assert_int_equal(tmpl_tells_topics(t, rows[i].captures), rows[i].tells);
+        assert_int_equal(tmpl_separates_topics(t, rows[i].captures), rows[i].tells);
         tmpl_free(t);
     }
 }

@@ -114,7 +114,7 @@ static void tell_store(struct paper *paper, const char *name, const struct conf_
 /* Skip the embedded server: only the daemon starts it. */
 static void probe_redis(struct paper *paper, struct conf *conf)
 {
-    struct bridge bridge = {.conf = conf, .only_looks = true};
+    struct bridge bridge = {.conf = conf, .read_only = true};
     struct tool tool = {.bridge = &bridge};
     struct err err = {""};
     if (strcmp(conf->redis.url, "embedded") == 0) {

@@ -3,7 +3,7 @@
 #include "bridge/engine/bridge.h"
 #include "bridge/job/cloudevent.h"
 #include "bridge/job/repeat.h"
-#include "bridge/engine/name.h"
+#include "bridge/engine/job_id.h"
 #include "bridge/engine/route.h"
 #include "bridge/queue/queue_place.h"
 
@@ -277,11 +277,11 @@ static void name_it(struct admission *a, struct slice asked)
         job->id = job_keep(job, asked);
     } else if (job->id.n == 0 && job->offset >= 0) {
         a->unknown = job->partition >= 0;
-        job->id = name_of_record(a->src, job);
+        job->id = job_id_of_record(a->src, job);
     }
     a->named = job->id.n > 0 && job->id.n <= JOB_ID_MAX;
     if (!a->named)
-        job->id = name_new(a->src->bridge, job);
+        job->id = job_id_new(a->src->bridge, job);
 }
 
 /* A rejected message must not use the id of another job. Operators find it by the prefix

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/drain.h"
 #include "bridge/engine/tap.h"
-#include "bridge/engine/alive.h"
+#include "bridge/engine/membership.h"
 #include "bridge/base/notify.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/inst.h"
@@ -32,7 +32,8 @@ static void take_no_more(struct bridge *bridge)
 {
     bridge->draining = true; /* so that /readyz fails first */
     bridge->claiming = false;
-    alive_leave(bridge->alive); /* so that other instances claim its buckets at once */
+    membership_leave(
+        bridge->membership); /* so that other instances claim its buckets at once */
     listeners_drain(&bridge->listeners);
     queue_end_waits(bridge, NULL);
     end_taps(bridge);
@@ -44,7 +45,8 @@ static bool store_quiet(const struct bridge *bridge)
     EACH_POOL (bridge, pool)
         if (store_open_count(pool->store) > 0)
             return false;
-    return store_open_count(bridge->store) == 0 && alive_has_left(bridge->alive);
+    return store_open_count(bridge->store) == 0 &&
+           membership_has_left(bridge->membership);
 }
 
 /* A step starts when the one before it is done. */

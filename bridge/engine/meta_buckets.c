@@ -3,14 +3,14 @@
  * meta_buckets.c - decides whether a route may change its number of buckets: only if it
  * has no jobs, and no other instance serves it. Asked once, when the route starts.
  */
-#include "bridge/engine/alive.h"
+#include "bridge/engine/membership.h"
 #include "bridge/engine/meta_parts.h"
 #include "bridge/engine/route.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { OTHERS_MS = 4000 }; /* a killed instance is removed after ALIVE_MS */
+enum { OTHERS_MS = 4000 }; /* a killed instance is removed after MEMBER_TIMEOUT_MS */
 
 static void on_counts(void *arg, const struct counts *counts)
 {
@@ -57,7 +57,7 @@ static enum buckets_answer judge(const struct meta *m, struct route *route, int6
                                  struct err *err)
 {
     struct bucket_look *look = &route->look;
-    const int others = alive_others(m->bridge->alive, route->conf->name);
+    const int others = membership_others(m->bridge->membership, route->conf->name);
     if (look->jobs > 0) {
         refuse_jobs(route, was, err);
         return BUCKETS_REFUSED;

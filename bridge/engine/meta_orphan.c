@@ -251,7 +251,7 @@ static void forget_changed(struct meta *m)
     }
 }
 
-bool meta_orphan_let_go(struct meta *m, const char *route)
+bool meta_orphan_release(struct meta *m, const char *route)
 {
     for (struct orphan *o = m->orphans; o; o = o->next) {
         const char *name = after(o->field, "route:");

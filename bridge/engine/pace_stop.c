@@ -41,11 +41,11 @@ static void go_on(struct pace *p, struct target *t)
     set_stopped(p, t, false);
 }
 
-static void tell_others(const struct pace *p)
+static void notify_others(const struct pace *p)
 {
     struct buf name = {0};
     buf_addf(&name, "=>%s", p->route->conf->name);
-    store_tell(p->route->bridge->store, buf_str(&name));
+    store_notify(p->route->bridge->store, buf_str(&name));
     buf_free(&name);
 }
 
@@ -108,7 +108,7 @@ void pace_stop(struct pace *p, struct slice name)
     set_stopped(p, t, true);
     t->unsaved = true;
     note(p, t);
-    tell_others(p);
+    notify_others(p);
     pace_read_stops(p);
 }
 
@@ -163,7 +163,7 @@ void pace_start(struct pace *p)
         pace_read_stops(p);
 }
 
-void pace_told(const struct bridge *bridge, struct slice name)
+void pace_notified(const struct bridge *bridge, struct slice name)
 {
     EACH_ROUTE (bridge, route) {
         bool meant = name.p == NULL || (name.n > 0 && name.p[0] == '>' &&
@@ -197,15 +197,15 @@ static void on_lifted(void *arg, const struct redisReply *reply)
             t->unsaved = false;
             go_on(p, t);
         }
-        tell_others(p);
+        notify_others(p);
         pace_read_stops(p);
     }
     lifting->done(lifting->arg, answer);
     free(lifting);
 }
 
-void pace_go_on(struct pace *p, struct slice target, void (*done)(void *arg, int answer),
-                void *arg)
+void pace_resume(struct pace *p, struct slice target, void (*done)(void *arg, int answer),
+                 void *arg)
 {
     struct lifting *lifting = mem_alloc(sizeof(*lifting) + target.n);
     *lifting = (struct lifting){.pace = p, .done = done, .arg = arg, .n = target.n};

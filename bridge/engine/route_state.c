@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/route_state.h"
-#include "bridge/engine/alive.h"
+#include "bridge/engine/membership.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
@@ -48,7 +48,7 @@ bool route_may_claim(const struct route *route)
 
 int64_t route_state_everywhere_ms(const struct route *route)
 {
-    bool alone = alive_count(route->bridge->alive) == 1;
+    bool alone = membership_count(route->bridge->membership) == 1;
     return route->state_ms + (alone ? ALONE_MS : REFRESH_MS + SLACK_MS);
 }
 
@@ -158,7 +158,7 @@ void route_states_changed(struct route_states *states)
     route_states_read(states);
 }
 
-void route_states_told(struct route_states *states, struct slice name)
+void route_states_notified(struct route_states *states, struct slice name)
 {
     if (name.p == NULL || slice_is(name, told_name))
         route_states_read(states);
@@ -274,7 +274,7 @@ static void on_set(void *arg, const struct redisReply *reply)
                     SLICE_ARG(redis_error_text(reply)));
     if (good) {
         apply(setting);
-        store_tell(states->bridge->store, tell_name);
+        store_notify(states->bridge->store, tell_name);
         route_states_read(states); /* a read in flight may be older than this change */
     }
     setting->done(setting->arg, good ? 0 : -1);

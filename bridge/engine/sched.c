@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/sched.h"
-#include "bridge/engine/alive.h"
+#include "bridge/engine/membership.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/deliver.h"
 #include "bridge/engine/pace.h"
@@ -165,7 +165,7 @@ static void pump(struct sched *s)
     int64_t now_us = loop_mono_us(), wait_us;
     if (s->claim || !may_claim(s))
         return;
-    if (bucket_hold_us(s->bucket) > 0) {
+    if (bucket_pause_us(s->bucket) > 0) {
         timer_set(s->timer, AGAIN_MS);
         return;
     }
@@ -295,11 +295,11 @@ void sched_head(struct sched *s, int64_t head_ms)
 
 void sched_moved(struct sched *s)
 {
-    unsigned rank =
-        alive_rank(s->route->bridge->alive, s->route->conf->name, bucket_name(s->bucket));
+    unsigned rank = membership_rank(s->route->bridge->membership, s->route->conf->name,
+                                    bucket_name(s->bucket));
     bool took_over = rank == 0 && s->rank > 0; /* head_ms may be a guess */
     s->rank = rank;
-    bucket_leave_to_owner(s->bucket, rank > 0);
+    bucket_set_owner_first(s->bucket, rank > 0);
     if (took_over)
         sched_look(s);
     else
@@ -336,7 +336,7 @@ static void reap(struct sched *s)
 /* Return why due jobs do not leave although nothing holds them; NULL: no such jobs. */
 static const char *stall(const struct sched *s, int64_t now_us)
 {
-    if (!may_claim(s) || bucket_hold_us(s->bucket) > 0 || until_due_us(s, now_us) != 0 ||
+    if (!may_claim(s) || bucket_pause_us(s->bucket) > 0 || until_due_us(s, now_us) != 0 ||
         paced_us(s, now_us) > 0)
         return NULL;
     return s->claim                ? "Redis has not answered a claim"
@@ -352,7 +352,7 @@ static void start_again(struct sched *s)
         s->claim->given_up = true;
         s->claim = NULL;
     }
-    sched_let_go(s);
+    sched_stop_waiting(s);
     s->looking = s->look_again = s->more = false;
     s->paced_us = 0;
     sched_look(s);
@@ -446,12 +446,12 @@ void sched_init(struct sched *s, struct route *route, const char *name)
     s->head_ms = s->lease_ms = -1;
     s->moved_us = s->ticked_us = loop_mono_us();
     s->bucket = bucket_new(route->bridge->store, name, &route->rules, &events, s);
-    s->rank = alive_rank(route->bridge->alive, route->conf->name, name);
-    bucket_leave_to_owner(s->bucket, s->rank > 0);
+    s->rank = membership_rank(route->bridge->membership, route->conf->name, name);
+    bucket_set_owner_first(s->bucket, s->rank > 0);
     s->timer = timer_new(on_timer, s);
 }
 
-void sched_let_go(struct sched *s)
+void sched_stop_waiting(struct sched *s)
 {
     if (s->listed)
         TAILQ_REMOVE(&s->route->sink->waiting, s, link);
@@ -460,6 +460,6 @@ void sched_let_go(struct sched *s)
 
 void sched_fini(struct sched *s)
 {
-    sched_let_go(s);
+    sched_stop_waiting(s);
     timer_del(s->timer);
 }

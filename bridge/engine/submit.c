@@ -5,7 +5,7 @@
 #include "bridge/engine/tap.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/job/tries.h"
-#include "bridge/engine/name.h"
+#include "bridge/engine/job_id.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 
@@ -48,7 +48,7 @@ static void answer(struct submission *sub, enum stored outcome)
     if (sub->route->tap)
         tell_tap(sub, outcome);
     if (sub->bytes > 0)
-        flow_gave(&src->bridge->flow, sub->bytes);
+        flow_answered(&src->bridge->flow, sub->bytes);
     sub->reply.outcome = outcome;
     sub->done(sub->arg, &sub->reply);
 }
@@ -342,8 +342,8 @@ static void hand_over(struct submission *sub, struct bucket *b, const struct job
     if (sub->src->ops->answers)
         c->deadline_us = loop_mono_us() + SUBMIT_ANSWER_MS * 1000;
     if (job->offset >= 0 && job->partition >= 0)
-        name_partition(sub->src, sub->route, b, job, &c->origin);
-    flow_took(&sub->src->bridge->flow, sub->bytes);
+        job_id_set_origin(sub->src, sub->route, b, job, &c->origin);
+    flow_submitted(&sub->src->bridge->flow, sub->bytes);
     bucket_add(b, sub->reply.outcome == STORED_NONE ? BATCHER_CANCEL : BATCHER_ENQUEUE,
                c);
 }

@@ -33,7 +33,7 @@ static bool is_poison(const struct leased *l)
         return (int64_t)t->attempts - LEASES_LOST > l->job->tries_max;
     return t->attempts > LEASES_LOST &&
            retry_delay_ms(route_retry_policy(l->sched->route, l->job),
-                          t->attempts - LEASES_LOST, 0.5) == RETRY_GIVE_UP;
+                          t->attempts - LEASES_LOST, 0.5) == RETRY_EXHAUSTED;
 }
 
 /* max_lateness applies only to the first attempt, and not to replayed jobs. */
@@ -63,7 +63,7 @@ static bool ended_by_time(struct leased *l, int64_t lateness_ms, int64_t now_ms)
     }
     tries_set_error(&l->tries, expired ? "deliver-before had passed"
                                        : "later than max_lateness of the route");
-    settle_give_up(l, reason);
+    settle_dead(l, reason);
     return true;
 }
 
@@ -73,14 +73,14 @@ static bool live_turned_away(struct leased *l, int64_t lateness_ms, int64_t now_
     if (ended_by_time(l, lateness_ms, now_ms))
         return true;
     if (is_poison(l)) {
-        settle_give_up(l, REASON_RETRIES);
+        settle_dead(l, REASON_RETRIES);
         return true;
     }
     struct err err;
     if (route_target(l->sched->route, l->job, &err) == 0)
         return false;
     tries_set_error(&l->tries, err.text);
-    settle_give_up(l, REASON_NO_ROUTE);
+    settle_dead(l, REASON_NO_ROUTE);
     return true;
 }
 

@@ -70,7 +70,7 @@ static void conn_append(struct httpd_conn *conn, enum httpd_conn_state state)
     struct httpd_conns *list = &h->conns[state];
     int64_t limit = limit_ms(&h->opts, state);
     conn->state = state;
-    conn->came_bytes = 0;
+    conn->body_received_bytes = 0;
     conn->next = NULL;
     conn->prev = list->last;
     *(list->last ? &list->last->next : &list->first) = conn;
@@ -136,7 +136,7 @@ static bool earned_more_time(const struct httpd_conn *conn)
 {
     const struct httpd_opts *c = &conn->h->opts;
     return conn->state == READING && c->body_rate_bytes > 0 &&
-           conn->came_bytes * 1000 / c->body_rate_bytes >= c->deadline_ms;
+           conn->body_received_bytes * 1000 / c->body_rate_bytes >= c->deadline_ms;
 }
 
 /* Only shuts the socket down: the library owns the descriptor, detects the end of the

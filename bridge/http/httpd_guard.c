@@ -74,7 +74,7 @@ static bool is_safe(struct slice name)
 /* Checks Host against DNS rebinding: a page can map its own name to 127.0.0.1 after it
  * was loaded, and the browser then treats this listener as the page's own site. TLS and
  * tokens prevent this. */
-bool httpd_is_meant(struct httpd *h, struct slice host)
+bool httpd_host_is_allowed(struct httpd *h, struct slice host)
 {
     const struct opt_list *hosts = &h->opts.hosts;
     struct slice name = name_of(host);
@@ -149,7 +149,7 @@ static const struct token *find(struct httpd_req *req, enum httpd_refusal *why)
     return tokens_find_certificate(tokens_of(req->h), buf_slice(&conn->names));
 }
 
-void httpd_tell(const struct httpd_req *req)
+void httpd_log_change(const struct httpd_req *req)
 {
     bool done = req->status < 300 && req->refusal == NOT_REFUSED;
     if (done && req->h->rows[req->row].route->role == HTTPD_ADMIN &&

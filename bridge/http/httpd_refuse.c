@@ -92,7 +92,7 @@ void httpd_each_refusal(httpd_refusal_cb *cb, void *arg)
 static void list_methods(const struct httpd_req *req, struct buf *allow)
 {
     struct httpd_path path;
-    struct slice took[HTTPD_TOOK_MAX];
+    struct slice took[HTTPD_PATH_PARAMS_MAX];
     struct buf room = {0};
     if (httpd_path_split(&path, req->path, buf_room(&room, req->path.n)) == 0) {
         for (size_t i = 0; i < req->h->rows_n; i++) {

@@ -122,7 +122,7 @@ static bool take_part(struct slice *rest, struct slice *part)
     return true;
 }
 
-/* Parses "source/topic/partition/offset", see name_of_record(). More text may follow if
+/* Parses "source/topic/partition/offset", see job_id_of_record(). More text may follow if
  * that id was in use. Returns false for other ids. */
 static bool read_id(struct slice id, struct of_record *out)
 {

@@ -155,7 +155,7 @@ bool tmpl_is_constant(const struct tmpl *t)
     return true;
 }
 
-bool tmpl_tells_topics(const struct tmpl *t, unsigned captures)
+bool tmpl_separates_topics(const struct tmpl *t, unsigned captures)
 {
     uint64_t missing = captures < 64 ? (UINT64_C(1) << captures) - 1 : UINT64_MAX;
     for (size_t i = 0; i < t->count; i++) {

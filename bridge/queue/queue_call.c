@@ -97,7 +97,7 @@ static int64_t rest_us(const struct queue *q, int64_t now_us)
 {
     if (!bucket_is_up(q->bucket))
         return -1;
-    int64_t hold_us = bucket_hold_us(q->bucket);
+    int64_t hold_us = bucket_pause_us(q->bucket);
     int64_t again_us = q->again_us > now_us ? q->again_us - now_us : 0;
     return hold_us > again_us ? hold_us : again_us;
 }

@@ -177,7 +177,7 @@ static void on_open(void *arg)
 {
     struct redis *r = arg;
     r->phase = GREETING;
-    redis_greet(r);
+    redis_handshake(r);
 }
 
 /* ------------------------------------------------------------------------ replies */
@@ -263,7 +263,7 @@ static void on_closed(void *arg, const char *why)
 static void on_subscribed(void *arg, const redisReply *reply)
 {
     if (reply && reply->type == REDIS_REPLY_ERROR)
-        redis_greet_failed(arg, "SUBSCRIBE", reply);
+        redis_handshake_failed(arg, "SUBSCRIBE", reply);
 }
 
 static void subscribe_one(struct redis *r, const struct subscription *s)

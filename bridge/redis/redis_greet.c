@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_greet.c - the first commands on a new connection: login, database, client name,
- * role. All are sent at once. The reply to the last shows that the connection is usable.
+ * redis_handshake.c - the first commands on a new connection: login, database, client
+ * name, role. All are sent at once. The reply to the last shows that the connection is
+ * usable.
  */
 #include "bridge/redis/redis_parts.h"
 
@@ -9,7 +10,7 @@
 
 #include <hiredis/hiredis.h>
 
-void redis_greet_failed(struct redis *r, const char *what, const redisReply *reply)
+void redis_handshake_failed(struct redis *r, const char *what, const redisReply *reply)
 {
     struct err why;
     enum redis_error e = redis_error(reply);
@@ -23,13 +24,13 @@ void redis_greet_failed(struct redis *r, const char *what, const redisReply *rep
 static void on_auth(void *arg, const redisReply *reply)
 {
     if (reply && reply->type == REDIS_REPLY_ERROR)
-        redis_greet_failed(arg, "AUTH", reply);
+        redis_handshake_failed(arg, "AUTH", reply);
 }
 
 static void on_select(void *arg, const redisReply *reply)
 {
     if (reply && reply->type == REDIS_REPLY_ERROR)
-        redis_greet_failed(arg, "SELECT", reply);
+        redis_handshake_failed(arg, "SELECT", reply);
 }
 
 /* An ACL may forbid the command. As the first command it also receives the error for too
@@ -37,7 +38,7 @@ static void on_select(void *arg, const redisReply *reply)
 static void on_named(void *arg, const redisReply *reply)
 {
     if (reply && redis_error(reply) == REDIS_WAIT)
-        redis_greet_failed(arg, "CLIENT SETNAME", reply);
+        redis_handshake_failed(arg, "CLIENT SETNAME", reply);
 }
 
 /* A replica rejects every write. If ROLE is forbidden, the first rejected write shows
@@ -49,7 +50,7 @@ static void on_role(void *arg, const redisReply *reply)
     if (reply == NULL)
         return;
     if (redis_error(reply) == REDIS_WAIT) {
-        redis_greet_failed(r, "ROLE", reply);
+        redis_handshake_failed(r, "ROLE", reply);
         return;
     }
     struct slice role =
@@ -74,13 +75,13 @@ static void on_ping(void *arg, const redisReply *reply)
     bool forbidden =
         reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOPERM", 6) == 0;
     if (reply->type == REDIS_REPLY_ERROR && !forbidden) {
-        redis_greet_failed(r, "PING", reply);
+        redis_handshake_failed(r, "PING", reply);
         return;
     }
     redis_ready(r);
 }
 
-void redis_greet(struct redis *r)
+void redis_handshake(struct redis *r)
 {
     const struct redis_url *url = &r->conf.url;
     if (url->password) {

@@ -93,10 +93,10 @@ static struct seeker *who_waits(const struct sentinel *s)
  * name is wrong. */
 static void say_why(const struct sentinel *s, struct buf *out)
 {
-    bool stranger = false;
+    bool name_unknown = false;
     for (size_t i = 0; i < s->count; i++)
-        stranger = stranger || strstr(s->lookouts[i].why, "No such master");
-    if (stranger)
+        name_unknown = name_unknown || strstr(s->lookouts[i].why, "No such master");
+    if (name_unknown)
         buf_addf(out,
                  "the sentinels know no master named \"%s\" (the name at the end of "
                  "redis.url): ",

@@ -128,7 +128,7 @@ const char *map_trouble(const struct map *map)
     return map->trouble;
 }
 
-void map_doubt(struct map *map)
+void map_refresh_soon(struct map *map)
 {
     map->doubt = true;
 }

@@ -70,8 +70,8 @@ static void on_probe(void *arg, bool answered)
         /* node_tick() retries */
         node_set_trouble(node, err.text);
         log_limited(&st->complain, LOG_ERROR, "redis", "%s", node->trouble);
-        if (st->events.unfit && !st->was_up)
-            st->events.unfit(st->arg, node->trouble);
+        if (st->events.incompatible && !st->was_up)
+            st->events.incompatible(st->arg, node->trouble);
         return;
     }
     redis_facts_warn(&node->facts, &st->conf.durability);
@@ -171,7 +171,7 @@ static const struct {
     [REDIS_WRONG] = {PAUSE_US, false, false},
 };
 
-int64_t node_rest_us(enum redis_error e)
+int64_t node_pause_us(enum redis_error e)
 {
     return asks[e].rest_us;
 }
@@ -196,7 +196,7 @@ static void judge_error(struct node *node, enum redis_error e, const char *text,
     if (asks[e].for_all && until_us > node->pause_until_us)
         node->pause_until_us = until_us;
     if (st->map)
-        map_doubt(st->map);
+        map_refresh_soon(st->map);
     if (e == REDIS_MOVED_AWAY)
         redis_reconnect(node->redis, text);
 }
@@ -237,7 +237,7 @@ enum redis_error node_judge(struct node *node, const struct redisReply *reply,
     return e;
 }
 
-bool node_takes_jobs(const struct node *node)
+bool node_accepts_jobs(const struct node *node)
 {
     return node->state == NODE_UP && !node->refusing && !node->full;
 }
