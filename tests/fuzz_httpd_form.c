@@ -24,7 +24,7 @@ static void check_path(struct slice raw)
 
     if (httpd_path_split(&path, raw, room) == 0)
         for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
-            struct slice took[HTTPD_TOOK_MAX];
+            struct slice took[HTTPD_PATH_PARAMS_MAX];
             struct httpd_pattern pattern;
             httpd_pattern_init(&pattern, patterns[i]);
             int count = httpd_pattern_match(&pattern, &path, took);

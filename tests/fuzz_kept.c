@@ -4,7 +4,7 @@
  * itself: tries, numbers of buckets, instances, INFO. What is read is written and read
  * again as it was.
  */
-#include "bridge/engine/alive_list.h"
+#include "bridge/engine/member_list.h"
 #include "bridge/base/unpack.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/meta.h"
@@ -43,16 +43,16 @@ static void check_instances(struct slice text)
 {
     enum { MEMBERS = 8 };
     struct slice members[MEMBERS];
-    struct alive_list list = {{0}, NULL, 0};
+    struct member_list list = {{0}, NULL, 0};
     size_t n = 0;
 
     while (text.n > 0 && n < MEMBERS)
         members[n++] = fuzz_take(&text, '\n');
-    alive_list_set(&list, members, n);
+    member_list_set(&list, members, n);
     must(list.n <= n);
-    must(alive_list_rank(&list, "a", "r", "r/0") <= list.n);
-    alive_list_set(&list, members, n / 2);
-    alive_list_fini(&list);
+    must(member_list_rank(&list, "a", "r", "r/0") <= list.n);
+    member_list_set(&list, members, n / 2);
+    member_list_fini(&list);
 }
 
 static void check_facts(struct slice text)

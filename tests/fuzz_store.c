@@ -35,7 +35,7 @@ static struct {
 
 /* ---------------------------------------------------------------------- one input */
 
-static void on_told(void *arg)
+static void on_notified(void *arg)
 {
     (void)arg;
     run.told++;
@@ -80,7 +80,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     log_set_level(LOG_ERROR + 1);
     loop_init();
     fake_start(on_asked);
-    store_calls.done = on_told;
+    store_calls.done = on_notified;
     run.quiet = timer_new(on_quiet, NULL);
     return 0;
 }

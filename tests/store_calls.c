@@ -187,7 +187,7 @@ static void call_command(void *arg)
 {
     const struct slice args[] = {SLICE_LIT("HGETALL"), ID};
     store_unlist(store_calls.store, ID, ID, 5);
-    store_tell(store_calls.store, "=@x");
+    store_notify(store_calls.store, "=@x");
     store_command(store_calls.store, args, 2, on_command, arg);
 }
 

@@ -2,7 +2,7 @@
 /*
  * unit_alive.c - who of the instances that are there owns a bucket.
  */
-#include "bridge/engine/alive_list.h"
+#include "bridge/engine/member_list.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
@@ -34,11 +34,11 @@ static const char *id_of(unsigned i)
 }
 
 /* The instance of rank 0; ranks of all must be 0, 1, 2... */
-static unsigned owner(const struct alive_list *list, unsigned n, const char *bucket)
+static unsigned owner(const struct member_list *list, unsigned n, const char *bucket)
 {
     unsigned found = INSTANCES, sum = 0;
     for (unsigned i = 0; i < n; i++) {
-        unsigned rank = alive_list_rank(list, id_of(i), "orders", bucket);
+        unsigned rank = member_list_rank(list, id_of(i), "orders", bucket);
         assert_true(rank < n);
         sum += 1u << rank;
         if (rank == 0)
@@ -51,10 +51,10 @@ static unsigned owner(const struct alive_list *list, unsigned n, const char *buc
 static void every_bucket_has_one_owner_and_an_order_of_successors(void **state)
 {
     (void)state;
-    struct alive_list list = {0};
+    struct member_list list = {0};
     unsigned owned[INSTANCES] = {0};
     name_instances();
-    assert_true(alive_list_set(&list, members, INSTANCES));
+    assert_true(member_list_set(&list, members, INSTANCES));
     for (unsigned b = 0; b < BUCKETS; b++) {
         char bucket[32];
         snprintf(bucket, sizeof(bucket), "orders/%u", b);
@@ -62,17 +62,17 @@ static void every_bucket_has_one_owner_and_an_order_of_successors(void **state)
     }
     for (unsigned i = 0; i < INSTANCES; i++) /* 500 each; five sigma are 105 */
         assert_in_range(owned[i], 395, 605);
-    alive_list_fini(&list);
+    member_list_fini(&list);
 }
 
 static void a_leaving_member_moves_only_its_own_buckets(void **state)
 {
     (void)state;
-    struct alive_list all = {0}, less = {0};
+    struct member_list all = {0}, less = {0};
     unsigned taken[INSTANCES] = {0};
     name_instances();
-    alive_list_set(&all, members, INSTANCES);
-    alive_list_set(&less, members, INSTANCES - 1);
+    member_list_set(&all, members, INSTANCES);
+    member_list_set(&less, members, INSTANCES - 1);
     for (unsigned b = 0; b < BUCKETS; b++) {
         char bucket[32];
         snprintf(bucket, sizeof(bucket), "orders/%u", b);
@@ -85,8 +85,8 @@ static void a_leaving_member_moves_only_its_own_buckets(void **state)
     }
     for (unsigned i = 0; i < INSTANCES - 1; i++)
         assert_in_range(taken[i], 25, 125); /* about a seventh of 500 each */
-    alive_list_fini(&all);
-    alive_list_fini(&less);
+    member_list_fini(&all);
+    member_list_fini(&less);
 }
 
 static void a_member_that_does_not_serve_a_route_owns_none_of_its_buckets(void **state)
@@ -94,28 +94,28 @@ static void a_member_that_does_not_serve_a_route_owns_none_of_its_buckets(void *
     (void)state;
     static const struct slice some[] = {SLICE_LIT("a orders"), SLICE_LIT("b order"),
                                         SLICE_LIT("c"), SLICE_LIT("d x orders2 orders")};
-    struct alive_list list = {0};
+    struct member_list list = {0};
     unsigned first = 0;
-    alive_list_set(&list, some, 4);
+    member_list_set(&list, some, 4);
     for (unsigned b = 0; b < 100; b++) {
         char bucket[32];
         snprintf(bucket, sizeof(bucket), "orders/%u", b);
-        unsigned a = alive_list_rank(&list, "a", "orders", bucket);
-        unsigned d = alive_list_rank(&list, "d", "orders", bucket);
+        unsigned a = member_list_rank(&list, "a", "orders", bucket);
+        unsigned d = member_list_rank(&list, "d", "orders", bucket);
         assert_int_equal(a + d, 1);
         first += a == 0;
     }
     assert_in_range(first, 25, 75);
-    alive_list_fini(&list);
+    member_list_fini(&list);
 }
 
 static void without_a_membership_list_no_member_has_precedence(void **state)
 {
     (void)state;
-    struct alive_list list = {0};
-    assert_int_equal(alive_list_rank(&list, "a", "orders", "orders/0"), 0);
-    assert_false(alive_list_set(&list, NULL, 0));
-    alive_list_fini(&list);
+    struct member_list list = {0};
+    assert_int_equal(member_list_rank(&list, "a", "orders", "orders/0"), 0);
+    assert_false(member_list_set(&list, NULL, 0));
+    member_list_fini(&list);
 }
 
 static void a_membership_list_differs_if_any_part_differs(void **state)
@@ -123,15 +123,15 @@ static void a_membership_list_differs_if_any_part_differs(void **state)
     (void)state;
     static const struct slice one[] = {SLICE_LIT("a r"), SLICE_LIT("b r s")};
     static const struct slice two[] = {SLICE_LIT("a r"), SLICE_LIT("b r")};
-    struct alive_list list = {0};
-    assert_true(alive_list_set(&list, one, 2));
-    assert_false(alive_list_set(&list, one, 2));
-    assert_true(alive_list_set(&list, two, 2));
-    assert_true(alive_list_set(&list, two, 1));
+    struct member_list list = {0};
+    assert_true(member_list_set(&list, one, 2));
+    assert_false(member_list_set(&list, one, 2));
+    assert_true(member_list_set(&list, two, 2));
+    assert_true(member_list_set(&list, two, 1));
     assert_int_equal(list.n, 1);
-    assert_true(alive_list_set(&list, two, 0));
+    assert_true(member_list_set(&list, two, 0));
     assert_int_equal(list.n, 0);
-    alive_list_fini(&list);
+    member_list_fini(&list);
 }
 
 static void invalid_members_are_ignored(void **state)
@@ -139,12 +139,12 @@ static void invalid_members_are_ignored(void **state)
     (void)state;
     static const struct slice mixed[] = {
         SLICE_LIT("a r"), SLICE_LIT("b"), SLICE_LIT(""), {NULL, 0}, SLICE_LIT(" r")};
-    struct alive_list list = {0};
-    assert_true(alive_list_set(&list, mixed, 5));
+    struct member_list list = {0};
+    assert_true(member_list_set(&list, mixed, 5));
     assert_int_equal(list.n, 2);
     assert_true(slice_is(list.ones[0].routes, "r"));
     assert_true(slice_is(list.ones[1].routes, ""));
-    alive_list_fini(&list);
+    member_list_fini(&list);
 }
 
 UNIT(alive)

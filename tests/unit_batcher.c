@@ -31,7 +31,7 @@ static void partitions_in_turn_share_a_batch(void **state)
     struct batch batch = {.partition_count = 0};
     for (int64_t i = 0; i < 600; i++) {
         struct change c = of(names[i % 3], 100 + i);
-        assert_true(batch_takes(&batch, &c));
+        assert_true(batch_accepts(&batch, &c));
         assert_int_equal(c.partition, i % 3 + 1);
     }
     assert_int_equal(batch.partition_count, 3);
@@ -48,15 +48,15 @@ static void a_batch_contains_at_most_the_maximum_of_partitions(void **state)
     struct batch batch = {.partition_count = 0};
     for (unsigned i = 0; i < BATCH_PARTITIONS_MAX; i++) {
         struct change c = of(names[i], 1);
-        assert_true(batch_takes(&batch, &c));
+        assert_true(batch_accepts(&batch, &c));
     }
     struct change further = of(names[BATCH_PARTITIONS_MAX], 1), known = of(names[7], 2),
                   none = of(NULL, -1);
-    assert_false(batch_takes(&batch, &further));
-    assert_true(batch_takes(&batch, &known));
+    assert_false(batch_accepts(&batch, &further));
+    assert_true(batch_accepts(&batch, &known));
     assert_int_equal(known.partition, 8);
     none.partition = 5; /* of the batch that it was in before */
-    assert_true(batch_takes(&batch, &none));
+    assert_true(batch_accepts(&batch, &none));
     assert_int_equal(none.partition, 0);
 }
 
@@ -176,8 +176,8 @@ static void lose_with(const char *id, size_t kept_n)
     char *kept = mem_alloc(kept_n + 1);
     job->id = job_keep(job, SLICE_LIT("x"));
     job->payload = (struct slice){kept, kept_n};
-    const struct lost_run lost = {job, {NULL, 0}, true};
-    store_lose(rig.route, slice_of(id), 5, &lost, NULL, 9, rig_on_result, (void *)id);
+    const struct failed_run lost = {job, {NULL, 0}, true};
+    store_fail_run(rig.route, slice_of(id), 5, &lost, NULL, 9, rig_on_result, (void *)id);
     free(kept);
     job_free(job);
 }

@@ -126,14 +126,14 @@ static char a[] = "a"; /* the id, of all */
 
 static void ask_lapse(void)
 {
-    store_lapse(rig.route, SLICE_LIT("a"), 5, rig_on_result, a);
+    store_expire(rig.route, SLICE_LIT("a"), 5, rig_on_result, a);
 }
 static void lose(bool dead)
 {
     struct job *job = job_new(0);
     job->id = job_keep(job, SLICE_LIT("a@1"));
-    const struct lost_run lost = {job, NONE, dead};
-    store_lose(rig.route, SLICE_LIT("a"), 5, &lost, NULL, 9, rig_on_result, a);
+    const struct failed_run lost = {job, NONE, dead};
+    store_fail_run(rig.route, SLICE_LIT("a"), 5, &lost, NULL, 9, rig_on_result, a);
     job_free(job);
 }
 static void ask_lose_dead(void)

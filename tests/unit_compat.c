@@ -617,17 +617,17 @@ static void the_error_contains_the_name_of_the_foreign_header(void **state)
     struct job *job = job_of("scheduler-epoch: 1769860801000");
     delay_read(job, &rules, NOW, &read);
     assert_non_null(strstr(read.why, "scheduler-epoch \"1769860801000\": after the year "
-                                     "9999; this header counts seconds since 1970"));
+                                     "9999; this header is in seconds since 1970"));
     job_free(job);
     job = job_of("scheduler-epoch: 1769860801");
     delay_read(job, &rules, NOW, &read);
-    assert_non_null(strstr(read.why, "the key of the record names the job"));
+    assert_non_null(strstr(read.why, "the key of the record must contain the id"));
     job_free(job);
     const struct delay_rules artemis = rules_of("artemis");
     job = job_of("_AMQ_SCHED_DELIVERY: 1769860801");
     delay_read(job, &artemis, NOW, &read);
     assert_non_null(
-        strstr(read.why, "these are seconds; this header counts ms since 1970"));
+        strstr(read.why, "these are seconds; this header is in ms since 1970"));
     job_free(job);
     const struct delay_rules nats = rules_of("nats");
     job = job_of("Nats-Schedule: 0 0 9 * * * UTC");

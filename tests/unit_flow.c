@@ -19,16 +19,16 @@ static void sources_pause_at_the_limit_and_resume_below_half_of_it(void **state)
     assert_false(flow_wants_pause(&f, true));
     assert_true(flow_wants_pause(&f, false));
     for (int i = 0; i < 4; i++)
-        flow_took(&f, 10);
+        flow_submitted(&f, 10);
     assert_true(flow_wants_pause(&f, true));
     f.paused = true;
-    flow_gave(&f, 10);
-    flow_gave(&f, 10);
+    flow_answered(&f, 10);
+    flow_answered(&f, 10);
     assert_true(flow_wants_pause(&f, true));
-    flow_gave(&f, 10);
+    flow_answered(&f, 10);
     assert_false(flow_wants_pause(&f, true));
     f.paused = false;
-    flow_took(&f, 990);
+    flow_submitted(&f, 990);
     assert_true(flow_wants_pause(&f, true));
     const struct flow narrow = {.max_jobs = 1, .max_bytes = 1000, .paused = true};
     assert_false(flow_wants_pause(&narrow, true)); /* half of one is not nothing */

@@ -31,7 +31,7 @@ static const char *matched(const char *pattern_text, const char *raw)
     char room[256];
     struct httpd_pattern pattern;
     struct httpd_path path;
-    struct slice took[HTTPD_TOOK_MAX];
+    struct slice took[HTTPD_PATH_PARAMS_MAX];
     httpd_pattern_init(&pattern, pattern_text);
     if (httpd_path_split(&path, slice_of(raw), room) < 0)
         return "!";
@@ -405,7 +405,7 @@ static void arguments_are_read_from_every_place_a_row_names(void **state)
         {"GET /args/a?word= HTTP/1.1\r\n" LAST "\r\n", "200", "word= token= text= max=7"},
         {"GET /args/a HTTP/1.1\r\n" LAST "\r\n", "400", "word is missing"},
         {"GET /args/abcde?word=x HTTP/1.1\r\n" LAST "\r\n", "400",
-         "a name has 1 to 4 bytes"},
+         "a name must have from 1 to 4 bytes"},
         {"GET /args/a?word=x&max=10 HTTP/1.1\r\n" LAST "\r\n", "400", "max is odd"},
         {"GET /args/a?word=x&mix=1 HTTP/1.1\r\n" LAST "\r\n", "400",
          "unknown parameter \\\"mix\\\""},
@@ -415,7 +415,7 @@ static void arguments_are_read_from_every_place_a_row_names(void **state)
          "200", "text=a,b,, d max=3"},
         {"POST /form?text=a&max=3&text=bcdefghij HTTP/1.1\r\n" LAST
          "Content-Length: 0\r\n\r\n",
-         "400", "text has 1 to 9 bytes"},
+         "400", "text must have from 1 to 9 bytes"},
         {"POST /form?text=a HTTP/1.1\r\n" LAST "Content-Length: 0\r\n\r\n", "400",
          "max is missing"},
         {"POST /form?max=3&text=%zz HTTP/1.1\r\n" LAST "Content-Length: 0\r\n\r\n", "400",
@@ -868,7 +868,7 @@ static void refusals_have_the_shape_of_the_api(void **state)
     assert_holds(answer, "\r\n\r\nrest: not-found: there");
     answer = talk("DELETE /echo HTTP/1.1\r\n" LAST "\r\n");
     assert_holds(answer, "Allow: GET, HEAD, POST\r\n");
-    assert_holds(answer, "rest: bad-method: this path takes GET, HEAD, POST only");
+    assert_holds(answer, "rest: bad-method: this path accepts only GET, HEAD, POST");
     answer = talk("GET /none HTTP/1.1\r\n" HOST
                   "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n");
     assert_holds(answer, "rest: not-found: ");

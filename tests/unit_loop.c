@@ -511,7 +511,7 @@ static void a_program_that_is_not_there_is_an_error_at_once(void **state)
     struct err err = {""};
     assert_null(child_start(&spec, on_exit_status, NULL, &err));
     assert_string_equal(err.text,
-                        "starting no-such-program-here: No such file or directory");
+                        "cannot start no-such-program-here: No such file or directory");
 }
 
 /* A child of ours starts a loop and a grandchild, then dies by force. */

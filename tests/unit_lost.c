@@ -47,7 +47,7 @@ static void ask_all(void)
     }
 }
 
-static void on_told(void *arg)
+static void on_notified(void *arg)
 {
     unsigned *times = arg;
     run.told++;
@@ -63,7 +63,7 @@ static void on_up(void *arg)
 {
     (void)arg;
     run.ups++;
-    run.takes_jobs = store_takes_jobs(run.store);
+    run.takes_jobs = store_accepts_jobs(run.store);
     loop_stop();
 }
 static void on_down(void *arg, const char *why)
@@ -248,7 +248,7 @@ an_error_of_a_call_other_than_enqueue_and_cancel_pauses_no_source(void **state)
         for (unsigned e = 0; e < REFUSALS && !call->no_script && !call->of_producers;
              e++) {
             refuse_once(call->call, refusals[e]);
-            assert_true(store_takes_jobs(run.store));
+            assert_true(store_accepts_jobs(run.store));
         }
     }
     end(sentinel);
@@ -264,7 +264,7 @@ static void an_error_of_a_cancel_pauses_sources_until_none_is_pending(void **sta
     refuse_once(store_call_cancel, "-MISCONF no disk\n");
     int64_t end_ms = loop_mono_ms() + 5000;
     unsigned held = 0;
-    while (!store_takes_jobs(run.store) && loop_mono_ms() < end_ms) {
+    while (!store_accepts_jobs(run.store) && loop_mono_ms() < end_ms) {
         for (unsigned i = 0; i < 200; i++)
             store_call_ack(&acked);
         held++;
@@ -272,7 +272,7 @@ static void an_error_of_a_cancel_pauses_sources_until_none_is_pending(void **sta
         loop_run();
     }
     assert_true(held > 0);
-    assert_true(store_takes_jobs(run.store));
+    assert_true(store_accepts_jobs(run.store));
     end(sentinel);
 }
 
@@ -295,7 +295,7 @@ static int setup(void **state)
     log_set_level(LOG_ERROR + 1);
     loop_init();
     fake_start(on_asked);
-    store_calls.done = on_told;
+    store_calls.done = on_notified;
     run.limit = timer_new(on_limit, NULL);
     return 0;
 }

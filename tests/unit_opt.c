@@ -234,14 +234,14 @@ static void a_retry_is_a_list_a_formula_or_never(void **state)
     assert_int_equal(box.retry.list_ms[1], 60000);
     list.count = 0;
     assert_int_equal(set(&box, "retry", list, NULL), 0);
-    assert_int_equal(retry_delay_ms(&box.retry, 1, 0.5), RETRY_GIVE_UP);
+    assert_int_equal(retry_delay_ms(&box.retry, 1, 0.5), RETRY_EXHAUSTED);
     assert_int_equal(set(&box, "retry", str("never"), NULL), 0);
-    assert_int_equal(retry_delay_ms(&box.retry, 1, 0.5), RETRY_GIVE_UP);
+    assert_int_equal(retry_delay_ms(&box.retry, 1, 0.5), RETRY_EXHAUSTED);
     struct opt_value empty = {.kind = OPT_IS_GROUP};
     assert_int_equal(set(&box, "retry", empty, NULL), 0);
     assert_null(box.retry.list_ms);
     assert_int_equal(retry_delay_ms(&box.retry, 10, 0.5), 512000);
-    assert_int_equal(retry_delay_ms(&box.retry, 11, 0.5), RETRY_GIVE_UP);
+    assert_int_equal(retry_delay_ms(&box.retry, 11, 0.5), RETRY_EXHAUSTED);
     waits[0] = integer(10);
     list.count = 2;
     assert_int_equal(set(&box, "retry", list, &err), -1);

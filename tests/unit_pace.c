@@ -25,12 +25,12 @@ static const struct breaker_conf half = {
 enum { T = 1234567000 }; /* any time */
 
 /* o: delivered, x: failed; one each step_ms. Gives the news of the last. */
-static enum breaker_news feed(struct breaker *b, const struct breaker_conf *conf,
-                              const char *outcomes, int64_t from_ms, int64_t step_ms)
+static enum breaker_change feed(struct breaker *b, const struct breaker_conf *conf,
+                                const char *outcomes, int64_t from_ms, int64_t step_ms)
 {
-    enum breaker_news news = BREAKER_NO_NEWS;
+    enum breaker_change news = BREAKER_UNCHANGED;
     for (const char *o = outcomes; *o; o++, from_ms += step_ms) {
-        assert_int_equal(news, BREAKER_NO_NEWS);
+        assert_int_equal(news, BREAKER_UNCHANGED);
         news = breaker_outcome(b, conf, *o == 'x', from_ms);
     }
     return news;
@@ -59,8 +59,8 @@ static void a_breaker_opens_only_at_its_share_of_failures(void **state)
         struct breaker_conf conf = half;
         conf.share = rows[i].share;
         conf.least = rows[i].least;
-        enum breaker_news news = feed(&b, &conf, rows[i].outcomes, T, 1);
-        assert_int_equal(news, rows[i].opens ? BREAKER_OPENED : BREAKER_NO_NEWS);
+        enum breaker_change news = feed(&b, &conf, rows[i].outcomes, T, 1);
+        assert_int_equal(news, rows[i].opens ? BREAKER_HAS_OPENED : BREAKER_UNCHANGED);
         assert_int_equal(breaker_wait_ms(&b, T) > 0, rows[i].opens);
     }
 }
@@ -69,15 +69,16 @@ static void a_breaker_ignores_outcomes_older_than_the_window(void **state)
 {
     (void)state;
     struct breaker b = {0};
-    assert_int_equal(feed(&b, &half, "xxx", T, 0), BREAKER_NO_NEWS);
+    assert_int_equal(feed(&b, &half, "xxx", T, 0), BREAKER_UNCHANGED);
     assert_int_equal(breaker_sum(&b, &half, T + 8999).failed, 3);
     assert_int_equal(breaker_sum(&b, &half, T + 10000).failed, 0);
-    assert_int_equal(feed(&b, &half, "xxx", T + 10000, 0), BREAKER_NO_NEWS);
+    assert_int_equal(feed(&b, &half, "xxx", T + 10000, 0), BREAKER_UNCHANGED);
     assert_int_equal(breaker_sum(&b, &half, T + 10000).all, 3);
     /* Slice by slice: one failure in three seconds never makes four in ten. */
     struct breaker slow = {0};
-    assert_int_equal(feed(&slow, &half, "xxxxxxxxxxxx", T, 3400), BREAKER_NO_NEWS);
-    assert_int_equal(feed(&slow, &half, "x", T + 12 * 3400 - 2400, 0), BREAKER_OPENED);
+    assert_int_equal(feed(&slow, &half, "xxxxxxxxxxxx", T, 3400), BREAKER_UNCHANGED);
+    assert_int_equal(feed(&slow, &half, "x", T + 12 * 3400 - 2400, 0),
+                     BREAKER_HAS_OPENED);
 }
 
 static void after_its_wait_a_breaker_sends_a_single_probe(void **state)
@@ -85,14 +86,14 @@ static void after_its_wait_a_breaker_sends_a_single_probe(void **state)
     (void)state;
     struct breaker b = {0};
     assert_int_equal(breaker_room(&b, 1000), UINT32_MAX);
-    assert_false(breaker_go(&b));
-    assert_int_equal(feed(&b, &half, "xxxx", T, 0), BREAKER_OPENED);
+    assert_false(breaker_start(&b));
+    assert_int_equal(feed(&b, &half, "xxxx", T, 0), BREAKER_HAS_OPENED);
     assert_int_equal(breaker_wait_ms(&b, T), 30000);
     assert_int_equal(breaker_wait_ms(&b, T + 29999), 1);
     assert_int_equal(breaker_wait_ms(&b, T + 30000), 0);
     assert_int_equal(breaker_room(&b, 1), 0); /* one of before is still under way */
     assert_int_equal(breaker_room(&b, 0), 1);
-    assert_true(breaker_go(&b));
+    assert_true(breaker_start(&b));
     assert_int_equal(breaker_room(&b, 0), 0);
     assert_int_equal(breaker_wait_ms(&b, T + 30000), 0);
 }
@@ -104,15 +105,15 @@ static void the_outcome_of_the_probe_closes_or_reopens_the_breaker(void **state)
     struct breaker b = {0};
     conf.rest_ms = 1000; /* what opened it is still in the window afterwards */
     feed(&b, &conf, "xxxx", T, 0);
-    assert_true(breaker_go(&b));
-    assert_int_equal(breaker_outcome(&b, &conf, true, T + 1500), BREAKER_RESTS_ON);
+    assert_true(breaker_start(&b));
+    assert_int_equal(breaker_outcome(&b, &conf, true, T + 1500), BREAKER_REOPENED);
     assert_int_equal(breaker_wait_ms(&b, T + 1500), 1000);
-    assert_true(breaker_go(&b));
-    assert_int_equal(breaker_outcome(&b, &conf, false, T + 2600), BREAKER_CLOSED_AGAIN);
+    assert_true(breaker_start(&b));
+    assert_int_equal(breaker_outcome(&b, &conf, false, T + 2600), BREAKER_HAS_CLOSED);
     assert_int_equal(breaker_room(&b, 7), UINT32_MAX);
     assert_int_equal(breaker_sum(&b, &conf, T + 2600).all, 0);
-    assert_int_equal(feed(&b, &conf, "xxx", T + 2600, 0), BREAKER_NO_NEWS);
-    assert_int_equal(feed(&b, &conf, "x", T + 2600, 0), BREAKER_OPENED);
+    assert_int_equal(feed(&b, &conf, "xxx", T + 2600, 0), BREAKER_UNCHANGED);
+    assert_int_equal(feed(&b, &conf, "x", T + 2600, 0), BREAKER_HAS_OPENED);
 }
 
 static void outcomes_of_deliveries_started_before_the_wait_are_ignored(void **state)
@@ -120,38 +121,38 @@ static void outcomes_of_deliveries_started_before_the_wait_are_ignored(void **st
     (void)state;
     struct breaker b = {0};
     feed(&b, &half, "xxxx", T, 0);
-    assert_int_equal(feed(&b, &half, "oxoxo", T + 1, 1), BREAKER_NO_NEWS);
+    assert_int_equal(feed(&b, &half, "oxoxo", T + 1, 1), BREAKER_UNCHANGED);
     assert_int_equal(breaker_wait_ms(&b, T), 30000);
-    assert_int_equal(b.state, BREAKER_RESTING);
+    assert_int_equal(b.state, BREAKER_OPEN);
 }
 
 static void an_unsent_probe_is_followed_by_another(void **state)
 {
     (void)state;
     struct breaker b = {0};
-    breaker_not_gone(&b);
+    breaker_not_started(&b);
     assert_int_equal(b.state, BREAKER_CLOSED);
     feed(&b, &half, "xxxx", T, 0);
-    assert_true(breaker_go(&b));
-    breaker_not_gone(&b);
+    assert_true(breaker_start(&b));
+    breaker_not_started(&b);
     assert_int_equal(breaker_wait_ms(&b, T + 30000), 0);
     assert_int_equal(breaker_room(&b, 0), 1);
-    assert_true(breaker_go(&b));
+    assert_true(breaker_start(&b));
 }
 
 static void a_breaker_without_recent_outcomes_is_blank(void **state)
 {
     (void)state;
     struct breaker b = {0};
-    assert_true(breaker_is_blank(&b, &half, T));
+    assert_true(breaker_is_unused(&b, &half, T));
     feed(&b, &half, "xx", T, 0);
-    assert_false(breaker_is_blank(&b, &half, T + 5000));
-    assert_true(breaker_is_blank(&b, &half, T + 10000));
+    assert_false(breaker_is_unused(&b, &half, T + 5000));
+    assert_true(breaker_is_unused(&b, &half, T + 10000));
     feed(&b, &half, "xxxx", T + 20000, 0);
-    assert_false(breaker_is_blank(&b, &half, T + 90000));
-    assert_true(breaker_is_blank(&b, &half, T + 90001));
-    assert_true(breaker_go(&b));
-    assert_false(breaker_is_blank(&b, &half, T + 1000000));
+    assert_false(breaker_is_unused(&b, &half, T + 90000));
+    assert_true(breaker_is_unused(&b, &half, T + 90001));
+    assert_true(breaker_start(&b));
+    assert_false(breaker_is_unused(&b, &half, T + 1000000));
 }
 
 static void a_short_window_works_at_any_clock_value(void **state)
@@ -160,9 +161,9 @@ static void a_short_window_works_at_any_clock_value(void **state)
     const struct breaker_conf tiny = {
         .share = 1, .window_ms = 5, .least = 2, .rest_ms = 1};
     struct breaker b = {0};
-    assert_int_equal(feed(&b, &tiny, "x", 0, 0), BREAKER_NO_NEWS);
+    assert_int_equal(feed(&b, &tiny, "x", 0, 0), BREAKER_UNCHANGED);
     assert_int_equal(breaker_sum(&b, &tiny, 0).all, 1);
-    assert_int_equal(feed(&b, &tiny, "x", 1, 0), BREAKER_OPENED);
+    assert_int_equal(feed(&b, &tiny, "x", 1, 0), BREAKER_HAS_OPENED);
     assert_int_equal(breaker_sum(&b, &tiny, INT64_MAX / 2).all, 0);
 }
 

@@ -268,10 +268,14 @@ static void an_operator_is_told_what_may_lose_jobs(void **state)
     } rows[] = {
         {{.keeps = KEEPS_SECOND, .min_replicas = 0}, 0, 0, 0, ""},
         {{.keeps = KEEPS_UNKNOWN, .min_replicas = -1, .replicas = 2}, 2, 0, 0, ""},
-        {{.keeps = KEEPS_NOTHING}, 0, 1, 0, "in memory only"},
+        {{.keeps = KEEPS_NOTHING}, 0, 1, 0, "only in memory"},
         {{.keeps = KEEPS_SNAPSHOTS}, 0, 1, 0, "no append-only file"},
         {{.keeps = KEEPS_ALL, .evicts = true}, 0, 1, 1, "may drop jobs"},
-        {{.keeps = KEEPS_ALL, .replicas = 1, .min_replicas = 1}, 2, 1, 0, "1 replicas"},
+        {{.keeps = KEEPS_ALL, .replicas = 1, .min_replicas = 1},
+         2,
+         1,
+         0,
+         "1 connected replicas"},
         {{.keeps = KEEPS_ALL, .replicas = 1}, 0, 1, 0, "min-replicas-to-write"},
         {{.keeps = KEEPS_NOTHING, .evicts = true, .replicas = 1}, 3, 4, 1, ""},
     };

@@ -333,7 +333,7 @@ static void a_silent_server_is_left_after_the_deadline(void **state)
     int64_t waited_ms = loop_mono_ms() - before_ms;
     assert_true(waited_ms >= 1000 && waited_ms < 4000);
     assert_int_equal(a.lost, 1);
-    assert_string_equal(w.why, "no reply in 1000 ms, 1 commands open");
+    assert_string_equal(w.why, "no reply for 1000 ms, 1 commands pending");
     assert_true(reached(&w.up, 2, SOON_MS));
     redis_free(r);
 }
@@ -366,7 +366,7 @@ static void a_wrong_password_is_told_and_not_tried_in_a_hot_loop(void **state)
     run_for(500);
     assert_true(w.down - before <= 8); /* backoff_max is 100 ms, less 30 % */
     assert_int_equal(w.up, 0);
-    assert_non_null(strstr(w.why, "AUTH refused: WRONGPASS"));
+    assert_non_null(strstr(w.why, "AUTH failed: WRONGPASS"));
     assert_null(strstr(w.why, "wrong@"));
     redis_free(r);
 
@@ -752,7 +752,8 @@ static void an_embedded_server_that_cannot_start_says_why(void **state)
     struct err err;
     char path[256];
     assert_null(embedded_start("no-such-server", dir, &err));
-    assert_string_equal(err.text, "starting no-such-server: No such file or directory");
+    assert_string_equal(err.text,
+                        "cannot start no-such-server: No such file or directory");
     assert_null(embedded_start(redis_server(), "/no/such/dir", &err));
     assert_string_equal(err.text, "redis.dir /no/such/dir: No such file or directory");
     snprintf(path, sizeof(path), "%s/%0120d", dir, 0);

@@ -29,8 +29,8 @@ static void doubles_up_to_the_cap(void **state)
 static void gives_up_after_the_limit(void **state)
 {
     (void)state;
-    assert_int_equal(retry_delay_ms(&doubling, 6, 0.5), RETRY_GIVE_UP);
-    assert_int_equal(retry_delay_ms(&doubling, UINT_MAX, 0.5), RETRY_GIVE_UP);
+    assert_int_equal(retry_delay_ms(&doubling, 6, 0.5), RETRY_EXHAUSTED);
+    assert_int_equal(retry_delay_ms(&doubling, UINT_MAX, 0.5), RETRY_EXHAUSTED);
 }
 
 static void without_a_limit_it_never_gives_up_and_never_overflows(void **state)
@@ -85,14 +85,14 @@ static void a_list_is_followed_one_by_one_and_then_given_up(void **state)
     const struct retry_policy p = {.list_ms = list, .list_count = 3};
     for (unsigned n = 1; n <= 3; n++)
         assert_int_equal(retry_delay_ms(&p, n, 0.9), list[n - 1]);
-    assert_int_equal(retry_delay_ms(&p, 4, 0.5), RETRY_GIVE_UP);
+    assert_int_equal(retry_delay_ms(&p, 4, 0.5), RETRY_EXHAUSTED);
 }
 
 static void an_empty_list_gives_up_at_once(void **state)
 {
     (void)state;
     struct retry_policy p = {.list_ms = mem_alloc(1)};
-    assert_int_equal(retry_delay_ms(&p, 1, 0.5), RETRY_GIVE_UP);
+    assert_int_equal(retry_delay_ms(&p, 1, 0.5), RETRY_EXHAUSTED);
     retry_free(&p);
     assert_null(p.list_ms);
     retry_free(NULL);
@@ -108,7 +108,7 @@ static void a_copy_has_a_list_of_its_own(void **state)
     assert_int_equal(retry_delay_ms(&copy, 2, 0.5), 20000);
     retry_free(&copy);
     copy = retry_copy(&never);
-    assert_int_equal(retry_delay_ms(&copy, 1, 0.5), RETRY_GIVE_UP); /* still a list */
+    assert_int_equal(retry_delay_ms(&copy, 1, 0.5), RETRY_EXHAUSTED); /* still a list */
     retry_free(&copy);
     retry_free(&never);
     copy = retry_copy(&doubling);

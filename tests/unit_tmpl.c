@@ -94,7 +94,7 @@ static void a_missing_field_is_an_error_and_writes_no_target(void **state)
         if (render(rows[i], job, &out, &err) == 0 || err.text[0] == '\0')
             fail_msg("\"%s\" renders", rows[i]);
         if (rows[i][0] == 'x' && rows[i][2] != 'h')
-            assert_non_null(strstr(err.text, "the message's topic fills only 3 "));
+            assert_non_null(strstr(err.text, "the topic of the message matches only 3 "));
         assert_string_equal(buf_str(&out), "before:");
         buf_free(&out);
     }
@@ -144,11 +144,11 @@ static void a_wrong_template_is_refused_when_compiled(void **state)
         {"{header}", "unknown"},
         {"{Topic}", "unknown"},
         {"{ topic}", "unknown"},
-        {"a{", "single {"},
-        {"a}", "single }"},
-        {"{topic", "single {"},
-        {"{to{pic}", "single {"},
-        {"{topic}}", "single }"},
+        {"a{", "unpaired {"},
+        {"a}", "unpaired }"},
+        {"{topic", "unpaired {"},
+        {"{to{pic}", "unpaired {"},
+        {"{topic}}", "unpaired }"},
         {"a\nb", "control"},
         {"a\x7f", "control"},
     };
@@ -213,7 +213,7 @@ static void a_template_tells_topics_by_the_topic_or_by_every_capture(void **stat
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct tmpl *t = tmpl_compile(rows[i].text, NULL);
         assert_non_null(t);
-        assert_int_equal(tmpl_tells_topics(t, rows[i].captures), rows[i].tells);
+        assert_int_equal(tmpl_separates_topics(t, rows[i].captures), rows[i].tells);
         tmpl_free(t);
     }
 }

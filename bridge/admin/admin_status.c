@@ -4,7 +4,7 @@
  * instances.
  */
 #include "bridge/admin/admin.h"
-#include "bridge/engine/alive.h"
+#include "bridge/engine/membership.h"
 #include "bridge/base/log.h"
 #include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"
@@ -50,7 +50,7 @@ struct instances { /* output of the list of instances */
     unsigned n;
 };
 
-static void add_instance(void *arg, const struct alive_instance *one)
+static void add_instance(void *arg, const struct membership_instance *one)
 {
     struct instances *list = arg;
     struct slice rest = one->routes;
@@ -125,7 +125,7 @@ static void status(void *arg, struct httpd_req *req)
     admin_more->status(bridge, &out);
     add_all_redis(&out, bridge);
     buf_add_str(&out, ",\"instances\":[");
-    alive_each(bridge->alive, add_instance, &list);
+    membership_each(bridge->membership, add_instance, &list);
     buf_add_str(&out, "]");
     add_sources(&out, bridge);
     add_sinks(&out, bridge);

@@ -85,7 +85,7 @@ static void go_on(void *arg, struct httpd_req *req)
     const struct target_args *args = httpd_args(req);
     const struct route *route = admin_route(arg, req, args->route);
     if (route && route->pace)
-        pace_go_on(route->pace, args->target, on_resumed, req);
+        pace_resume(route->pace, args->target, on_resumed, req);
     else if (route)
         answer_not_stopped(req);
 }

@@ -105,7 +105,7 @@ static int read_all(struct buf *b, int fd, size_t max_bytes, struct err *err)
             return err_set(err, "larger than %zu bytes", max_bytes);
     }
     if (b->n > start && memchr(b->p + start, '\0', b->n - start) != NULL)
-        return err_set(err, "holds a NUL byte; is it a text file?");
+        return err_set(err, "contains a NUL byte; is it a text file?");
     return 0;
 }
 

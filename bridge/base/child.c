@@ -155,7 +155,7 @@ struct child *child_start(const struct child_spec *spec, child_cb *cb, void *arg
 {
     int report[2];
     if (pipe2(report, O_CLOEXEC) != 0) {
-        err_set(err, "starting %s: pipe: %s", spec->argv[0], strerror(errno));
+        err_set(err, "cannot start %s: pipe: %s", spec->argv[0], strerror(errno));
         return NULL;
     }
     if (!children.listening)
@@ -182,7 +182,7 @@ struct child *child_start(const struct child_spec *spec, child_cb *cb, void *arg
     }
     close(report[0]);
     if (pid < 0 || code) {
-        err_set(err, "starting %s: %s", spec->argv[0], strerror(code));
+        err_set(err, "cannot start %s: %s", spec->argv[0], strerror(code));
         return NULL;
     }
 

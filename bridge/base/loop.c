@@ -410,7 +410,8 @@ static void give_addresses(struct resolve *r, const struct addrinfo *list,
 static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *list)
 {
     struct resolve *r = (struct resolve *)req;
-    give_addresses(r, list, status < 0 ? uv_strerror(status) : "the name has no address");
+    give_addresses(r, list,
+                   status < 0 ? uv_strerror(status) : "the host name has no address");
     if (list)
         uv_freeaddrinfo(list);
     free(r);

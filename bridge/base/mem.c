@@ -8,8 +8,8 @@
 
 _Noreturn void must_failed(const char *cond, const char *file, int line)
 {
-    fprintf(stderr, "tarry: %s:%d: must(%s) does not hold; this is a bug in tarry\n",
-            file, line, cond);
+    fprintf(stderr, "tarry: %s:%d: assertion failed: %s; this is a bug in tarry\n", file,
+            line, cond);
     abort();
 }
 

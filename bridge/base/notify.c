@@ -40,9 +40,9 @@ static int read_address(const char *name, struct err *err)
 {
     size_t n = strlen(name);
     if ((name[0] != '/' && name[0] != '@') || n < 2)
-        return err_set(err, "NOTIFY_SOCKET is no path and no @name: %.100s", name);
+        return err_set(err, "NOTIFY_SOCKET is neither a path nor an @name: %.100s", name);
     if (n >= sizeof(manager.addr.sun_path))
-        return err_set(err, "NOTIFY_SOCKET has more than %zu bytes",
+        return err_set(err, "NOTIFY_SOCKET is longer than %zu bytes",
                        sizeof(manager.addr.sun_path) - 1);
     manager.addr.sun_family = AF_UNIX;
     memcpy(manager.addr.sun_path, name, n);
@@ -81,7 +81,8 @@ int notify_open(struct err *err)
         manager.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         manager.there = manager.fd >= 0;
         if (!manager.there)
-            result = err_set(err, "a socket for NOTIFY_SOCKET: %s", strerror(errno));
+            result = err_set(err, "cannot create a socket for NOTIFY_SOCKET: %s",
+                             strerror(errno));
     }
     forget_environment();
     return result;

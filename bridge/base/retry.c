@@ -43,12 +43,12 @@ int64_t retry_delay_ms(const struct retry_policy *p, unsigned n, double random)
         n = 1;
     if (p->list_ms != NULL) {
         if (n > p->list_count)
-            return RETRY_GIVE_UP;
+            return RETRY_EXHAUSTED;
         wait = (double)p->list_ms[n - 1];
         top = longest_ms;
     } else {
         if (p->limit > 0 && n > p->limit)
-            return RETRY_GIVE_UP;
+            return RETRY_EXHAUSTED;
         wait = at_most((double)p->first_ms * power(p->factor, n - 1), top);
     }
     wait = at_most(wait * (1 + p->jitter * (2 * random - 1)), top);

@@ -18,9 +18,9 @@ struct retry_policy {
     unsigned limit;      /* retries allowed; 0: no limit */
     double jitter;       /* 0..1: each wait varies by up to this share */
 };
-enum { RETRY_GIVE_UP = -1 };
+enum { RETRY_EXHAUSTED = -1 };
 
-/* Returns the wait before retry n (from 1) in ms, or RETRY_GIVE_UP. random: in [0, 1),
+/* Returns the wait before retry n (from 1) in ms, or RETRY_EXHAUSTED. random: in [0, 1),
  * selects the jitter; 0.5 is none. */
 int64_t retry_delay_ms(const struct retry_policy *p, unsigned n, double random);
 /* Like retry_delay_ms(), but without a limit: the last wait repeats. */

@@ -377,7 +377,7 @@ int text_parse_bytes(const char *text, int64_t *bytes, struct err *err)
     for (size_t i = 0; digits > 0 && i < sizeof(units) / sizeof(*units); i++)
         if (strcmp(text + digits, units[i].name) == 0) {
             if (errno != 0 || __builtin_mul_overflow(n, units[i].size, bytes))
-                return err_set(err, "size too large");
+                return err_set(err, "the size is too large");
             return 0;
         }
     return err_set(err,

@@ -37,8 +37,8 @@ static const char *glib(void)
 static const char *hiredis(void)
 {
     static char text[32]; /* the library itself does not report its version */
-    snprintf(text, sizeof(text), "%d.%d.%d (of its header)", HIREDIS_MAJOR, HIREDIS_MINOR,
-             HIREDIS_PATCH);
+    snprintf(text, sizeof(text), "%d.%d.%d (at compile time)", HIREDIS_MAJOR,
+             HIREDIS_MINOR, HIREDIS_PATCH);
     return text;
 }
 

@@ -16,7 +16,7 @@ enum { MINUTE_S = 60, HOUR_S = 3600, DAY_S = 86400, DAY_MS = DAY_S * 1000 };
 static const char duration_form[] =
     "write a number and its unit: 1500ms, 30s, 1h30m, 7d or PT5M";
 static const char instant_form[] =
-    "write 2026-01-31T12:00:00Z or with +01:00 for Z, or the seconds or ms since 1970";
+    "write 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+01:00, or seconds or ms since 1970";
 
 /* Units from large to small, the required order in a duration. */
 struct unit {
@@ -93,7 +93,7 @@ static int take_part(struct slice *rest, const char *points, struct part *part,
     part->broken = take_char(rest, points);
     part->fraction = part->broken ? take_digits(rest) : (struct slice){rest->p, 0};
     if (part->broken && part->fraction.n == 0)
-        return err_set(err, "no digit after the point; %s", duration_form);
+        return err_set(err, "no digit after the decimal point; %s", duration_form);
     return 0;
 }
 
@@ -104,7 +104,7 @@ static int add_part(int64_t *ms, const struct part *part, int64_t unit_ms,
     if (whole < 0 || __builtin_mul_overflow(whole, unit_ms, &whole) ||
         __builtin_add_overflow(*ms, whole, ms) ||
         __builtin_add_overflow(*ms, fraction_ms(part->fraction, unit_ms), ms))
-        return err_set(err, "too long a duration; it must fit in 64 bits of ms");
+        return err_set(err, "the duration is too long; it must fit in 64 bits of ms");
     return 0;
 }
 
@@ -140,7 +140,8 @@ static int plain_duration(struct slice rest, enum when_unit bare, int64_t *ms,
             return add_part(ms, &part, bare == WHEN_MS ? 1 : 1000, err);
         const struct unit *u = take_unit(&rest, from, false);
         if (u == NULL)
-            return err_set(err, "units are w d h m s ms, the larger first, each once");
+            return err_set(
+                err, "use the units w d h m s ms, larger units first, each at most once");
         if (add_part(ms, &part, u->ms, err) < 0)
             return -1;
         from = u + 1;
@@ -168,9 +169,8 @@ static int iso_duration(struct slice rest, int64_t *ms, struct err *err)
             return -1;
         const struct unit *u = take_unit(&rest, from, true);
         if (u == NULL || u->timed != timed)
-            return err_set(err,
-                           "ISO durations here are P[nW][nD][T[nH][nM][nS]]; years and "
-                           "months have no fixed length");
+            return err_set(err, "write ISO durations as P[nW][nD][T[nH][nM][nS]]; years "
+                                "and months have no fixed length");
         if (add_part(ms, &part, u->ms, err) < 0)
             return -1;
         from = u + 1;
@@ -188,7 +188,7 @@ int when_duration_ms(struct slice text, enum when_unit bare, int64_t *ms, struct
     if (text.n == 0)
         return err_set(err, "empty; %s", duration_form);
     if (text.p[0] == '-')
-        return err_set(err, "a negative duration; %s", duration_form);
+        return err_set(err, "the duration is negative; %s", duration_form);
     if (take_char(&rest, "Pp"))
         rc = iso_duration(rest, &sum, err);
     else
@@ -246,7 +246,7 @@ static int take_clock(struct slice *rest, int64_t *ms, struct err *err)
         return 0;
     struct slice fraction = take_digits(rest);
     if (fraction.n == 0)
-        return err_set(err, "no digit after the point; %s", instant_form);
+        return err_set(err, "no digit after the decimal point; %s", instant_form);
     *ms += fraction_ms(fraction, 1000);
     return 0;
 }
@@ -256,13 +256,13 @@ static int take_offset(struct slice *rest, int64_t *ms, struct err *err)
     int hours = 0, minutes = 0;
     *ms = 0;
     if (rest->n == 0)
-        return err_set(err, "no offset; add Z for UTC, or one such as +01:00");
+        return err_set(err, "the UTC offset is missing; append Z, or one such as +01:00");
     if (take_char(rest, "Zz"))
         return 0;
     bool west = rest->p[0] == '-';
     if (!take_char(rest, "+-") || !take_field(rest, 2, 0, 23, &hours) ||
         !take_char(rest, ":") || !take_field(rest, 2, 0, 59, &minutes))
-        return err_set(err, "not an offset; write Z, or one such as +01:00");
+        return err_set(err, "not a UTC offset; write Z, or one such as +01:00");
     *ms = (hours * HOUR_S + minutes * MINUTE_S) * (west ? INT64_C(-1000) : INT64_C(1000));
     return 0;
 }
@@ -274,7 +274,7 @@ static int rfc3339(struct slice rest, int64_t *ms, struct err *err)
         take_offset(&rest, &offset_ms, err) < 0)
         return -1;
     if (rest.n > 0)
-        return err_set(err, "something follows the offset; %s", instant_form);
+        return err_set(err, "unexpected text after the UTC offset; %s", instant_form);
     *ms = days * DAY_MS + clock_ms - offset_ms;
     return 0;
 }
@@ -295,7 +295,7 @@ int when_instant_ms(struct slice text, int64_t *ms, struct err *err)
     if (text.n == 0)
         return err_set(err, "empty; %s", instant_form);
     if (text.p[0] == '-')
-        return err_set(err, "a negative time; %s", instant_form);
+        return err_set(err, "the time is negative; %s", instant_form);
     struct slice digits = take_digits(&rest);
     if (rest.n == 0)
         at = epoch_ms(digits);
@@ -303,7 +303,8 @@ int when_instant_ms(struct slice text, int64_t *ms, struct err *err)
         return -1;
     if (at > WHEN_LAST_MS)
         return err_set(
-            err, "after the year 9999; count seconds or ms since 1970, nothing finer");
+            err,
+            "after the year 9999; write seconds or ms since 1970, not a smaller unit");
     *ms = at;
     return 0;
 }

@@ -102,11 +102,12 @@ static struct zone *kept(struct slice name)
 static int no_zone(struct slice name, struct err *err)
 {
     if (access(folder(), R_OK | X_OK) < 0)
-        return err_set(err, "no time zones in %s; install tzdata, or write UTC",
+        return err_set(err, "there are no time zones in %s; install tzdata, or write UTC",
                        folder());
-    return err_set(err,
-                   "no time zone \"%.*s\" in %s; write one such as Europe/Berlin, or UTC",
-                   SLICE_ARG(name), folder());
+    return err_set(
+        err,
+        "there is no time zone \"%.*s\" in %s; write one such as Europe/Berlin, or UTC",
+        SLICE_ARG(name), folder());
 }
 
 int zone_named(struct slice name, struct zone **out, struct err *err)

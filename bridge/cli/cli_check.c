@@ -115,7 +115,7 @@ static void report_store(struct report *report, const char *name,
 /* Skip the embedded server: only the daemon starts it. */
 static void probe_redis(struct report *report, struct conf *conf)
 {
-    struct bridge bridge = {.conf = conf, .only_looks = true};
+    struct bridge bridge = {.conf = conf, .read_only = true};
     struct tool tool = {.bridge = &bridge};
     struct err err = {""};
     if (strcmp(conf->redis.url, "embedded") == 0) {

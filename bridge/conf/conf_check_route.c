@@ -211,7 +211,7 @@ bool conf_route_parts_topics(const struct conf_route *route, const struct tmpl *
 {
     unsigned wildcards = route->match ? match_wildcards(route->match) : 0;
     return (route->match && wildcards == 0) ||
-           (target && tmpl_tells_topics(target, wildcards));
+           (target && tmpl_separates_topics(target, wildcards));
 }
 
 void conf_check_route(const struct check *c, const struct conf_route *route)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/daemon/daemon.h"
 #include "bridge/admin/admin.h"
-#include "bridge/engine/alive.h"
+#include "bridge/engine/membership.h"
 #include "bridge/base/notify.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/conf/conf.h"
@@ -95,8 +95,9 @@ static void on_store_up(void *arg)
                  bridge->conf->source_count, bridge->conf->sink_count,
                  bridge->conf->route_count);
     }
-    alive_routes_changed(bridge->alive); /* the numbers of buckets are known now */
-    alive_join(bridge->alive);           /* before looking at the buckets */
+    membership_routes_changed(
+        bridge->membership);             /* the numbers of buckets are known now */
+    membership_join(bridge->membership); /* before looking at the buckets */
     route_states_read(bridge->states);
     EACH_ROUTE (bridge, route)
         route_start(route);
@@ -109,16 +110,16 @@ static void on_store_down(void *arg, const char *why)
     (void)why; /* on_turn() pauses the sources */
 }
 
-static void on_told(void *arg, struct slice name)
+static void on_notified(void *arg, struct slice name)
 {
     struct daemon *daemon = arg;
-    alive_told(daemon->bridge.alive, name);
-    route_states_told(daemon->bridge.states, name);
-    kv_told(&daemon->bridge, name);
-    pace_told(&daemon->bridge, name);
+    membership_notified(daemon->bridge.membership, name);
+    route_states_notified(daemon->bridge.states, name);
+    kv_notified(&daemon->bridge, name);
+    pace_notified(&daemon->bridge, name);
 }
 
-static void on_unfit(void *arg, const char *why)
+static void on_incompatible(void *arg, const char *why)
 {
     struct daemon *daemon = arg;
     log_error("daemon", "%s", why);
@@ -167,7 +168,7 @@ static void on_turn(void *arg)
         sched_credit(sink);
     queue_turn(bridge);
     bool pause = bridge->draining || !route_states_known(bridge->states) ||
-                 flow_wants_pause(&bridge->flow, store_takes_jobs(bridge->store) &&
+                 flow_wants_pause(&bridge->flow, store_accepts_jobs(bridge->store) &&
                                                      meta_is_ready(bridge->meta));
     if (pause != bridge->flow.paused)
         log_pause(bridge, pause);
@@ -206,7 +207,7 @@ static void on_tick(void *arg)
 {
     struct daemon *daemon = arg;
     struct bridge *bridge = &daemon->bridge;
-    alive_beat(bridge->alive);
+    membership_report(bridge->membership);
     route_states_tick(bridge->states);
     deliver_tick(bridge);
     each_sched(bridge, sched_tick);
@@ -267,8 +268,8 @@ static int start_listeners(struct bridge *bridge, struct err *err)
 
 static int start(struct daemon *daemon, struct err *err)
 {
-    static const struct core_events events = {on_store_up, on_store_down, on_told,
-                                              on_pool_up, on_unfit};
+    static const struct core_events events = {on_store_up, on_store_down, on_notified,
+                                              on_pool_up, on_incompatible};
     struct bridge *bridge = &daemon->bridge;
     struct conf *conf = bridge->conf;
     bridge->serves = true;
@@ -276,7 +277,7 @@ static int start(struct daemon *daemon, struct err *err)
     bridge->flow.max_bytes = conf->daemon.queue_max_bytes;
     if (core_start(bridge, &events, daemon, err) < 0)
         return -1;
-    bridge->alive = alive_new(bridge, on_instances, bridge);
+    bridge->membership = membership_new(bridge, on_instances, bridge);
     bridge->states = route_states_new(bridge);
     /* Before the listeners: work that their hooks submit is handled in the same turn. */
     bridge->hook = loop_each_turn(on_turn, daemon);
@@ -309,7 +310,7 @@ static void release(struct bridge *bridge)
     timer_del(bridge->tick);
     core_release(bridge);
     census_free(bridge->census);
-    alive_free(bridge->alive);
+    membership_free(bridge->membership);
     route_states_free(bridge->states);
     listeners_stop(&bridge->listeners);
     if (bridge->embedded) {

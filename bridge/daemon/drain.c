@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/daemon/drain.h"
 #include "bridge/engine/tap.h"
-#include "bridge/engine/alive.h"
+#include "bridge/engine/membership.h"
 #include "bridge/base/notify.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/inst.h"
@@ -32,7 +32,8 @@ static void take_no_more(struct bridge *bridge)
 {
     bridge->draining = true; /* so that /readyz fails first */
     bridge->claiming = false;
-    alive_leave(bridge->alive); /* so that other instances claim its buckets at once */
+    membership_leave(
+        bridge->membership); /* so that other instances claim its buckets at once */
     listeners_drain(&bridge->listeners);
     queue_end_waits(bridge, NULL);
     end_taps(bridge);
@@ -44,7 +45,8 @@ static bool store_quiet(const struct bridge *bridge)
     EACH_POOL (bridge, pool)
         if (store_open_count(pool->store) > 0)
             return false;
-    return store_open_count(bridge->store) == 0 && alive_has_left(bridge->alive);
+    return store_open_count(bridge->store) == 0 &&
+           membership_has_left(bridge->membership);
 }
 
 /* --- what a step waits for --- */
@@ -87,12 +89,11 @@ static const struct step {
     void (*begin)(struct bridge *bridge); /* NULL: only wait */
     bool (*through)(const struct bridge *bridge);
 } steps[] = {
-    {"sources held, HTTP answers 503, no more claims; deliveries in flight", take_no_more,
-     sinks_are_quiet},
-    {"sources: what they brought is stored", end_all_taps, sources_may_stop},
-    {"sources: last commits", NULL, sources_have_ended},
+    {"deliveries in flight", take_no_more, sinks_are_quiet},
+    {"storing the messages that sources have read", end_all_taps, sources_may_stop},
+    {"last commits of the sources", NULL, sources_have_ended},
     {"replies of Redis", NULL, store_quiet}, /* consumers could ask until now */
-    {"sinks: last flush", NULL, sinks_have_ended},
+    {"last flush of the sinks", NULL, sinks_have_ended},
 };
 enum { STEPS = sizeof(steps) / sizeof(steps[0]) };
 
@@ -123,7 +124,7 @@ static void look(void *arg)
     if (d->step == STEPS) {
         finish(d, 0);
     } else if (loop_mono_ms() >= d->limit_ms) {
-        log_warn("daemon", "the stop timeout ended while waiting for: %s",
+        log_warn("daemon", "daemon.stop_timeout expired while waiting for: %s",
                  steps[d->step].name);
         finish(d, -1);
     } else {

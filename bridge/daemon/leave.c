@@ -26,7 +26,7 @@ void leave_route(struct route *route)
     route->use = PART_LEAVING;
     queue_end_waits_at(route);
     EACH_SCHED (route, s)
-        sched_let_go(s);
+        sched_stop_waiting(s);
 }
 
 /* --- those that have finished --- */
@@ -43,7 +43,7 @@ static bool look_at_source(struct source *src)
 
 static bool look_at_route(struct route *route)
 {
-    if (route->refs > 0 || !route_is_still(route) || !route_buckets_are_idle(route))
+    if (route->refs > 0 || !route_is_idle(route) || !route_buckets_are_idle(route))
         return false;
     route_free_buckets(route);
     route_free(route);

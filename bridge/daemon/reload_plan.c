@@ -111,8 +111,8 @@ bool reload_paces_anew(const struct reload *r, size_t i)
     const struct conf_route *conf = r->next->routes[i];
     size_t sink = sink_index(r->next, conf->to);
     return route && route->use != PART_NEW && route->sink->rules == NULL &&
-           pace_must_begin_anew(route, conf, r->next->sinks[sink]->ops,
-                                r->sinks[sink] != route->sink);
+           pace_needs_replacement(route, conf, r->next->sinks[sink]->ops,
+                                  r->sinks[sink] != route->sink);
 }
 
 static void note_gone(struct reload *r, enum conf_kind kind, const char *section,

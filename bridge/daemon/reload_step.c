@@ -73,7 +73,7 @@ static const char *lacks_buckets(struct reload *r)
     for (size_t i = 0; i < r->next->route_count; i++) {
         struct route **route = &r->routes[i];
         const char *name = r->next->routes[i]->name;
-        if (*route == NULL && meta_orphan_let_go(bridge->meta, name)) {
+        if (*route == NULL && meta_orphan_release(bridge->meta, name)) {
             *route = new_route(r, r->next->routes[i]);
             made = true;
         }
@@ -151,7 +151,7 @@ static bool ends_first(const struct reload *r, const struct sink *sink)
 static const char *busy_route(const struct reload *r)
 {
     for (size_t i = 0; i < r->next->route_count; i++)
-        if (!route_is_still(r->routes[i]) && reload_paces_anew(r, i))
+        if (!route_is_idle(r->routes[i]) && reload_paces_anew(r, i))
             return r->next->routes[i]->name;
     return NULL;
 }

@@ -3,7 +3,7 @@
  * reload_swap.c - switches to the next configuration in one call: nothing in it can fail
  * or wait, and no other code runs meanwhile.
  */
-#include "bridge/engine/alive.h"
+#include "bridge/engine/membership.h"
 #include "bridge/base/log.h"
 #include "bridge/conf/conf_parts.h"
 #include "bridge/engine/inst.h"
@@ -181,7 +181,7 @@ static void go_on(struct bridge *bridge)
     meta_routes_changed(bridge->meta);
     EACH_POOL (bridge, pool)
         meta_routes_changed(pool->meta);
-    alive_routes_changed(bridge->alive);
+    membership_routes_changed(bridge->membership);
     EACH_ROUTE (bridge, route)
         EACH_SCHED (route, s) {
             s->paced_us = 0; /* a new rate may allow more */

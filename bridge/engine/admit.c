@@ -3,7 +3,7 @@
 #include "bridge/engine/bridge.h"
 #include "bridge/job/cloudevent.h"
 #include "bridge/job/repeat.h"
-#include "bridge/engine/name.h"
+#include "bridge/engine/job_id.h"
 #include "bridge/engine/route.h"
 #include "bridge/queue/queue_place.h"
 
@@ -69,8 +69,8 @@ static int check_target(struct admission *a, struct err *err)
         return 0;
     if (!is_allowed(&a->route->conf->to_allow, a->read->to))
         return err_set(err,
-                       "the message names its target, %.*s, which to_allow of the "
-                       "route %s does not list",
+                       "the message sets its target to %.*s, which to_allow of the route "
+                       "%s does not permit",
                        a->read->to.n < 100 ? (int)a->read->to.n : 100, a->read->to.p,
                        a->route->conf->name);
     a->job->target = job_keep(a->job, a->read->to);
@@ -89,8 +89,8 @@ static int check_schedule(struct admission *a, struct err *err)
             return 0;
         }
     return err_set(err,
-                   "delay-retry: \"%.*s\" is no schedule that retry_allow of the "
-                   "route %s lists",
+                   "delay-retry: \"%.*s\" is not one of the schedules in retry_allow of "
+                   "the route %s",
                    SLICE_ARG(a->read->retry), route->name);
 }
 
@@ -103,10 +103,10 @@ static int check_attempts(struct admission *a, struct err *err)
                : p->limit ? (int64_t)p->limit + 1
                           : INT64_MAX;
     if (n > most && a->route->sink->rules == NULL)
-        return err_set(err,
-                       "%lld attempts are asked for; the route %s allows at most %lld, "
-                       "see its attempts_max",
-                       (long long)n, a->route->conf->name, (long long)most);
+        return err_set(
+            err,
+            "%lld attempts requested; the route %s allows at most %lld (attempts_max)",
+            (long long)n, a->route->conf->name, (long long)most);
     if (n > 0)
         a->job->tries_max = n;
     return 0;
@@ -120,22 +120,26 @@ static int check_repeat(struct admission *a, struct err *err)
         return 0;
     if (a->route->sink->rules)
         return err_set(err,
-                       "delay-repeat: the route %s ends at a queue, whose jobs do "
-                       "not repeat",
+                       "delay-repeat: the route %s leads to a queue, and jobs of a queue "
+                       "cannot repeat",
                        a->route->conf->name);
     if (a->route->conf->repeat_min_ms == 0)
-        return err_set(err, "delay-repeat: the route %s allows none (repeat_min)",
+        return err_set(err,
+                       "delay-repeat: the route %s does not allow repeated jobs "
+                       "(repeat_min is not set)",
                        a->route->conf->name);
     if (repeat_parse(read->repeat, &repeat, err) < 0)
         return err_in(err, "delay-repeat");
     if (repeat_least_ms(&repeat) < a->route->conf->repeat_min_ms)
-        return err_set(err, "delay-repeat: more often than repeat_min of the route %s",
-                       a->route->conf->name);
+        return err_set(
+            err, "delay-repeat: the interval is shorter than repeat_min of the route %s",
+            a->route->conf->name);
     if (read->undelayed)
         a->job->due_ms = repeat_next_ms(&repeat, a->now_ms, a->now_ms);
     if (a->job->due_ms < 0 ||
         (read->repeat_until_ms > 0 && a->job->due_ms > read->repeat_until_ms))
-        return err_set(err, "delay-repeat ends before its first run");
+        return err_set(err,
+                       "delay-repeat: the first run would be after delay-repeat-until");
     a->job->repeat = job_keep(a->job, read->repeat);
     a->job->repeat_count = read->repeat_count;
     a->job->repeat_until_ms = read->repeat_until_ms;
@@ -147,7 +151,7 @@ static int check_size(struct admission *a, struct err *err)
 {
     if (admit_job_bytes(a->job) <= a->route->bridge->conf->daemon.job_max_bytes)
         return 0;
-    return err_set(err, "larger than daemon.job_max");
+    return err_set(err, "the job is larger than daemon.job_max");
 }
 
 /* In this order: the limit of attempts depends on the schedule that check_schedule()
@@ -199,7 +203,8 @@ static void read_times(const struct job *job, const struct route *route, int64_t
         return;
     }
     read->reason = reason_name(REASON_TOO_LONG);
-    snprintf(read->why, sizeof(read->why), "longer than max_delay of the route");
+    snprintf(read->why, sizeof(read->why),
+             "the delay is longer than max_delay of the route");
 }
 
 static int64_t earlier_of(int64_t a_ms, int64_t b_ms)
@@ -272,11 +277,11 @@ static void name_it(struct admission *a, struct slice asked)
         job->id = job_keep(job, asked);
     } else if (job->id.n == 0 && job->offset >= 0) {
         a->unknown = job->partition >= 0;
-        job->id = name_of_record(a->src, job);
+        job->id = job_id_of_record(a->src, job);
     }
     a->named = job->id.n > 0 && job->id.n <= JOB_ID_MAX;
     if (!a->named)
-        job->id = name_new(a->src->bridge, job);
+        job->id = job_id_new(a->src->bridge, job);
 }
 
 /* A rejected message must not use the id of another job. Operators find it by the prefix
@@ -298,10 +303,13 @@ static void check_place(struct admission *a, int bad, struct err *err)
     struct sink *queues = a->found && a->route->sink->rules ? a->route->sink : NULL;
     const struct slice target = a->job->target;
     if (queues && bad == 0 && !queue_name_is_good(target))
-        bad = err_set(err, "the route %s names no queue for it", a->route->conf->name);
+        bad = err_set(err, "the route %s does not yield a queue name for this job",
+                      a->route->conf->name);
     if (bad == 0 && a->reason == NULL && queues && a->op != DELAY_CANCEL &&
         !queue_has_room(queues, target)) {
-        err_set(err, "the sink %s has as many queues as its names_max allows",
+        err_set(err,
+                "the sink %s already has names_max queues; raise names_max or remove "
+                "unused queues",
                 queues->conf->name);
         refuse(a, REASON_TOO_MANY, err->text);
     }

@@ -22,33 +22,33 @@ static void slide(struct breaker *b, const struct breaker_conf *conf, int64_t no
 
 int64_t breaker_wait_ms(const struct breaker *b, int64_t now_ms)
 {
-    return b->state == BREAKER_RESTING && b->until_ms > now_ms ? b->until_ms - now_ms : 0;
+    return b->state == BREAKER_OPEN && b->until_ms > now_ms ? b->until_ms - now_ms : 0;
 }
 
 uint32_t breaker_room(const struct breaker *b, uint32_t under_way)
 {
     switch (b->state) {
-    case BREAKER_PROBING:
+    case BREAKER_HALF_OPEN:
         return 0;
-    case BREAKER_RESTING:
+    case BREAKER_OPEN:
         return under_way == 0;
     default:
         return UINT32_MAX;
     }
 }
 
-bool breaker_go(struct breaker *b)
+bool breaker_start(struct breaker *b)
 {
-    if (b->state != BREAKER_RESTING)
+    if (b->state != BREAKER_OPEN)
         return false;
-    b->state = BREAKER_PROBING;
+    b->state = BREAKER_HALF_OPEN;
     return true;
 }
 
-void breaker_not_gone(struct breaker *b)
+void breaker_not_started(struct breaker *b)
 {
-    if (b->state == BREAKER_PROBING)
-        b->state = BREAKER_RESTING; /* the next job may be the probe */
+    if (b->state == BREAKER_HALF_OPEN)
+        b->state = BREAKER_OPEN; /* the next job may be the probe */
 }
 
 struct breaker_slice breaker_sum(const struct breaker *b, const struct breaker_conf *conf,
@@ -66,30 +66,30 @@ struct breaker_slice breaker_sum(const struct breaker *b, const struct breaker_c
 
 static void rest(struct breaker *b, const struct breaker_conf *conf, int64_t now_ms)
 {
-    b->state = BREAKER_RESTING;
+    b->state = BREAKER_OPEN;
     b->until_ms = now_ms + conf->rest_ms;
 }
 
 /* Handle the outcome of the probe. */
-static enum breaker_news judge_probe(struct breaker *b, const struct breaker_conf *conf,
-                                     bool failed, int64_t now_ms)
+static enum breaker_change judge_probe(struct breaker *b, const struct breaker_conf *conf,
+                                       bool failed, int64_t now_ms)
 {
     if (failed) {
         rest(b, conf, now_ms);
-        return BREAKER_RESTS_ON;
+        return BREAKER_REOPENED;
     }
     b->state = BREAKER_CLOSED;
     memset(b->slices, 0, sizeof(b->slices));
-    return BREAKER_CLOSED_AGAIN;
+    return BREAKER_HAS_CLOSED;
 }
 
-enum breaker_news breaker_outcome(struct breaker *b, const struct breaker_conf *conf,
-                                  bool failed, int64_t now_ms)
+enum breaker_change breaker_outcome(struct breaker *b, const struct breaker_conf *conf,
+                                    bool failed, int64_t now_ms)
 {
     slide(b, conf, now_ms);
-    if (b->state == BREAKER_RESTING)
-        return BREAKER_NO_NEWS;
-    if (b->state == BREAKER_PROBING)
+    if (b->state == BREAKER_OPEN)
+        return BREAKER_UNCHANGED;
+    if (b->state == BREAKER_HALF_OPEN)
         return judge_probe(b, conf, failed, now_ms);
     struct breaker_slice *slice = &b->slices[b->newest % BREAKER_SLICES];
     slice->all++;
@@ -97,18 +97,18 @@ enum breaker_news breaker_outcome(struct breaker *b, const struct breaker_conf *
     struct breaker_slice sum = breaker_sum(b, conf, now_ms);
     if (!failed || conf->share <= 0 || sum.all < conf->least ||
         sum.failed < conf->share * sum.all)
-        return BREAKER_NO_NEWS;
+        return BREAKER_UNCHANGED;
     rest(b, conf, now_ms);
-    return BREAKER_OPENED;
+    return BREAKER_HAS_OPENED;
 }
 
-bool breaker_is_blank(const struct breaker *b, const struct breaker_conf *conf,
-                      int64_t now_ms)
+bool breaker_is_unused(const struct breaker *b, const struct breaker_conf *conf,
+                       int64_t now_ms)
 {
     switch (b->state) {
-    case BREAKER_PROBING:
+    case BREAKER_HALF_OPEN:
         return false;
-    case BREAKER_RESTING:
+    case BREAKER_OPEN:
         return now_ms > b->until_ms + conf->rest_ms + conf->window_ms;
     default:
         return breaker_sum(b, conf, now_ms).all == 0;

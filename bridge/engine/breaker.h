@@ -6,9 +6,9 @@
  *   closed   deliveries pass, and a sliding window counts their outcomes. The breaker
  *            opens if the window contains at least `least` outcomes, and the share of
  *            failures reaches `share`
- *   resting  no delivery passes for rest_ms; then one does, the probe
- *   probing  the probe is in flight. On success the breaker closes and clears the window.
- *            On failure it rests again
+ *   open     no delivery passes for rest_ms; then one does, the probe
+ *   half-open  the probe is in flight. On success the breaker closes and clears the
+ * window. On failure it opens again
  *
  * Pure functions without clock or I/O; times are monotonic ms. A zeroed breaker is
  * closed.
@@ -26,11 +26,11 @@ struct breaker_conf {
     int64_t window_ms, least, rest_ms;
 };
 
-enum breaker_state { BREAKER_CLOSED, BREAKER_RESTING, BREAKER_PROBING };
+enum breaker_state { BREAKER_CLOSED, BREAKER_OPEN, BREAKER_HALF_OPEN };
 
 struct breaker {
     enum breaker_state state;
-    int64_t until_ms; /* resting: when the probe may start, monotonic ms */
+    int64_t until_ms; /* open: when the probe may start, monotonic ms */
     int64_t newest;   /* number of the newest slice, counted from time 0 */
     struct breaker_slice {
         uint32_t all, failed;
@@ -44,26 +44,26 @@ int64_t breaker_wait_ms(const struct breaker *b, int64_t now_ms);
  * outcome is its own. */
 uint32_t breaker_room(const struct breaker *b, uint32_t under_way);
 /* Record that a delivery starts. Returns whether it is the probe. */
-bool breaker_go(struct breaker *b);
+bool breaker_start(struct breaker *b);
 /* Record that the probe did not start after all. */
-void breaker_not_gone(struct breaker *b);
+void breaker_not_started(struct breaker *b);
 
-enum breaker_news {
-    BREAKER_NO_NEWS,
-    BREAKER_OPENED,
-    BREAKER_RESTS_ON,
-    BREAKER_CLOSED_AGAIN
+enum breaker_change {
+    BREAKER_UNCHANGED,
+    BREAKER_HAS_OPENED,
+    BREAKER_REOPENED,
+    BREAKER_HAS_CLOSED
 };
-/* Record the outcome of a delivery. While the breaker rests, an outcome is of a delivery
- * that started before, and is ignored. */
-enum breaker_news breaker_outcome(struct breaker *b, const struct breaker_conf *conf,
-                                  bool failed, int64_t now_ms);
+/* Record the outcome of a delivery. While the breaker is open, an outcome is of a
+ * delivery that started before, and is ignored. */
+enum breaker_change breaker_outcome(struct breaker *b, const struct breaker_conf *conf,
+                                    bool failed, int64_t now_ms);
 /* Return the sums of the window. */
 struct breaker_slice breaker_sum(const struct breaker *b, const struct breaker_conf *conf,
                                  int64_t now_ms);
 /* Return whether the breaker can be deleted without loss: it is closed and its window is
- * empty, or it rests and its probe is overdue by more than rest_ms + window_ms. */
-bool breaker_is_blank(const struct breaker *b, const struct breaker_conf *conf,
-                      int64_t now_ms);
+ * empty, or it is open and its probe is overdue by more than rest_ms + window_ms. */
+bool breaker_is_unused(const struct breaker *b, const struct breaker_conf *conf,
+                       int64_t now_ms);
 
 #endif

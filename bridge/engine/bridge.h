@@ -18,7 +18,7 @@
 
 #include <sys/queue.h>
 
-struct alive;
+struct membership;
 struct census;
 struct embedded;
 struct handover;
@@ -47,7 +47,7 @@ struct bridge {
     struct embedded *embedded; /* NULL: tarry did not start this Redis */
     struct pool *pools;
     size_t pool_count;
-    uint64_t reread_at; /* number of connections to Redis at the last reread_all() */
+    uint64_t rewound_at; /* number of connections to Redis at the last rewind_sources() */
 
     /* What runs, in the order of the configuration; use EACH_SOURCE() and so on. The
      * lists also contain what a reload has created or taken out (enum part_use). */
@@ -56,7 +56,7 @@ struct bridge {
     TAILQ_HEAD(route_list, route) routes;
 
     /* Of a daemon; NULL in a tool: */
-    struct alive *alive; /* the other instances */
+    struct membership *membership; /* the other instances */
     struct route_states *states;
     struct reload *reload;
     struct census *census;      /* NULL until something needs the number of jobs */
@@ -83,7 +83,7 @@ struct bridge {
     bool started;       /* Redis was reached, and the sources and sinks were started */
     bool claiming;      /* false before the start, and while draining */
     bool serves;        /* a daemon: it may change the number of buckets */
-    bool only_looks;    /* a tool that only reads */
+    bool read_only;     /* a tool that only reads */
     bool draining;      /* the daemon stops */
 };
 

@@ -17,16 +17,16 @@ struct conf_redis;
 struct core_events { /* of the stores: see store.h, and meta.h for the time of `up` */
     void (*up)(void *arg);
     void (*down)(void *arg, const char *why);
-    void (*told)(void *arg, struct slice name);
+    void (*notified)(void *arg, struct slice name);
     void (*pool_up)(void *arg); /* one of pools: { } is up */
     /* called once: only a newer tarry may use these keys */
-    void (*unfit)(void *arg, const char *why);
+    void (*incompatible)(void *arg, const char *why);
 };
 
 /* Return the settings of a connection to Redis, without the address. Borrowed from c. */
 struct redis_conf core_redis_conf(const struct conf_redis *c, const char *client_name);
 /* Create the instances, connect the stores and create the routes of bridge->conf.
- * bridge->serves and ->only_looks decide what may change in PREFIX:meta. events must
+ * bridge->serves and ->read_only decide what may change in PREFIX:meta. events must
  * remain valid. Starts no source or sink, and claims nothing. -1: err says why; call
  * core_release(). */
 int core_start(struct bridge *bridge, const struct core_events *events, void *arg,

@@ -21,16 +21,16 @@ static void on_down(void *arg, const char *why)
     (void)why;
 }
 
-static void on_told(void *arg, struct slice name)
+static void on_notified(void *arg, struct slice name)
 {
     (void)arg;
     (void)name;
 }
 
-static void on_unfit(void *arg, const char *why)
+static void on_incompatible(void *arg, const char *why)
 {
     struct tool *tool = arg;
-    err_set(&tool->unfit, "%s", why);
+    err_set(&tool->incompatible, "%s", why);
     loop_stop();
 }
 
@@ -46,7 +46,7 @@ static const char *trouble(const struct bridge *bridge)
     if (!store_is_up(bridge->store))
         return store_trouble(bridge->store);
     if (!meta_is_ready(bridge->meta))
-        return "it does not say which layout its keys have";
+        return "the layout of its keys is not known yet";
     EACH_POOL (bridge, pool)
         if (!store_is_up(pool->store))
             return store_trouble(pool->store);
@@ -55,7 +55,8 @@ static const char *trouble(const struct bridge *bridge)
 
 int tool_start(struct tool *tool, int64_t patience_ms, struct err *err)
 {
-    static const struct core_events events = {on_up, on_down, on_told, on_up, on_unfit};
+    static const struct core_events events = {on_up, on_down, on_notified, on_up,
+                                              on_incompatible};
     struct bridge *bridge = tool->bridge;
     int64_t begun_ms = loop_mono_ms();
     const char *why;
@@ -64,13 +65,13 @@ int tool_start(struct tool *tool, int64_t patience_ms, struct err *err)
     bridge->tick = timer_every(TICK_MS, on_tick, NULL);
     while ((why = trouble(bridge)) != NULL) {
         loop_run();
-        if (tool->unfit.text[0] != '\0') {
-            *err = tool->unfit;
+        if (tool->incompatible.text[0] != '\0') {
+            *err = tool->incompatible;
             return EX_CONFIG;
         }
         if (loop_mono_ms() - begun_ms < patience_ms)
             continue;
-        err_set(err, "tarry's Redis: %s", why);
+        err_set(err, "Redis is not available: %s", why);
         return EX_UNAVAILABLE;
     }
     return EX_OK;

@@ -13,8 +13,8 @@
 struct bridge;
 
 struct tool {
-    struct bridge *bridge; /* the caller sets conf and only_looks */
-    struct err unfit;      /* why this tarry must not use the keys; "": it may */
+    struct bridge *bridge;   /* the caller sets conf and read_only */
+    struct err incompatible; /* why this tarry must not use the keys; "": it may */
 };
 
 /* Start the core, and run the loop until every store is up, for patience_ms at most. From

@@ -91,19 +91,20 @@ static int64_t wait_ms(const struct handover *h)
     if (own == 0)
         return retry_delay_ms(policy, h->l.tries.attempts, random);
     return h->l.tries.attempts < own ? retry_wait_ms(policy, h->l.tries.attempts, random)
-                                     : RETRY_GIVE_UP;
+                                     : RETRY_EXHAUSTED;
 }
 
 static void on_try_again(struct handover *h, const char *why)
 {
     tries_set_error(&h->l.tries, why);
     int64_t policy_ms = wait_ms(h);
-    if (policy_ms == RETRY_GIVE_UP) {
-        settle_give_up(&h->l, REASON_RETRIES);
+    if (policy_ms == RETRY_EXHAUSTED) {
+        settle_dead(&h->l, REASON_RETRIES);
         return;
     }
     route_of(h)->stats.retried++;
-    complain(h, &route_of(h)->complain_retry, why, "delivery failed; it is tried again");
+    complain(h, &route_of(h)->complain_retry, why,
+             "delivery failed; tarry will retry it");
     settle_retry(&h->l,
                  policy_ms > h->d.retry_after_ms ? policy_ms : h->d.retry_after_ms);
 }
@@ -111,7 +112,7 @@ static void on_try_again(struct handover *h, const char *why)
 static void on_rejected(struct handover *h, const char *why)
 {
     tries_set_error(&h->l.tries, why);
-    settle_give_up(&h->l, REASON_REJECTED);
+    settle_dead(&h->l, REASON_REJECTED);
 }
 
 /* The dead-letter sink has acknowledged. */
@@ -128,7 +129,7 @@ static void on_dead_failed(struct handover *h, const char *why)
     if (back_ms < h->d.retry_after_ms)
         back_ms = h->d.retry_after_ms;
     complain(h, &route_of(h)->complain_dead, why,
-             "the dead-letter sink failed; the job stays");
+             "delivery to the dead-letter sink failed; tarry will retry it");
     settle_retry(&h->l, back_ms);
 }
 
@@ -328,7 +329,7 @@ static void on_gate(void *arg)
         return;
     }
     if (route_of(h)->pace)
-        pace_not_gone(route_of(h)->pace, h->d.target);
+        pace_not_delivered(route_of(h)->pace, h->d.target);
     go_back(h, 0);
 }
 

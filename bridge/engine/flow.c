@@ -2,22 +2,22 @@
 #include "bridge/engine/flow.h"
 #include "bridge/base/mem.h"
 
-void flow_took(struct flow *f, int64_t bytes)
+void flow_submitted(struct flow *f, int64_t bytes)
 {
     f->jobs++;
     f->bytes += bytes;
 }
 
-void flow_gave(struct flow *f, int64_t bytes)
+void flow_answered(struct flow *f, int64_t bytes)
 {
     f->jobs--;
     f->bytes -= bytes;
     must(f->jobs >= 0 && f->bytes >= 0);
 }
 
-bool flow_wants_pause(const struct flow *f, bool store_takes_jobs)
+bool flow_wants_pause(const struct flow *f, bool store_accepts_jobs)
 {
-    if (!store_takes_jobs)
+    if (!store_accepts_jobs)
         return true;
     int64_t part = f->paused ? 2 : 1;
     return f->jobs * part >= f->max_jobs || f->bytes * part >= f->max_bytes;

@@ -16,10 +16,10 @@ struct flow {
 };
 
 /* Count a submission; then its answer. */
-void flow_took(struct flow *f, int64_t bytes);
-void flow_gave(struct flow *f, int64_t bytes);
+void flow_submitted(struct flow *f, int64_t bytes);
+void flow_answered(struct flow *f, int64_t bytes);
 /* Return whether sources must pause: at a limit, or if the store accepts no jobs. Once
  * paused, they resume below half of the limit. */
-bool flow_wants_pause(const struct flow *f, bool store_takes_jobs);
+bool flow_wants_pause(const struct flow *f, bool store_accepts_jobs);
 
 #endif

@@ -45,7 +45,7 @@ struct source {
     uint64_t sessions_lost; /* see source_session_lost() */
     uint64_t rewinds;       /* see source_rewound() */
 
-    struct buf partition_name; /* the last one, built in name.c */
+    struct buf partition_name; /* the last one, built in job_id.c */
 
     /* Callbacks for changes in queues and in its key-value store; NULL: none: */
     queue_watch_cb *queue_watch;

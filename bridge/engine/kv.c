@@ -40,7 +40,7 @@ static void tell_own(const struct source *src)
         src->kv_watch(src->kv_watch_arg);
 }
 
-void kv_told(struct bridge *bridge, struct slice name)
+void kv_notified(struct bridge *bridge, struct slice name)
 {
     if (name.n > 0 && name.p[0] == '=')
         name = (struct slice){name.p + 1, name.n - 1};
@@ -50,11 +50,11 @@ void kv_told(struct bridge *bridge, struct slice name)
     }
 }
 
-static void tell_others(const struct source *src)
+static void notify_others(const struct source *src)
 {
     struct buf name = {0};
     buf_addf(&name, "=%s", source_name(src));
-    store_tell(src->bridge->store, buf_str(&name));
+    store_notify(src->bridge->store, buf_str(&name));
     buf_free(&name);
 }
 
@@ -66,7 +66,7 @@ static void on_reply(void *arg, const struct redisReply *reply)
     struct slice error = redis_error_text(reply);
     if (error.p) {
         log_limited(&ask->src->complain_kv, LOG_WARN, source_name(ask->src),
-                    "its kv in Redis: %.*s", SLICE_ARG(error));
+                    "the key-value store in Redis failed: %.*s", SLICE_ARG(error));
         reply = NULL;
     }
     ask->tell(ask, reply);
@@ -169,7 +169,7 @@ void kv_put(struct source *src, const char *kv, struct slice field, struct slice
     ask->cb.done = cb;
     ask->only_new = only_new;
     send_command(ask, only_new ? "HSETNX" : "HSET", kv, more, 2);
-    tell_others(src);
+    notify_others(src);
 }
 
 static void tell_put_all(struct ask *ask, const struct redisReply *r)
@@ -196,7 +196,7 @@ void kv_drop(struct source *src, const char *kv, struct slice field, kv_cb *cb, 
     struct ask *ask = ask_new(src, tell_drop, arg);
     ask->cb.done = cb;
     send_command(ask, "HDEL", kv, &field, 1);
-    tell_others(src);
+    notify_others(src);
 }
 
 void kv_get(struct source *src, const char *kv, struct slice field, kv_get_cb *cb,

@@ -55,6 +55,6 @@ void kv_tally(struct source *src, struct slice name, int64_t amount, int64_t lim
 
 /* For the core: handle the notification "=SOURCE" of another instance; name with p NULL:
  * notifications may have been missed. Calls the watchers concerned. */
-void kv_told(struct bridge *bridge, struct slice name);
+void kv_notified(struct bridge *bridge, struct slice name);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/meta.h"
 #include "bridge/engine/meta_parts.h"
-#include "bridge/engine/reread.h"
+#include "bridge/engine/rewind.h"
 #include "bridge/engine/route.h"
 #include "bridge/base/version.h"
 
@@ -28,10 +28,10 @@ int meta_layout_fits(const struct meta_layout *there, bool writes, const char *p
         return 0;
     return err_set(err,
                    "the keys in Redis (%s:meta) have layout %" PRId64
-                   ", and only a tarry that knows layout %" PRId64
-                   " may %s them; this one, %s, knows layout %d: start the newer tarry "
-                   "again. Nothing was changed. (Development versions before the first "
-                   "release had layouts 1 to 3: their keys can't be used)",
+                   ", and tarry must support layout %" PRId64
+                   " to %s them. This version, %s, supports layout %d: start the newer "
+                   "tarry again. Nothing was changed. (Keys of development versions "
+                   "before the first release, layouts 1 to 3, cannot be used)",
                    prefix, there->layout, least, writes ? "change" : "read",
                    TARRY_VERSION, META_LAYOUT);
 }
@@ -154,9 +154,9 @@ static void plan_sinks(const struct meta *m, struct plan *plan)
 
 static void refuse(struct meta *m, const struct err *err)
 {
-    if (!m->unfit)
-        m->events->unfit(m->arg, err->text);
-    m->unfit = true;
+    if (!m->incompatible)
+        m->events->incompatible(m->arg, err->text);
+    m->incompatible = true;
 }
 
 /* Reject a different number in the configuration. At the start tarry stops. A reload is
@@ -169,7 +169,8 @@ static bool refuse_number(struct meta *m, struct route *route, int64_t was,
     } else if (!m->bridge->started) {
         refuse(m, err);
     } else {
-        log_error("redis", "%s; until then the old number counts", err->text);
+        log_error("redis", "%s. Until then the old number of buckets remains in use",
+                  err->text);
         route_open_buckets(route, was);
         return true;
     }
@@ -183,8 +184,8 @@ static bool keep_number(struct meta *m, const struct route *route, int64_t was)
     if (was == 0 || was == route->bucket_count)
         return true;
     err_set(&err,
-            "routes.%s: it has %" PRId64 " buckets now, by another instance, and this "
-            "one runs with %" PRId64 ": start it again with buckets = %" PRId64,
+            "routes.%s: another instance changed the number of buckets to %" PRId64
+            ", but this instance uses %" PRId64 ": restart it with buckets = %" PRId64,
             route->conf->name, was, route->bucket_count, was);
     refuse(m, &err);
     return false;
@@ -193,7 +194,7 @@ static bool keep_number(struct meta *m, const struct route *route, int64_t was)
 static bool may_open(const struct meta *m, const struct route *route, int64_t was)
 {
     return was == route->conf->buckets || (was > 0 && !m->bridge->serves) ||
-           (was == 0 && m->bridge->only_looks);
+           (was == 0 && m->bridge->read_only);
 }
 
 /* Return false if the route cannot start yet, or not at all. */
@@ -205,17 +206,17 @@ static bool look_at_route(struct meta *m, struct route *route, const char *value
     struct err err;
     if (value && was == 0) {
         err_set(&err,
-                "the field route:%s of %s:meta in Redis is \"%.60s\", which is no number "
-                "of buckets; a development version before the first release writes "
-                "\"1:4\" and the like, and its keys can't be used: empty this Redis, or "
-                "set another redis.prefix",
+                "the field route:%s of %s:meta in Redis is \"%.60s\", not a number of "
+                "buckets. Development versions before the first release wrote values "
+                "such as \"1:4\"; their keys cannot be used: empty this Redis, or set "
+                "another redis.prefix",
                 name, store_prefix(m->store), value);
         refuse(m, &err);
         return false;
     }
     if (route->bucket_count > 0 && !keep_number(m, route, was))
         return false;
-    if (was == 0 && !m->bridge->only_looks)
+    if (was == 0 && !m->bridge->read_only)
         plan_add_number(plan, "route:", name, NULL,
                         route->bucket_count > 0 ? route->bucket_count : now);
     if (route->bucket_count > 0)
@@ -234,7 +235,7 @@ static bool look_at_route(struct meta *m, struct route *route, const char *value
     case BUCKETS_CHANGE:
         plan_add_number(plan, "route:", name, value, now);
         log_event(LOG_INFO, &(struct log_about){.route = name},
-                  "its buckets are now %" PRId64 ", and were %" PRId64, now, was);
+                  "the number of buckets is now %" PRId64 "; it was %" PRId64, now, was);
     }
     return false;
 }
@@ -285,15 +286,15 @@ static void ask(struct meta *m, const struct slice *argv, unsigned n)
 static void settle(struct meta *m)
 {
     struct plan plan = {.count = 0};
-    if (!m->bridge->only_looks) {
+    if (!m->bridge->read_only) {
         plan_layout(m, &plan);
         plan_sinks(m, &plan);
     }
-    const bool good = look_at_routes(m, &plan) && !m->unfit;
-    if (plan.count > 0 && !m->unfit)
+    const bool good = look_at_routes(m, &plan) && !m->incompatible;
+    if (plan.count > 0 && !m->incompatible)
         ask(m, plan.argv[0], 3 * plan.count);
     plan_free(&plan);
-    if (m->asking || m->unfit)
+    if (m->asking || m->incompatible)
         return;
     store_move_far(m->store, m->bridge->serves);
     m->look_ms = good ? loop_mono_ms() + LOOK_MS : 0; /* 0: at the next tick */
@@ -315,15 +316,15 @@ static void on_read(void *arg, const struct redisReply *reply)
     snprintf(m->trouble, sizeof(m->trouble), "%s", good ? "" : store_trouble(m->store));
     if (!good)
         m->look_ms = 0; /* at the next tick, or with the next connection */
-    if (!good || m->unfit)
+    if (!good || m->incompatible)
         return;
     keep_fields(m, reply);
     m->there = (struct meta_layout){number_of(m, "layout"), number_of(m, "least_reader"),
                                     number_of(m, "least_writer")};
     if (redis_integer(redis_item(reply, 0)) == 1) /* changed */
-        store_tell(m->store, "=#meta");
-    if (meta_layout_fits(&m->there, !m->bridge->only_looks, store_prefix(m->store),
-                         &err) < 0)
+        store_notify(m->store, "=#meta");
+    if (meta_layout_fits(&m->there, !m->bridge->read_only, store_prefix(m->store), &err) <
+        0)
         refuse(m, &err);
     else
         settle(m);
@@ -347,7 +348,7 @@ void meta_routes_changed(struct meta *m)
 
 void meta_tick(struct meta *m)
 {
-    if (!store_is_up(m->store) || m->unfit)
+    if (!store_is_up(m->store) || m->incompatible)
         return;
     if (m->up_open || loop_mono_ms() >= m->look_ms)
         meta_look(m);
@@ -369,7 +370,7 @@ bool meta_is_ready(const struct meta *m)
 static void on_up(void *arg)
 {
     struct meta *m = arg;
-    reread_all(m->bridge);
+    rewind_sources(m->bridge);
     m->up_open = true;
     meta_look(m);
 }
@@ -381,24 +382,24 @@ static void on_down(void *arg, const char *why)
 }
 
 /* A further Redis contains only queues, so it has no other notifications. */
-static void on_told(void *arg, struct slice name)
+static void on_notified(void *arg, struct slice name)
 {
     struct meta *m = arg;
     if (name.p == NULL || slice_is(name, "#meta"))
         meta_look(m);
     if (!m->of_pool)
-        m->events->told(m->arg, name);
+        m->events->notified(m->arg, name);
 }
 
-static void on_unfit(void *arg, const char *why)
+static void on_incompatible(void *arg, const char *why)
 {
     struct meta *m = arg;
-    if (!m->unfit && m->events->unfit)
-        m->events->unfit(m->arg, why);
-    m->unfit = true;
+    if (!m->incompatible && m->events->incompatible)
+        m->events->incompatible(m->arg, why);
+    m->incompatible = true;
 }
 
-const struct store_events meta_events = {on_up, on_down, on_told, on_unfit};
+const struct store_events meta_events = {on_up, on_down, on_notified, on_incompatible};
 
 struct meta *meta_new(struct bridge *bridge, bool of_pool,
                       const struct core_events *events, void *arg)

@@ -36,9 +36,9 @@ struct meta;
 /* Callbacks for the store; arg is the meta. */
 extern const struct store_events meta_events;
 
-/* Create the meta of one Redis. events->unfit is called once if this tarry must not use
- * the keys. of_pool: a further Redis, which contains only queues. events must remain
- * valid. */
+/* Create the meta of one Redis. events->incompatible is called once if this tarry must
+ * not use the keys. of_pool: a further Redis, which contains only queues. events must
+ * remain valid. */
 struct meta *meta_new(struct bridge *bridge, bool of_pool,
                       const struct core_events *events, void *arg);
 /* Call it after the store was freed. m may be NULL. */
@@ -53,7 +53,7 @@ void meta_tick(struct meta *m);
 void meta_routes_changed(struct meta *m);
 /* The configuration contains a route of that name again: free the buckets that count its
  * jobs here. false: a call is in flight, try again soon. */
-bool meta_orphan_let_go(struct meta *m, const char *route);
+bool meta_orphan_release(struct meta *m, const char *route);
 
 /* Return why Redis did not answer the last read or change; "": it did. */
 const char *meta_trouble(const struct meta *m);

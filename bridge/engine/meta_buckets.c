@@ -3,14 +3,14 @@
  * meta_buckets.c - decides whether a route may change its number of buckets: only if it
  * has no jobs, and no other instance serves it. Asked once, when the route starts.
  */
-#include "bridge/engine/alive.h"
+#include "bridge/engine/membership.h"
 #include "bridge/engine/meta_parts.h"
 #include "bridge/engine/route.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { OTHERS_MS = 4000 }; /* a killed instance is removed after ALIVE_MS */
+enum { OTHERS_MS = 4000 }; /* a killed instance is removed after MEMBER_TIMEOUT_MS */
 
 static void on_counts(void *arg, const struct counts *counts)
 {
@@ -35,11 +35,11 @@ static int refuse_jobs(const struct route *route, int64_t was, struct err *err)
     const char *name = route->conf->name;
     return err_set(err,
                    "routes.%s.buckets: %" PRId64
-                   " is configured, but the route holds %" PRId64 " jobs in %" PRId64
-                   " buckets, and the number can't change before they have left: set "
+                   " is configured, but the route has %" PRId64 " jobs in %" PRId64
+                   " buckets, and the number cannot change until the route is empty: set "
                    "buckets = %" PRId64 "; then drain the route (tarry drain %s --wait), "
                    "or add a second route with %" PRId64
-                   " buckets and have match send new messages there",
+                   " buckets whose match accepts new messages",
                    name, route->conf->buckets, route->look.jobs, was, was, name,
                    route->conf->buckets);
 }
@@ -57,7 +57,7 @@ static enum buckets_answer judge(const struct meta *m, struct route *route, int6
                                  struct err *err)
 {
     struct bucket_look *look = &route->look;
-    const int others = alive_others(m->bridge->alive, route->conf->name);
+    const int others = membership_others(m->bridge->membership, route->conf->name);
     if (look->jobs > 0) {
         refuse_jobs(route, was, err);
         return BUCKETS_REFUSED;

@@ -68,13 +68,14 @@ static void warn(struct orphan *o)
     o->told = true;
     if (sink)
         log_warn("daemon",
-                 "the sink %s is not configured (as a queue): %" PRId64
-                 " jobs in %" PRId64 " queues of it stay in Redis until it is again",
+                 "the sink %s is not configured as a queue: %" PRId64
+                 " jobs in its %" PRId64
+                 " queues stay in Redis until it is configured again",
                  sink, o->jobs, o->queues);
     else
         log_warn("daemon",
-                 "the route %s is not configured (or ends at a queue): %" PRId64
-                 " jobs of it stay in Redis, and are not delivered until it is again",
+                 "the route %s is not configured (or now leads to a queue): its %" PRId64
+                 " jobs stay in Redis and are not delivered until it is configured again",
                  after(o->field, "route:"), o->jobs);
 }
 
@@ -250,7 +251,7 @@ static void forget_changed(struct meta *m)
     }
 }
 
-bool meta_orphan_let_go(struct meta *m, const char *route)
+bool meta_orphan_release(struct meta *m, const char *route)
 {
     for (struct orphan *o = m->orphans; o; o = o->next) {
         const char *name = after(o->field, "route:");

@@ -25,7 +25,7 @@ struct meta {
     bool asking, again; /* a read is in flight; another one must follow */
     bool up_open;       /* the store is up, and events->up was not called yet */
     bool ready;         /* the routes have their buckets */
-    bool unfit;         /* events->unfit was called */
+    bool incompatible;  /* events->incompatible was called */
     int64_t look_ms;    /* monotonic: time of the next read */
     char trouble[160];  /* see meta_trouble() */
     struct orphan *orphans;

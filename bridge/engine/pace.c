@@ -108,7 +108,7 @@ static void go(struct ask *ask)
 static void leave(struct pace *p, struct target *t)
 {
     t->in_flight--;
-    breaker_not_gone(&t->breaker);
+    breaker_not_started(&t->breaker);
     target_due(p, t);
 }
 
@@ -128,7 +128,7 @@ static void go_if_still(struct ask *ask)
 static void let_in(struct ask *ask)
 {
     struct pace *p = ask->pace;
-    ask->probe = breaker_go(&ask->target->breaker);
+    ask->probe = breaker_start(&ask->target->breaker);
     ask->target->in_flight++;
     if (p->rate.per_s > 0)
         TAILQ_INSERT_TAIL(&p->asking, ask, link);
@@ -300,22 +300,24 @@ static void note_gap(struct target *t)
     t->done_ms = now_ms;
 }
 
-static void tell_news(struct pace *p, struct target *t, enum breaker_news news)
+static void tell_news(struct pace *p, struct target *t, enum breaker_change news)
 {
     struct breaker_slice sum = breaker_sum(&t->breaker, &p->breaker, loop_mono_ms());
     struct log_about about = {.route = p->route->conf->name};
-    if (news == BREAKER_NO_NEWS)
+    if (news == BREAKER_UNCHANGED)
         return;
     t->slot_ms = 0;
     p->wake = true;
-    if (news == BREAKER_OPENED) {
+    if (news == BREAKER_HAS_OPENED) {
         about.limit = &p->complain;
         log_event(LOG_WARN, &about,
-                  "target %.*s: %u of %u deliveries failed; it gets nothing for %lld ms",
+                  "target %.*s: %u of %u deliveries failed; its circuit breaker is open "
+                  "for %lld ms",
                   SLICE_ARG(target_slice(t)), sum.failed, sum.all,
                   (long long)p->breaker.rest_ms);
-    } else if (news == BREAKER_CLOSED_AGAIN) {
-        log_event(LOG_INFO, &about, "target %.*s works again",
+    } else if (news == BREAKER_HAS_CLOSED) {
+        log_event(LOG_INFO, &about,
+                  "target %.*s works again; its circuit breaker is closed",
                   SLICE_ARG(target_slice(t)));
     }
 }
@@ -342,7 +344,7 @@ void pace_done(struct pace *p, struct slice target, enum outcome outcome, bool s
         pace_stop(p, target_stop_name(p, target));
 }
 
-void pace_not_gone(struct pace *p, struct slice target)
+void pace_not_delivered(struct pace *p, struct slice target)
 {
     struct target *t = target_find(p, target_name(p, target));
     must(!p->limits || (t != NULL && t->in_flight > 0));
@@ -420,7 +422,7 @@ static void on_tick(void *arg)
         pace_read_stops(p);
 }
 
-bool pace_is_still(const struct pace *p)
+bool pace_is_idle(const struct pace *p)
 {
     return p == NULL ||
            (p->held == 0 && p->at_gates == 0 && TAILQ_EMPTY(&p->asking) && p->calls == 0);
@@ -429,7 +431,7 @@ bool pace_is_still(const struct pace *p)
 struct pace *pace_new(struct route *route)
 {
     route->pace = NULL;
-    if (!pace_must_begin_anew(route, route->conf, route->sink->ops, false))
+    if (!pace_needs_replacement(route, route->conf, route->sink->ops, false))
         return NULL;
     struct pace *p = mem_alloc(sizeof(*p));
     p->route = route;

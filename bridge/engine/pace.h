@@ -27,24 +27,24 @@ void pace_free(struct pace *p);
 
 /* Return whether this configuration, with a sink of this type, requires a new struct pace
  * instead of pace_change(). other_sink: the route gets a different sink. */
-bool pace_must_begin_anew(const struct route *route, const struct conf_route *conf,
-                          const struct sink_ops *ops, bool other_sink);
+bool pace_needs_replacement(const struct route *route, const struct conf_route *conf,
+                            const struct sink_ops *ops, bool other_sink);
 /* Apply a new configuration of the route. p may be NULL. */
 void pace_change(struct pace *p);
 /* Return whether no job waits here and no call to Redis is in flight. p may be NULL. */
-bool pace_is_still(const struct pace *p);
+bool pace_is_idle(const struct pace *p);
 
 /* Redis is usable (again): read the stops. */
 void pace_start(struct pace *p);
 /* Handle the notification "=>ROUTE" of another instance: read the stops of that route;
  * name with p NULL: notifications may have been missed, read those of all routes. */
-void pace_told(const struct bridge *bridge, struct slice name);
+void pace_notified(const struct bridge *bridge, struct slice name);
 
 /* Ask whether this job may be delivered now. Calls cb once, within the call or shortly
  * after.
  *
- * go: the job counts as in flight; call pace_done() or pace_not_gone(). Else return the
- * job to the bucket, due in wait_ms, without counting an attempt. slot: the job has a
+ * go: the job counts as in flight; call pace_done() or pace_not_delivered(). Else return
+ * the job to the bucket, due in wait_ms, without counting an attempt. slot: the job has a
  * place in its target's rate; ask with has_slot next time (tries.paced). target: as the
  * sink gets it; borrowed within the call. */
 struct pace_answer {
@@ -58,7 +58,7 @@ void pace_ask(struct pace *p, struct slice target, bool has_slot, pace_cb *cb, v
 void pace_done(struct pace *p, struct slice target, enum outcome outcome, bool stops);
 
 /* Report that a job with `go` was not delivered. */
-void pace_not_gone(struct pace *p, struct slice target);
+void pace_not_delivered(struct pace *p, struct slice target);
 
 /* Return for how many us a route with only one target must claim nothing; 0: it may
  * claim. If that changes earlier, pace notifies the schedulers. Once a minute the result
@@ -81,9 +81,9 @@ struct pace_target {
 typedef void pace_each(void *arg, const struct pace_target *target);
 void pace_list(const struct pace *p, pace_each *each, void *arg);
 /* Lift a stop. done: 0: the target was stopped and resumes; 1: it was not stopped; -1:
- * Redis did not answer. Called after pace_go_on() has returned. */
-void pace_go_on(struct pace *p, struct slice target, void (*done)(void *arg, int answer),
-                void *arg);
+ * Redis did not answer. Called after pace_resume() has returned. */
+void pace_resume(struct pace *p, struct slice target, void (*done)(void *arg, int answer),
+                 void *arg);
 /* Print the metrics of all routes: number of targets by state. */
 void pace_print(const struct bridge *bridge, struct buf *out);
 

@@ -50,8 +50,8 @@ void pace_read_conf(struct pace *p)
 }
 
 /* Jobs in flight must find their target again by its name, which the sink determines. */
-bool pace_must_begin_anew(const struct route *route, const struct conf_route *conf,
-                          const struct sink_ops *ops, bool other_sink)
+bool pace_needs_replacement(const struct route *route, const struct conf_route *conf,
+                            const struct sink_ops *ops, bool other_sink)
 {
     const struct pace *p = route->pace;
     bool limits = pace_has_limits(conf), stops = ops->origin != NULL;

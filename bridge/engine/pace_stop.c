@@ -37,15 +37,15 @@ static void log_stop(struct pace *p, const struct target *t, enum log_level leve
 
 static void go_on(struct pace *p, struct target *t)
 {
-    log_stop(p, t, LOG_INFO, "goes on");
+    log_stop(p, t, LOG_INFO, "receives jobs again");
     set_stopped(p, t, false);
 }
 
-static void tell_others(const struct pace *p)
+static void notify_others(const struct pace *p)
 {
     struct buf name = {0};
     buf_addf(&name, "=>%s", p->route->conf->name);
-    store_tell(p->route->bridge->store, buf_str(&name));
+    store_notify(p->route->bridge->store, buf_str(&name));
     buf_free(&name);
 }
 
@@ -70,7 +70,8 @@ static bool is_answer(struct pace *p, const struct redisReply *reply)
     p->calls--;
     if (wrong.n > 0)
         log_limited(&p->complain_redis, LOG_WARN, p->route->conf->name,
-                    "its stopped targets in Redis: %.*s", SLICE_ARG(wrong));
+                    "stopped targets cannot be read from or written to Redis: %.*s",
+                    SLICE_ARG(wrong));
     return wrong.p == NULL;
 }
 
@@ -96,17 +97,18 @@ void pace_stop(struct pace *p, struct slice name)
         const struct log_about about = {.route = p->route->conf->name,
                                         .limit = &p->complain_full};
         log_event(LOG_ERROR, &about,
-                  "a target is gone, but %d are stopped already, and no more can be",
+                  "a target reported that it is gone for good, but tarry cannot stop it: "
+                  "%d targets are already stopped",
                   PACE_TARGETS_MAX);
         return;
     }
-    log_stop(
-        p, t, LOG_ERROR,
-        "is stopped: it says that it is gone for good; its jobs wait for: tarry go-on");
+    log_stop(p, t, LOG_ERROR,
+             "reported that it is gone for good and is stopped; its jobs wait until you "
+             "run: tarry go-on");
     set_stopped(p, t, true);
     t->unsaved = true;
     note(p, t);
-    tell_others(p);
+    notify_others(p);
     pace_read_stops(p);
 }
 
@@ -161,7 +163,7 @@ void pace_start(struct pace *p)
         pace_read_stops(p);
 }
 
-void pace_told(const struct bridge *bridge, struct slice name)
+void pace_notified(const struct bridge *bridge, struct slice name)
 {
     EACH_ROUTE (bridge, route) {
         bool meant = name.p == NULL || (name.n > 0 && name.p[0] == '>' &&
@@ -195,15 +197,15 @@ static void on_lifted(void *arg, const struct redisReply *reply)
             t->unsaved = false;
             go_on(p, t);
         }
-        tell_others(p);
+        notify_others(p);
         pace_read_stops(p);
     }
     lifting->done(lifting->arg, answer);
     free(lifting);
 }
 
-void pace_go_on(struct pace *p, struct slice target, void (*done)(void *arg, int answer),
-                void *arg)
+void pace_resume(struct pace *p, struct slice target, void (*done)(void *arg, int answer),
+                 void *arg)
 {
     struct lifting *lifting = mem_alloc(sizeof(*lifting) + target.n);
     *lifting = (struct lifting){.pace = p, .done = done, .arg = arg, .n = target.n};

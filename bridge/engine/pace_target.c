@@ -103,7 +103,7 @@ void targets_sweep(struct pace *p)
         next = TAILQ_NEXT(t, link);
         if (t->used_ms > now_ms - p->breaker.window_ms)
             return;
-        if (is_forgettable(t) && breaker_is_blank(&t->breaker, &p->breaker, now_ms))
+        if (is_forgettable(t) && breaker_is_unused(&t->breaker, &p->breaker, now_ms))
             forget(p, t);
         else
             to_end(p, t);
@@ -138,8 +138,8 @@ static const char *state_of(const struct target *t)
 {
     static const char *const states[] = {
         [BREAKER_CLOSED] = "flowing",
-        [BREAKER_RESTING] = "resting",
-        [BREAKER_PROBING] = "probing",
+        [BREAKER_OPEN] = "resting",
+        [BREAKER_HALF_OPEN] = "probing",
     };
     return t->stopped ? "stopped" : states[t->breaker.state];
 }
@@ -176,8 +176,8 @@ static void print_route(const struct pace *p, struct buf *out)
 
 void pace_print(const struct bridge *bridge, struct buf *out)
 {
-    buf_add_str(out, "# HELP tarry_targets Targets that get nothing, or only a probe.\n"
-                     "# TYPE tarry_targets gauge\n");
+    buf_add_str(out, "# HELP tarry_targets Targets that receive no deliveries, or only a "
+                     "probe.\n# TYPE tarry_targets gauge\n");
     EACH_ROUTE (bridge, route)
         if (route->pace)
             print_route(route->pace, out);

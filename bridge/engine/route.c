@@ -73,7 +73,7 @@ static int read_conf(struct route *route, struct err *err)
     if (route->sink->rules == NULL) /* records in queues omit no names */
         set_names(route, err);
     else
-        route->own_names = !conf_route_parts_topics(conf, route->target);
+        route->topic_is_queue = !conf_route_parts_topics(conf, route->target);
     return 0;
 }
 
@@ -111,7 +111,7 @@ void route_change(struct route *route, struct sink *sink, struct sink *dead)
     must((sink->rules != NULL) == (route->sink->rules != NULL));
     if (other_sink)
         EACH_SCHED (route, s)
-            sched_let_go(s);
+            sched_stop_waiting(s);
     forget_conf(route);
     route->sink = sink;
     route->dead = dead;
@@ -119,7 +119,7 @@ void route_change(struct route *route, struct sink *sink, struct sink *dead)
     if (sink->rules)
         return;
     route_read_rules(route);
-    if (!pace_must_begin_anew(route, route->conf, sink->ops, other_sink)) {
+    if (!pace_needs_replacement(route, route->conf, sink->ops, other_sink)) {
         pace_change(route->pace);
         return;
     }
@@ -139,9 +139,9 @@ void route_start(struct route *route)
         pace_start(route->pace);
 }
 
-bool route_is_still(const struct route *route)
+bool route_is_idle(const struct route *route)
 {
-    return route->in_flight == 0 && route->reserved == 0 && pace_is_still(route->pace);
+    return route->in_flight == 0 && route->reserved == 0 && pace_is_idle(route->pace);
 }
 
 void route_free(struct route *route)
@@ -239,17 +239,17 @@ struct route *route_for(const struct source *src, struct job *job, int *bad,
     *bad = 0;
     if (route == NULL) {
         if (job->route.n > 0)
-            err_set(err,
-                    "no route \"%.*s\" takes jobs from %s; routes are configured under "
-                    "routes: { }",
-                    shown(job->route), job->route.p, src->conf->name);
+            err_set(
+                err,
+                "no route \"%.*s\" accepts jobs from %s; check the routes in routes: { }",
+                shown(job->route), job->route.p, src->conf->name);
         else
-            err_set(err, "no route from %s takes the topic \"%.*s\"", src->conf->name,
+            err_set(err, "no route from %s accepts the topic \"%.*s\"", src->conf->name,
                     shown(job->topic), job->topic.p ? job->topic.p : "");
         return NULL;
     }
     /* If the route sets no target, use the one that the source has set. */
-    if (job->to_queue && route->own_names) {
+    if (job->to_queue && route->topic_is_queue) {
         job->target = job->topic;
     } else if (route->target && (job->target.n == 0 || route->conf->topic)) {
         *bad = set_target(route, job, captures, n, err);

@@ -55,8 +55,8 @@ struct route {
     /* Where its jobs go: */
     struct tmpl *target, *dead_target; /* NULL: the sink needs none */
     bool target_open;                  /* a message can choose the host of its target */
-    bool own_names; /* of a queue: several topics may have the same target, so a topic of
-                     * the queue API is the name of the queue itself */
+    bool topic_is_queue;     /* of a queue: several topics may have the same target, so a
+                              * topic of     the queue API is the name of the queue itself */
     struct buf fixed_target; /* set if the template is constant */
     struct job_names names;  /* values that records of this route omit */
 
@@ -105,14 +105,14 @@ struct route *route_new(struct bridge *bridge, struct conf_route *conf, struct s
 void route_free(struct route *route);
 /* Apply new values of route->conf, which conf_check.c has accepted, or new sinks.
  * Deliveries in flight are not affected. The sink must be a queue if and only if the old
- * one was. If pace_must_begin_anew(), route_is_still() must be true. Do not call this
+ * one was. If pace_needs_replacement(), route_is_idle() must be true. Do not call this
  * from a callback of the route. */
 void route_change(struct route *route, struct sink *sink, struct sink *dead);
 /* Read from Redis what the route must know: it is in use now, or Redis is usable again.
  * Does nothing while Redis is unreachable. */
 void route_start(struct route *route);
 /* Return whether no delivery and no claim is in flight. */
-bool route_is_still(const struct route *route);
+bool route_is_idle(const struct route *route);
 
 /* Find the route of a job: the route that it names, or else the first in the file that
  * accepts this source and topic. Sets job->target. NULL: no route. *bad is -1 if the

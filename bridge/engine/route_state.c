@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/route_state.h"
-#include "bridge/engine/alive.h"
+#include "bridge/engine/membership.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
@@ -30,9 +30,10 @@ static const struct {
     const char *told; /* log text for the change to this state */
 } rows[] = {
     [ROUTE_UNKNOWN] = {"unknown", LOG_INFO, ""},
-    [ROUTE_RUNNING] = {"running", LOG_INFO, "runs again"},
-    [ROUTE_PAUSED] = {"paused", LOG_WARN, "is paused: jobs come in, none leaves"},
-    [ROUTE_DRAINING] = {"draining", LOG_WARN, "drains: jobs leave, none comes in"},
+    [ROUTE_RUNNING] = {"running", LOG_INFO, "is running again"},
+    [ROUTE_PAUSED] = {"paused", LOG_WARN, "is paused: it accepts jobs and delivers none"},
+    [ROUTE_DRAINING] = {"draining", LOG_WARN,
+                        "is draining: it delivers jobs and accepts none"},
 };
 
 const char *route_state_name(enum route_state state)
@@ -47,7 +48,7 @@ bool route_may_claim(const struct route *route)
 
 int64_t route_state_everywhere_ms(const struct route *route)
 {
-    bool alone = alive_count(route->bridge->alive) == 1;
+    bool alone = membership_count(route->bridge->membership) == 1;
     return route->state_ms + (alone ? ALONE_MS : REFRESH_MS + SLACK_MS);
 }
 
@@ -115,7 +116,7 @@ static void on_read(void *arg, const struct redisReply *reply)
     states->reading = false;
     if (refused)
         log_limited(&states->complain, LOG_ERROR, "daemon",
-                    "%s:states in Redis can't be read, so every route runs: %.*s",
+                    "%s:states in Redis cannot be read, so all routes run: %.*s",
                     store_prefix(bridge->store), SLICE_ARG(redis_error_text(reply)));
     EACH_ROUTE (bridge, route) {
         if (reply == NULL)
@@ -157,7 +158,7 @@ void route_states_changed(struct route_states *states)
     route_states_read(states);
 }
 
-void route_states_told(struct route_states *states, struct slice name)
+void route_states_notified(struct route_states *states, struct slice name)
 {
     if (name.p == NULL || slice_is(name, told_name))
         route_states_read(states);
@@ -224,8 +225,8 @@ static int check_source(const struct bridge *bridge, struct route *const *routes
     int bad = 0;
     if (meant && others.n > 0)
         bad = err_set(err,
-                      "the source %s can be held back as a whole only, and feeds %.300s "
-                      "as well: drain all of them in one call",
+                      "the source %s can only be paused as a whole, and it also feeds "
+                      "%.300s: drain all these routes in one call",
                       src->conf->name, buf_str(&others));
     buf_free(&others);
     return bad;
@@ -268,12 +269,12 @@ static void on_set(void *arg, const struct redisReply *reply)
     bool good = reply && redis_error(reply) == REDIS_NO_ERROR;
     if (reply && !good)
         log_limited(&states->complain, LOG_ERROR, "daemon",
-                    "%s:states in Redis can't be written: %.*s",
+                    "%s:states in Redis cannot be written: %.*s",
                     store_prefix(states->bridge->store),
                     SLICE_ARG(redis_error_text(reply)));
     if (good) {
         apply(setting);
-        store_tell(states->bridge->store, tell_name);
+        store_notify(states->bridge->store, tell_name);
         route_states_read(states); /* a read in flight may be older than this change */
     }
     setting->done(setting->arg, good ? 0 : -1);

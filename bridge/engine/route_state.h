@@ -44,7 +44,7 @@ bool route_states_known(const struct route_states *states);
 void route_states_read(struct route_states *states);
 /* Handle a notification of another instance; name with p NULL: notifications may have
  * been missed. */
-void route_states_told(struct route_states *states, struct slice name);
+void route_states_notified(struct route_states *states, struct slice name);
 /* A reload has changed routes or sources; call it before they resume. */
 void route_states_changed(struct route_states *states);
 /* Call it once a second. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/sched.h"
-#include "bridge/engine/alive.h"
+#include "bridge/engine/membership.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/deliver.h"
 #include "bridge/engine/pace.h"
@@ -109,7 +109,7 @@ static void on_recover(void *arg, const struct store_reap_reply *r)
     s->route->stats.cancelled += (uint64_t)r->dropped; /* while they were in flight */
     if (r->moved > 0)
         log_event(LOG_INFO, &(struct log_about){.route = s->route->conf->name},
-                  "%lld jobs came back: the answer to their claim was lost",
+                  "%lld jobs are available again: the reply to their claim was lost",
                   (long long)r->moved);
 }
 
@@ -165,7 +165,7 @@ static void pump(struct sched *s)
     int64_t now_us = loop_mono_us(), wait_us;
     if (s->claim || !may_claim(s))
         return;
-    if (bucket_hold_us(s->bucket) > 0) {
+    if (bucket_pause_us(s->bucket) > 0) {
         timer_set(s->timer, AGAIN_MS);
         return;
     }
@@ -296,11 +296,11 @@ void sched_head(struct sched *s, int64_t head_ms)
 
 void sched_moved(struct sched *s)
 {
-    unsigned rank =
-        alive_rank(s->route->bridge->alive, s->route->conf->name, bucket_name(s->bucket));
+    unsigned rank = membership_rank(s->route->bridge->membership, s->route->conf->name,
+                                    bucket_name(s->bucket));
     bool took_over = rank == 0 && s->rank > 0; /* head_ms may be a guess */
     s->rank = rank;
-    bucket_leave_to_owner(s->bucket, rank > 0);
+    bucket_set_owner_first(s->bucket, rank > 0);
     if (took_over)
         sched_look(s);
     else
@@ -319,7 +319,8 @@ static void on_reap(void *arg, const struct store_reap_reply *r)
     s->route->stats.cancelled += (uint64_t)r->dropped; /* while they were in flight */
     if (r->moved > 0)
         log_event(LOG_WARN, &(struct log_about){.route = s->route->conf->name},
-                  "%lld jobs came back: their lease had ended", (long long)r->moved);
+                  "%lld jobs are available again: their leases expired",
+                  (long long)r->moved);
     if (r->moved + r->dropped == s->route->bridge->conf->daemon.batch_max_jobs)
         reap(s);
 }
@@ -336,12 +337,12 @@ static void reap(struct sched *s)
 /* Return why due jobs do not leave although nothing holds them; NULL: no such jobs. */
 static const char *stall(const struct sched *s, int64_t now_us)
 {
-    if (!may_claim(s) || bucket_hold_us(s->bucket) > 0 || until_due_us(s, now_us) != 0 ||
+    if (!may_claim(s) || bucket_pause_us(s->bucket) > 0 || until_due_us(s, now_us) != 0 ||
         paced_us(s, now_us) > 0)
         return NULL;
-    return s->claim                ? "a claim was not answered"
-           : credit(s->route) == 0 ? "its sink reports no outcome"
-                                   : "claims bring none";
+    return s->claim                ? "Redis has not answered a claim"
+           : credit(s->route) == 0 ? "the sink reports no outcomes"
+                                   : "claims return no jobs";
 }
 
 /* Restart the scheduler, whatever it waits for. */
@@ -352,7 +353,7 @@ static void start_again(struct sched *s)
         s->claim->given_up = true;
         s->claim = NULL;
     }
-    sched_let_go(s);
+    sched_stop_waiting(s);
     s->looking = s->look_again = s->more = false;
     s->paced_us = 0;
     sched_look(s);
@@ -380,7 +381,8 @@ static void watch(struct sched *s)
     if (now_us - since_us < alarm_us)
         return;
     log_event(LOG_ERROR, &(struct log_about){.route = s->route->conf->name},
-              "due jobs of bucket %s have not left for %lld ms: %s; it is started again",
+              "bucket %s has due jobs but has delivered none for %lld ms: %s; tarry "
+              "restarts its scheduler",
               bucket_name(s->bucket), (long long)((now_us - s->moved_us) / 1000), why);
     s->stalled_us = now_us;
     s->route->stats.rearms++;
@@ -445,12 +447,12 @@ void sched_init(struct sched *s, struct route *route, const char *name)
     s->head_ms = s->lease_ms = -1;
     s->moved_us = s->ticked_us = loop_mono_us();
     s->bucket = bucket_new(route->bridge->store, name, &route->rules, &events, s);
-    s->rank = alive_rank(route->bridge->alive, route->conf->name, name);
-    bucket_leave_to_owner(s->bucket, s->rank > 0);
+    s->rank = membership_rank(route->bridge->membership, route->conf->name, name);
+    bucket_set_owner_first(s->bucket, s->rank > 0);
     s->timer = timer_new(on_timer, s);
 }
 
-void sched_let_go(struct sched *s)
+void sched_stop_waiting(struct sched *s)
 {
     if (s->listed)
         TAILQ_REMOVE(&s->route->sink->waiting, s, link);
@@ -459,6 +461,6 @@ void sched_let_go(struct sched *s)
 
 void sched_fini(struct sched *s)
 {
-    sched_let_go(s);
+    sched_stop_waiting(s);
     timer_del(s->timer);
 }

@@ -7,9 +7,10 @@
  * half of max_in_flight: Redis prepares the next claim while these jobs are delivered.
  *
  * If several instances share a Redis, each bucket has an owner, which claims at the due
- * time (alive.h). A non-owner checks SCHED_LATE_MS later whether the first job is still
- * pending, and then claims too: the owner has failed, or its sink is slow. So a bucket
- * costs each non-owner at most four calls a second, and none while the bucket is idle.
+ * time (membership.h). A non-owner checks SCHED_LATE_MS later whether the first job is
+ * still pending, and then claims too: the owner has failed, or its sink is slow. So a
+ * bucket costs each non-owner at most four calls a second, and none while the bucket is
+ * idle.
  */
 #ifndef BRIDGE_ENGINE_SCHED_H
 #define BRIDGE_ENGINE_SCHED_H
@@ -30,7 +31,7 @@ struct sched { /* the scheduler of one bucket of a route */
     struct route *route;
     struct bucket *bucket;
     struct timer *timer;
-    unsigned rank;           /* 0: this instance owns the bucket, see alive.h */
+    unsigned rank;           /* 0: this instance owns the bucket, see membership.h */
     TAILQ_ENTRY(sched) link; /* of sink->waiting */
     bool listed;             /* it is in sink->waiting: it waits for credit */
 
@@ -96,7 +97,7 @@ void sched_fini(struct sched *s);
 
 /* Stop waiting for credit of the route's sink, for example before the route changes its
  * sink. */
-void sched_let_go(struct sched *s);
+void sched_stop_waiting(struct sched *s);
 
 /* Redis is usable (again): read the head. */
 void sched_start(struct sched *s);

@@ -117,7 +117,8 @@ static bool next_run(struct job *job)
         return false;
     if (repeat_parse(job->repeat, &repeat, &err) < 0) {
         log_event(LOG_ERROR, &(struct log_about){.job = job->id, .err = err.text},
-                  "it repeats no more: \"%.*s\"", SLICE_ARG(job->repeat));
+                  "the job stops repeating: its schedule \"%.*s\" is invalid",
+                  SLICE_ARG(job->repeat));
         return false;
     }
     int64_t due_ms = repeat_next_ms(&repeat, job->due_ms, job->due_ms);
@@ -198,7 +199,7 @@ void settle_drop(struct leased *l, enum reason reason)
     if (drop->again)
         store_repeat(s->bucket, l->job, l->lease, due_ms(l), on_dropped, drop);
     else
-        store_lapse(s->bucket, l->id, l->lease, on_dropped, drop);
+        store_expire(s->bucket, l->id, l->lease, on_dropped, drop);
 }
 
 /* A run that is dead; again: the job has a next run. */
@@ -232,13 +233,13 @@ static void keep_run(struct leased *l)
     run.repeat = (struct slice){NULL, 0};
     tries_format(&l->tries, &text);
     *lost = (struct lost){route, reason_find(l->tries.reason), next_run(l->job)};
-    store_lose(l->sched->bucket, l->id, l->lease,
-               &(struct lost_run){&run, buf_slice(&text), route->dead == NULL},
-               lost->again ? l->job : NULL, due_ms(l), on_lost, lost);
+    store_fail_run(l->sched->bucket, l->id, l->lease,
+                   &(struct failed_run){&run, buf_slice(&text), route->dead == NULL},
+                   lost->again ? l->job : NULL, due_ms(l), on_lost, lost);
     buf_free(&text);
 }
 
-void settle_give_up(struct leased *l, enum reason reason)
+void settle_dead(struct leased *l, enum reason reason)
 {
     struct route *route = l->sched->route;
     bool run = repeats(l);
@@ -250,7 +251,7 @@ void settle_give_up(struct leased *l, enum reason reason)
     about.attempt = l->tries.attempts;
     about.err = l->tries.error;
     about.limit = &route->complain;
-    log_event(LOG_WARN, &about, "given up: %s", reason_name(reason));
+    log_event(LOG_WARN, &about, "the job is a dead letter now: %s", reason_name(reason));
     if (run)
         keep_run(l);
     else if (route->dead)

@@ -34,7 +34,7 @@ void settle_retry(const struct leased *l, int64_t wait_ms);
 /* Return the job to the bucket without counting an attempt. */
 void settle_park(const struct leased *l, int64_t wait_ms);
 /* Make the job dead: to the dead-letter sink first, if the route has one. */
-void settle_give_up(struct leased *l, enum reason reason);
+void settle_dead(struct leased *l, enum reason reason);
 /* Bury the job: the dead-letter sink has acknowledged it, or the route has none. */
 void settle_bury(const struct leased *l);
 /* Drop a job that is too late without delivery, or move it to its next run. reason:

@@ -5,7 +5,7 @@
 #include "bridge/engine/tap.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/job/tries.h"
-#include "bridge/engine/name.h"
+#include "bridge/engine/job_id.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 
@@ -48,7 +48,7 @@ static void answer(struct submission *sub, enum stored outcome)
     if (sub->route->tap)
         tell_tap(sub, outcome);
     if (sub->bytes > 0)
-        flow_gave(&src->bridge->flow, sub->bytes);
+        flow_answered(&src->bridge->flow, sub->bytes);
     sub->reply.outcome = outcome;
     sub->done(sub->arg, &sub->reply);
 }
@@ -62,8 +62,8 @@ static void warn_read_again(struct submission *sub)
                                     .job = sub->change.id,
                                     .limit = &sub->route->complain_again};
     log_event(LOG_WARN, &about,
-              "the record was stored before and is skipped; `tarry kafka rewind %s --to "
-              "TIME` delivers records again",
+              "the record is already stored, so tarry skips it; `tarry kafka rewind %s "
+              "--to TIME` delivers records again",
               sub->route->conf->name);
 }
 
@@ -112,8 +112,8 @@ static bool count_stored(struct submission *sub, char code)
     return true;
 }
 
-static const char no_answer[] = "Redis did not answer in time; the job may have been "
-                                "stored: send it again with the same id";
+static const char no_answer[] =
+    "Redis did not answer in time; the job may be stored: send it again with the same id";
 
 static void on_enqueued(void *arg, char code)
 {
@@ -143,10 +143,10 @@ static void on_cancel_done(void *arg, char code)
         const char *reason, *why;
     } rows[] = {
         {CANCEL_IN_FLIGHT, "in-flight",
-         "too late: the job is being delivered; if that fails, it is not tried again"},
+         "too late: the job is being delivered; if that fails, tarry does not retry it"},
         {CANCEL_REMEMBERED, "emitted", "too late: the job was delivered"},
         {CANCEL_NOT_THERE, "not-found",
-         "no such job waits: delivered before, refused, or never there"}};
+         "no pending job has this id: it was delivered or rejected, or never existed"}};
     struct route_stats *stats = &sub->route->stats;
     char was = change_was(code); /* also if too few replicas have it */
     stats->cancels += code != 0 && code != CANCEL_READ_BEFORE;
@@ -218,7 +218,7 @@ static enum stored decide(struct admission *a)
     }
     route->stats.received++;
     if (pool_is_away(a))
-        return put_off(a, "the Redis of this pool is away; send it again");
+        return put_off(a, "the Redis of this pool is unreachable; send the job again");
     if (a->reason && !is_kept(a)) {
         route->stats.refused[reason_find(a->reason)]++;
         return REFUSED;
@@ -228,7 +228,8 @@ static enum stored decide(struct admission *a)
      * (route_state.h). */
     if (a->reason == NULL && !cancels && route->state == ROUTE_DRAINING &&
         src->ops->answers)
-        return put_off(a, "the route drains: it takes no jobs until an operator lets it");
+        return put_off(
+            a, "the route is draining and accepts no jobs until an operator resumes it");
     if (!route_is_open(route))
         return put_off(a, cancels ? "" : no_answer);
     return a->reason ? STORED_DEAD : cancels ? STORED_NONE : STORED;
@@ -298,7 +299,7 @@ static struct submission *new_dead_letter(const struct bucket *b,
     about.source = a->src->conf->name;
     about.err = a->why.text;
     about.limit = &a->route->complain;
-    log_event(LOG_WARN, &about, "given up: %s", a->reason);
+    log_event(LOG_WARN, &about, "the job is a dead letter now: %s", a->reason);
     struct submission *sub = new_enqueue(b, a, buf_slice(&text));
     buf_free(&text);
     return sub;
@@ -341,8 +342,8 @@ static void hand_over(struct submission *sub, struct bucket *b, const struct job
     if (sub->src->ops->answers)
         c->deadline_us = loop_mono_us() + SUBMIT_ANSWER_MS * 1000;
     if (job->offset >= 0 && job->partition >= 0)
-        name_partition(sub->src, sub->route, b, job, &c->origin);
-    flow_took(&sub->src->bridge->flow, sub->bytes);
+        job_id_set_origin(sub->src, sub->route, b, job, &c->origin);
+    flow_submitted(&sub->src->bridge->flow, sub->bytes);
     bucket_add(b, sub->reply.outcome == STORED_NONE ? BATCHER_CANCEL : BATCHER_ENQUEUE,
                c);
 }

@@ -33,7 +33,7 @@ static bool is_poison(const struct leased *l)
         return (int64_t)t->attempts - LEASES_LOST > l->job->tries_max;
     return t->attempts > LEASES_LOST &&
            retry_delay_ms(route_retry_policy(l->sched->route, l->job),
-                          t->attempts - LEASES_LOST, 0.5) == RETRY_GIVE_UP;
+                          t->attempts - LEASES_LOST, 0.5) == RETRY_EXHAUSTED;
 }
 
 /* max_lateness applies only to the first attempt, and not to replayed jobs. */
@@ -63,7 +63,7 @@ static bool ended_by_time(struct leased *l, int64_t lateness_ms, int64_t now_ms)
     }
     tries_set_error(&l->tries, expired ? "deliver-before had passed"
                                        : "later than max_lateness of the route");
-    settle_give_up(l, reason);
+    settle_dead(l, reason);
     return true;
 }
 
@@ -73,14 +73,14 @@ static bool live_turned_away(struct leased *l, int64_t lateness_ms, int64_t now_
     if (ended_by_time(l, lateness_ms, now_ms))
         return true;
     if (is_poison(l)) {
-        settle_give_up(l, REASON_RETRIES);
+        settle_dead(l, REASON_RETRIES);
         return true;
     }
     struct err err;
     if (route_target(l->sched->route, l->job, &err) == 0)
         return false;
     tries_set_error(&l->tries, err.text);
-    settle_give_up(l, REASON_NO_ROUTE);
+    settle_dead(l, REASON_NO_ROUTE);
     return true;
 }
 
@@ -104,7 +104,7 @@ bool turn_away_broken(struct leased *l, const struct store_claim_item *claimed,
 {
     if (claimed->record.n == 0) {
         struct log_about about = about_job(l->sched->route, claimed->id, NULL);
-        log_event(LOG_ERROR, &about, "its body is missing in Redis");
+        log_event(LOG_ERROR, &about, "the record of the job is missing in Redis");
         return true;
     }
     if (l->job != NULL)
@@ -114,7 +114,9 @@ bool turn_away_broken(struct leased *l, const struct store_claim_item *claimed,
         about.err = err->text;
         about.limit = &l->sched->route->complain_newer;
         l->sched->route->stats.newer++;
-        log_event(LOG_ERROR, &about, "it stays, since a newer tarry wrote it");
+        log_event(LOG_ERROR, &about,
+                  "a newer version of tarry wrote this job; it stays in Redis until that "
+                  "version runs");
         settle_park(l, NEWER_MS);
         return true;
     }

@@ -19,15 +19,15 @@ static int set_ms(const struct http_param *row, struct slice value, void *field,
     if (!slice_is(value, "0") && when_duration_ms(value, WHEN_NO_UNIT, &ms, &why) < 0)
         return err_set(err, "%s: %s", row->name, why.text);
     if (ms < row->min || ms > row->max)
-        return err_set(err, "%s: from %" PRId64 " to %" PRId64 " ms", row->name, row->min,
-                       row->max);
+        return err_set(err, "%s must be from %" PRId64 " to %" PRId64 " ms", row->name,
+                       row->min, row->max);
     *(int64_t *)field = ms;
     return 0;
 }
 
 static int bad_int(const struct http_param *row, struct err *err)
 {
-    return err_set(err, "%s: an integer from %" PRId64 " to %" PRId64, row->name,
+    return err_set(err, "%s must be an integer from %" PRId64 " to %" PRId64, row->name,
                    row->min, row->max);
 }
 
@@ -54,7 +54,7 @@ static int set_when(const struct http_param *row, struct slice value, void *fiel
     if (when_instant_ms(value, &ms, &why) < 0)
         return err_set(err, "%s: %s", row->name, why.text);
     if (ms < 0)
-        return err_set(err, "%s: not before 1970", row->name);
+        return err_set(err, "%s must not be before 1970", row->name);
     *(int64_t *)field = ms;
     return 0;
 }
@@ -76,8 +76,8 @@ static int set_number(const struct http_param *row, struct slice value, void *fi
         n = point ? n + (c - '0') * (unit /= 10) : n * 10 + (c - '0');
     }
     if (!good || n > (double)row->max || n < NUMBER_LEAST)
-        return err_set(err, "%s: a number up to %" PRId64 ", such as 2.5", row->name,
-                       row->max);
+        return err_set(err, "%s must be a positive number up to %" PRId64 ", such as 2.5",
+                       row->name, row->max);
     *(double *)field = n;
     return 0;
 }
@@ -94,8 +94,9 @@ static int set_choice(const struct http_param *row, struct slice value, void *fi
         }
     }
     const char *third = choices[2];
-    return err_set(err, "%s: %s%s%s or %s", row->name, choices[0], third ? ", " : "",
-                   third ? choices[1] : "", third ? third : choices[1]);
+    return err_set(err, "%s must be %s%s%s or %s", row->name, choices[0],
+                   third ? ", " : "", third ? choices[1] : "",
+                   third ? third : choices[1]);
 }
 
 static int set_text(const struct http_param *row, struct slice value, void *field,
@@ -113,8 +114,8 @@ static int check_bytes(const struct http_param *row, const struct slice *text,
     int64_t n = (int64_t)text->n, min = row->min > 0 ? row->min : 1;
     if (n >= row->min && (row->max == 0 || n <= row->max))
         return 0;
-    return err_set(err, "%s has %" PRId64 " to %" PRId64 " bytes", row->name, min,
-                   row->max);
+    return err_set(err, "%s must have from %" PRId64 " to %" PRId64 " bytes", row->name,
+                   min, row->max);
 }
 
 static http_set *const native[HTTP_TYPES] = {
@@ -211,7 +212,7 @@ int http_args_read_json(const struct http_args *args, const struct http_dialect 
     if (json_read(body, fields, values, room) < 0)
         return err_set(err, "%s",
                        dialect->bad_body ? dialect->bad_body
-                                         : "the body is not as it must be");
+                                         : "the body is not valid JSON for this call");
     for (size_t i = 0; rows[i].name; i++) {
         int rc = 0;
         if (rows[i].from == FROM_JSON && rows[i].type == HTTP_TEXT)

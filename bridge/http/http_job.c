@@ -103,10 +103,13 @@ static int add_header(struct job *job, struct slice name, struct slice value,
 {
     int shown = name.n < 100 ? (int)name.n : 100;
     if (!text_is_token(name))
-        return err_set(err, "a header's name is letters, digits and marks, not \"%.*s\"",
+        return err_set(err,
+                       "invalid header name \"%.*s\"; use only letters, digits and the "
+                       "marks that HTTP allows",
                        shown, name.p ? name.p : "");
     if (!text_is_header_value(value))
-        return err_set(err, "the header %.*s holds a control character", shown, name.p);
+        return err_set(err, "the header %.*s contains a control character", shown,
+                       name.p);
     return job_add_header(job, name, value, err);
 }
 
@@ -193,7 +196,7 @@ static void take_header(void *arg, struct slice name, struct slice value)
         return;
     if (name.n > NAME_MAX_BYTES) {
         t->failed = true;
-        err_set(t->err, "a header's name is longer than %d bytes", NAME_MAX_BYTES);
+        err_set(t->err, "a header name is longer than %d bytes", NAME_MAX_BYTES);
         return;
     }
     int i = find_queue_control(t->job, name);
@@ -273,8 +276,8 @@ static int take_named(const struct httpd_req *req, struct job *job, const char *
     const struct header *h = job_header(job, name);
     struct slice asked = httpd_query(req, name);
     if ((h && !slice_eq(h->value, value)) || (asked.p && !slice_eq(asked, value)))
-        return err_set(err, "PUT replaces the job that the path names; %s says otherwise",
-                       name);
+        return err_set(
+            err, "PUT replaces the job whose id is in the path; %s contradicts it", name);
     return h ? 0 : add_header(job, slice_of(name), value, err);
 }
 
@@ -314,9 +317,9 @@ static struct slice text_of(const json_t *v)
 static int set_payload(struct job *job, const json_t *v, struct err *err)
 {
     if (job->payload.n > 0)
-        return err_set(err, "give payload or payload_base64, not both");
+        return err_set(err, "send payload or payload_base64, not both");
     if (!json_is_string(v))
-        return err_set(err, "payload must be a string; put JSON into it as text");
+        return err_set(err, "payload must be a string; write JSON into it as text");
     job->payload = job_keep(job, text_of(v));
     return 0;
 }
@@ -325,7 +328,7 @@ static int set_base64(struct job *job, const json_t *v, struct err *err)
 {
     struct buf bytes = {0};
     if (job->payload.n > 0)
-        return err_set(err, "give payload or payload_base64, not both");
+        return err_set(err, "send payload or payload_base64, not both");
     if (!json_is_string(v) || text_base64_decode(text_of(v), &bytes) < 0) {
         buf_free(&bytes);
         return err_set(err, "payload_base64 must be a string of base64");
@@ -420,10 +423,11 @@ static int set_field(struct job *job, const char *name, const json_t *v, struct 
     }
     if (find_queue_control(job, slice_of(name)) != NOT_ONE)
         return set_named(job, name, v, err);
-    return err_set(err,
-                   "unknown field \"%.100s\"; a line has payload or payload_base64, key, "
-                   "id, headers, and control headers such as deliver-after",
-                   name);
+    return err_set(
+        err,
+        "unknown field \"%.100s\"; valid fields are payload or payload_base64, key, id, "
+        "headers, and control headers such as deliver-after",
+        name);
 }
 
 static int set_fields(struct job *job, json_t *object, struct err *err)
@@ -451,7 +455,7 @@ struct job *http_job_from_line(struct slice line, struct http_place place,
     json_t *object =
         json_loadb(line.p, line.n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why);
     if (!json_is_object(object)) {
-        err_set(err, "the line is no JSON object%s%s", object ? "" : ": ",
+        err_set(err, "the line is not a JSON object%s%s", object ? "" : ": ",
                 object ? "" : why.text);
         json_decref(object);
         return NULL;

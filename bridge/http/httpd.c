@@ -70,7 +70,7 @@ static void conn_append(struct httpd_conn *conn, enum httpd_conn_state state)
     struct httpd_conns *list = &h->conns[state];
     int64_t limit = limit_ms(&h->opts, state);
     conn->state = state;
-    conn->came_bytes = 0;
+    conn->body_received_bytes = 0;
     conn->next = NULL;
     conn->prev = list->last;
     *(list->last ? &list->last->next : &list->first) = conn;
@@ -136,7 +136,7 @@ static bool earned_more_time(const struct httpd_conn *conn)
 {
     const struct httpd_opts *c = &conn->h->opts;
     return conn->state == READING && c->body_rate_bytes > 0 &&
-           conn->came_bytes * 1000 / c->body_rate_bytes >= c->deadline_ms;
+           conn->body_received_bytes * 1000 / c->body_rate_bytes >= c->deadline_ms;
 }
 
 /* Only shuts the socket down: the library owns the descriptor, detects the end of the
@@ -229,7 +229,7 @@ static void on_events(void *arg, unsigned events)
     if (h->moved)
         return;
     log_limited(&h->starved, LOG_WARN, "http",
-                "a connection cannot be accepted: no descriptor or memory is left; raise "
+                "cannot accept a connection: no file descriptor or memory is left; raise "
                 "the limit of open files");
     watch_set(h->watch, 0);
     timer_set(h->more, STARVED_MS);
@@ -276,7 +276,7 @@ static int begin(struct httpd *h, const struct httpd_opts *opts, struct err *err
     if (h->mhd == NULL)
         return err_set(
             err,
-            "listen: %s: the HTTP server does not start; are there descriptors left?",
+            "listen: %s: the HTTP server cannot start; check the limit of open files",
             opts->listen);
     h->watch = watch_add(MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd,
                          WATCH_READ, on_events, h);

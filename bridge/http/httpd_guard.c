@@ -74,16 +74,17 @@ static bool is_safe(struct slice name)
 /* Checks Host against DNS rebinding: a page can map its own name to 127.0.0.1 after it
  * was loaded, and the browser then treats this listener as the page's own site. TLS and
  * tokens prevent this. */
-bool httpd_is_meant(struct httpd *h, struct slice host)
+bool httpd_host_is_allowed(struct httpd *h, struct slice host)
 {
     const struct opt_list *hosts = &h->opts.hosts;
     struct slice name = name_of(host);
     bool strict = hosts->n > 0 || (h->loopback && !h->tls && !h->tokens);
     if (!strict || is_safe(name) || lists(hosts, name) || lists(hosts, SLICE_LIT("*")))
         return true;
-    log_limited(&h->turned_away, LOG_WARN, "http",
-                "refused to who asks by the name %.*s, which is not among its hosts",
-                (int)(name.n < 200 ? name.n : 200), name.p);
+    log_limited(
+        &h->turned_away, LOG_WARN, "http",
+        "rejected a request: its Host is %.*s, which the option hosts does not list",
+        (int)(name.n < 200 ? name.n : 200), name.p);
     return false;
 }
 
@@ -148,7 +149,7 @@ static const struct token *find(struct httpd_req *req, enum httpd_refusal *why)
     return tokens_find_certificate(tokens_of(req->h), buf_slice(&conn->names));
 }
 
-void httpd_tell(const struct httpd_req *req)
+void httpd_log_change(const struct httpd_req *req)
 {
     bool done = req->status < 300 && req->refusal == NOT_REFUSED;
     if (done && req->h->rows[req->row].route->role == HTTPD_ADMIN &&
@@ -178,8 +179,8 @@ enum httpd_refusal httpd_guard(struct httpd_req *req, const struct httpd_route *
             return NOT_REFUSED;
         why = NO_ROLE;
     }
-    log_limited(&h->turned_away, LOG_WARN, "http", "%s %.*s refused to %s", req->method,
-                (int)(req->path.n < 200 ? req->path.n : 200), req->path.p,
-                token ? req->who : "a client without a token that is known");
+    log_limited(&h->turned_away, LOG_WARN, "http", "rejected %s %.*s from %s",
+                req->method, (int)(req->path.n < 200 ? req->path.n : 200), req->path.p,
+                token ? req->who : "a client without a known token");
     return why;
 }

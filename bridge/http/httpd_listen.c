@@ -115,8 +115,8 @@ static int listen_tcp(const char *text, char *copy, struct err *err)
     char *host, *port;
     if (cut_address(copy, &host, &port) < 0 || atol(port) > 65535)
         return err_set(err,
-                       "listen: \"%s\" is no address; write host:port, [v6]:port, :port "
-                       "or unix:/path",
+                       "listen: \"%s\" is not an address; write host:port, [v6]:port, "
+                       ":port or unix:/path",
                        text);
     hints.ai_family = host[0] ? AF_UNSPEC : AF_INET6;
     int rc = getaddrinfo(host[0] ? host : NULL, port, &hints, &list);

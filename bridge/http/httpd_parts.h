@@ -39,7 +39,7 @@ struct httpd_conn {
     struct httpd_req *req;         /* NULL between requests */
     struct httpd_address *address; /* NULL: none (Unix socket) */
     int64_t deadline_ms;           /* monotonic; valid if the state has a time limit */
-    int64_t came_bytes;            /* body bytes received since deadline_ms was set */
+    int64_t body_received_bytes;   /* body bytes received since deadline_ms was set */
     int64_t requests;              /* requests started */
     struct httpd_tls *tls;         /* NULL: not TLS */
     void *session;                 /* the library's TLS session */
@@ -104,12 +104,12 @@ struct httpd_req {
     enum httpd_stage stage;
     enum httpd_refusal refusal;
     unsigned status;
-    unsigned took_n;
+    unsigned path_param_count;
     bool has_query;
     size_t row; /* index in h->rows, unless refused */
     const char *method;
     struct slice path; /* undecoded */
-    struct slice took[HTTPD_TOOK_MAX];
+    struct slice took[HTTPD_PATH_PARAMS_MAX];
     size_t target_n; /* bytes of the target in the request line */
     int64_t discarded;
     unsigned roles;           /* of its token: 1 << role each */
@@ -203,10 +203,10 @@ void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
 /* Returns whether the client may use that row on this listener. */
 enum httpd_refusal httpd_guard(struct httpd_req *req, const struct httpd_route *route);
 /* Returns whether host is an allowed name of this listener. */
-bool httpd_is_meant(struct httpd *h, struct slice host);
+bool httpd_host_is_allowed(struct httpd *h, struct slice host);
 bool httpd_changes_state(const char *method);
 /* Logs a completed change by an operator, for audits. */
-void httpd_tell(const struct httpd_req *req);
+void httpd_log_change(const struct httpd_req *req);
 
 /* --- httpd_mhd.c --- */
 /* Returns the first header of that name without surrounding blanks; p NULL: absent. */

@@ -175,7 +175,7 @@ static enum httpd_refusal find_row(struct httpd_req *req)
             continue;
         if (serves(&h->rows[i], req->method)) {
             req->row = i;
-            req->took_n = (unsigned)n;
+            req->path_param_count = (unsigned)n;
             refusal = httpd_guard(req, h->rows[i].route);
             return refusal == NOT_REFUSED && h->rows[i].gone ? DRAINED : refusal;
         }
@@ -221,7 +221,7 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
     req->stage = BODY;
     req->method = method;
     req->path = path_of(url);
-    req->refusal = httpd_is_meant(h, f.host) ? find_row(req) : OTHER_HOST;
+    req->refusal = httpd_host_is_allowed(h, f.host) ? find_row(req) : OTHER_HOST;
     if (req->refusal == NOT_REFUSED && is_turned_away(req))
         req->refusal = NO_SLOT;
     if (req->refusal == NOT_REFUSED &&
@@ -247,7 +247,7 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
 
 static enum MHD_Result on_body(struct httpd_req *req, const char *bytes, size_t *n)
 {
-    req->conn->came_bytes += (int64_t)*n;
+    req->conn->body_received_bytes += (int64_t)*n;
     if (req->refusal == NOT_REFUSED &&
         (int64_t)(req->body.n + *n) > req->h->opts.body_max_bytes) {
         req->refusal = TOO_LARGE;

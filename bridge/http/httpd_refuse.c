@@ -16,63 +16,61 @@ static const struct {
 } refusals[] = {
     [NO_PATH] = {"not-found", "there is nothing at this path", "", NULL, NULL, 404,
                  false},
-    [BAD_PATH] = {"bad-path", "the path is none, or has a % without two hex digits", "",
+    [BAD_PATH] = {"bad-path", "the path is empty or has a % without two hex digits", "",
                   NULL, NULL, 400, false},
-    [NO_METHOD] = {"bad-method", "this path takes ", " only", NULL, NULL, 405, false},
+    [NO_METHOD] = {"bad-method", "this path accepts only ", "", NULL, NULL, 405, false},
     [NOT_HERE] = {"not-here",
-                  "this is served by the admin listener, at the address admin.listen", "",
-                  NULL, NULL, 404, false},
-    [NO_TOKEN] =
-        {"no-token",
-         "send Authorization: Bearer and a token of tokens: { }, or show a client "
-         "certificate that is named there",
-         "", "WWW-Authenticate", "Bearer realm=\"tarry\"", 401, false},
+                  "use the admin listener for this call, at the address in admin.listen",
+                  "", NULL, NULL, 404, false},
+    [NO_TOKEN] = {"no-token",
+                  "send Authorization: Bearer with a token from tokens: { }, or use a "
+                  "client certificate listed there",
+                  "", "WWW-Authenticate", "Bearer realm=\"tarry\"", 401, false},
     [BAD_TOKEN] = {"bad-token",
-                   "the Authorization header holds no Bearer token of tokens: { }", "",
-                   "WWW-Authenticate", "Bearer realm=\"tarry\", error=\"invalid_token\"",
-                   401, false},
-    [NO_ROLE] = {"no-role", "the role for this is not among those of ", " in tokens: { }",
-                 "WWW-Authenticate",
+                   "the Authorization header contains no Bearer token from tokens: { }",
+                   "", "WWW-Authenticate",
+                   "Bearer realm=\"tarry\", error=\"invalid_token\"", 401, false},
+    [NO_ROLE] = {"no-role", "this call requires a role that ",
+                 " does not have in tokens: { }", "WWW-Authenticate",
                  "Bearer realm=\"tarry\", error=\"insufficient_scope\"", 403, false},
-    [OTHER_SITE] =
-        {"other-site",
-         "the page that asks for this is of another site; where it is that of a "
-         "proxy of ours, add its name to the option hosts",
-         "", NULL, NULL, 403, false},
-    [OTHER_HOST] =
-        {"other-host",
-         "this listener is not meant by the name in Host: ask by an address or "
-         "localhost, or add the name to its option hosts",
-         "", NULL, NULL, 421, false},
+    [OTHER_SITE] = {"other-site",
+                    "the request comes from a page of another site; if that site is your "
+                    "own proxy, add its name to the option hosts",
+                    "", NULL, NULL, 403, false},
+    [OTHER_HOST] = {"other-host",
+                    "this listener does not accept the name in Host: use an address or "
+                    "localhost, or add the name to the option hosts",
+                    "", NULL, NULL, 421, false},
     [TOO_LARGE] = {"oversize", "the body is larger than the ", " bytes allowed", NULL,
                    NULL, 413, false},
-    [CROWDED] = {"full", "too many bodies are being received; send it again", "",
-                 "Retry-After", "1", 503, false},
+    [CROWDED] =
+        {"full",
+         "the server is receiving too many request bodies; send the request again", "",
+         "Retry-After", "1", 503, false},
     [NO_SLOT] = {"no-connection",
-                 "every connection of this listener is in use (connections_max); send it "
-                 "again",
+                 "all connections of this listener are in use (connections_max); send "
+                 "the request again",
                  "", "Retry-After", "1", 503, true},
-    [DRAINED] = {"stopping", "the daemon is stopping; send it again", "", "Retry-After",
-                 "1", 503, true},
+    [DRAINED] = {"stopping", "the daemon is stopping; send the request again", "",
+                 "Retry-After", "1", 503, true},
     [HEAD_TOO_LARGE] = {"head-oversize",
                         "the request line and headers are too large or too many", "",
                         NULL, NULL, 431, true},
     [BAD_FRAMING] = {"bad-framing",
-                     "send proper header lines that end with CR LF, one Host, and one "
+                     "send valid header lines that end with CR LF, one Host, and one "
                      "Content-Length or Transfer-Encoding: chunked",
                      "", NULL, NULL, 400, true},
     [BAD_VERSION] = {"bad-version", "send HTTP/1.1 or HTTP/1.0", "", NULL, NULL, 505,
                      true},
     [BAD_LINE] = {"bad-request-line",
-                  "a request begins with a line such as GET /livez HTTP/1.1; is this a "
-                  "client of another protocol, or of TLS?",
+                  "a request must start with a line such as GET /livez HTTP/1.1; does "
+                  "the client use another protocol, or TLS?",
                   "", NULL, NULL, 400, true},
-    [TIMED_OUT] = {"timeout", "the request did not arrive whole in time", "", NULL, NULL,
-                   408, true},
-    [TOO_MANY] =
-        {"too-many-connections",
-         "this address has as many connections as connections_per_address allows", "",
-         NULL, NULL, 429, true},
+    [TIMED_OUT] = {"timeout", "the complete request did not arrive in time", "", NULL,
+                   NULL, 408, true},
+    [TOO_MANY] = {"too-many-connections",
+                  "this client address already has connections_per_address connections",
+                  "", NULL, NULL, 429, true},
     [MADE_ROOM] = {"idle-closed", "", "", NULL, NULL, 0, true},
     [NO_REQUEST] = {"no-request", "", "", NULL, NULL, 0, true},
 };
@@ -94,7 +92,7 @@ void httpd_each_refusal(httpd_refusal_cb *cb, void *arg)
 static void list_methods(const struct httpd_req *req, struct buf *allow)
 {
     struct httpd_path path;
-    struct slice took[HTTPD_TOOK_MAX];
+    struct slice took[HTTPD_PATH_PARAMS_MAX];
     struct buf room = {0};
     if (httpd_path_split(&path, req->path, buf_room(&room, req->path.n)) == 0) {
         for (size_t i = 0; i < req->h->rows_n; i++) {

@@ -40,7 +40,7 @@ struct httpd_req *httpd_req_new(struct httpd *h, struct httpd_conn *conn,
     req->row = 0;
     req->method = "";
     req->path = SLICE_LIT("");
-    req->took_n = 0;
+    req->path_param_count = 0;
     req->discarded = 0;
     req->roles = ~0U;
     req->who[0] = 0;
@@ -146,7 +146,7 @@ struct slice httpd_query_text(const struct httpd_req *req)
 
 struct slice httpd_segment(const struct httpd_req *req, unsigned n)
 {
-    return req->mc && n < req->took_n ? req->took[n] : (struct slice){0};
+    return req->mc && n < req->path_param_count ? req->took[n] : (struct slice){0};
 }
 
 /* Returns the decoded text, which the request owns; p NULL: a bad escape. */
@@ -254,7 +254,7 @@ void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
         return;
     }
     req->status = status;
-    httpd_tell(req);
+    httpd_log_change(req);
     req->response = MHD_create_response_from_buffer(body.n, (void *)(uintptr_t)body.p,
                                                     MHD_RESPMEM_MUST_COPY);
     must(req->response != NULL);

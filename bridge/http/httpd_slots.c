@@ -76,8 +76,8 @@ static void tell_of(struct httpd *h, const struct httpd_address *address)
     char text[INET6_ADDRSTRLEN] = "";
     inet_ntop(AF_INET6, address->key, text, sizeof(text));
     log_limited(&h->crowded, LOG_WARN, h->name,
-                "%s has %lld connections, as many as connections_per_address allows: "
-                "more are refused",
+                "%s has %lld connections, the limit connections_per_address: tarry "
+                "refuses further connections from it",
                 text, (long long)h->opts.connections_per_address);
 }
 
@@ -121,8 +121,8 @@ static void make_room(struct httpd_conn *conn)
     log_limited(&h->full, LOG_WARN, h->name,
                 "all %lld connections of connections_max are in use: %s",
                 (long long)h->opts.connections_max,
-                idle ? "idle ones are closed to make room"
-                     : "only probes are answered, all else gets 503");
+                idle ? "tarry closes idle connections to accept new ones"
+                     : "tarry answers only probes, and other requests with 503");
     if (idle) {
         httpd_count(MADE_ROOM);
         httpd_conn_close(idle);

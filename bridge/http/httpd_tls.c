@@ -84,16 +84,16 @@ static int load_pair(struct httpd_tls *tls, const struct httpd_opts *opts,
             gnutls_x509_crt_deinit(chain[i]);
         gnutls_free(chain);
         if (why < 0)
-            rc = err_set(err, "tls_cert %s: no certificate in PEM: %s", opts->tls_cert,
-                         gnutls_strerror(why));
+            rc = err_set(err, "tls_cert %s: not a certificate in PEM format: %s",
+                         opts->tls_cert, gnutls_strerror(why));
     }
     if (rc == 0) {
         int why = gnutls_certificate_set_x509_key_mem2(tls->cred, &cert, &key,
                                                        GNUTLS_X509_FMT_PEM, NULL, 0);
         if (why < 0)
             rc = err_set(err,
-                         "tls_key %s: not the key, in PEM and without a password, of the "
-                         "certificate in %s: %s",
+                         "tls_key %s: not the key of the certificate in %s (PEM format, "
+                         "without a password): %s",
                          key_file, opts->tls_cert, gnutls_strerror(why));
     }
     text_wipe(&cert_text);
@@ -116,7 +116,7 @@ static int load_client_ca(struct httpd_tls *tls, const struct httpd_opts *opts,
     if (rc < 0)
         return -1;
     if (n <= 0)
-        return err_set(err, "tls_client_ca %s: no certificate in PEM%s%s",
+        return err_set(err, "tls_client_ca %s: not a certificate in PEM format%s%s",
                        opts->tls_client_ca, n < 0 ? ": " : "",
                        n < 0 ? gnutls_strerror(n) : "");
     tls->asks = true;

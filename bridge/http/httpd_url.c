@@ -59,7 +59,7 @@ void httpd_pattern_init(struct httpd_pattern *pattern, const char *text)
         pattern->takes += slice_is(s, "{}") || slice_is(s, "{*}");
         p = stop + 1;
     }
-    must(pattern->takes <= HTTPD_TOOK_MAX);
+    must(pattern->takes <= HTTPD_PATH_PARAMS_MAX);
 }
 
 int httpd_pattern_match(const struct httpd_pattern *pattern,

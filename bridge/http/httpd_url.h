@@ -13,7 +13,7 @@
 /* Paths are split at "/" first and then percent-decoded, so that %2F stays inside its
  * segment. A path matches a pattern with the same number of segments if each segment is
  * equal, or is {} in the pattern and not empty in the path. */
-enum { HTTPD_SEGMENTS_MAX = 12, HTTPD_TOOK_MAX = 4 };
+enum { HTTPD_SEGMENTS_MAX = 12, HTTPD_PATH_PARAMS_MAX = 4 };
 
 struct httpd_path {
     struct slice segment[HTTPD_SEGMENTS_MAX]; /* the last segment contains the rest */
@@ -27,14 +27,14 @@ int httpd_path_split(struct httpd_path *path, struct slice raw, char *room);
 struct httpd_pattern {
     struct slice segment[HTTPD_SEGMENTS_MAX]; /* p NULL: {} */
     unsigned n;
-    unsigned takes; /* number of {} and {*}; at most HTTPD_TOOK_MAX */
+    unsigned takes; /* number of {} and {*}; at most HTTPD_PATH_PARAMS_MAX */
     bool rest;      /* {*} follows the n segments */
 };
 
 /* text is borrowed for ever; an invalid pattern aborts. */
 void httpd_pattern_init(struct httpd_pattern *pattern, const char *text);
-/* Returns the number of segments written to took (HTTPD_TOOK_MAX slices), or -1 if the
- * path does not match. */
+/* Returns the number of segments written to took (HTTPD_PATH_PARAMS_MAX slices), or -1 if
+ * the path does not match. */
 int httpd_pattern_match(const struct httpd_pattern *pattern,
                         const struct httpd_path *path, struct slice *took);
 

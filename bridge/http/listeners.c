@@ -86,7 +86,7 @@ static int check_one(const char *section, const struct httpd_opts *now,
     if (now->connections_max != next->connections_max)
         return err_set(err, "%s.connections_max needs a restart", section);
     if ((now->tls_cert == NULL) != (next->tls_cert == NULL))
-        return err_set(err, "%s.tls_cert: to begin or end with TLS needs a restart",
+        return err_set(err, "%s.tls_cert: turning TLS on or off needs a restart",
                        section);
     return httpd_check(next, err) < 0 ? err_in(err, section) : 0;
 }
@@ -130,12 +130,11 @@ static void print_connections(void *arg, const char *listener, const char *state
 void listeners_print(struct buf *out)
 {
     metric_head(out, "tarry_http_connections", "gauge",
-                "Connections of clients, by listener and by what they do.");
+                "Connections of clients, by listener and state.");
     httpd_each_connections(print_connections, out);
-    metric_head(
-        out, "tarry_http_refused_total", "counter",
-        "Requests that a listener refused by itself; no-request: connections that "
-        "ended without one, as those of a failed TLS handshake do; idle-closed: idle "
-        "connections that made room for new ones.");
+    metric_head(out, "tarry_http_refused_total", "counter",
+                "Requests that a listener rejected itself, by reason; no-request: "
+                "connections without a request, such as failed TLS handshakes; "
+                "idle-closed: idle connections closed to accept new ones.");
     httpd_each_refusal(print_refusal, out);
 }

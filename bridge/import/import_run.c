@@ -288,7 +288,7 @@ static int run(struct import *im)
 
 int import_run(const struct import_order *order)
 {
-    struct bridge bridge = {.only_looks = order->dry_run};
+    struct bridge bridge = {.read_only = order->dry_run};
     struct import im = {.order = order, .bridge = &bridge, .tool = {.bridge = &bridge}};
     bridge.conf = conf_open(order->conf_file);
     if (bridge.conf == NULL)

@@ -71,12 +71,12 @@ static int parse_epoch(struct slice value, int64_t unit_ms, int64_t *ms, struct 
     const char *unit = unit_ms == 1 ? "ms" : "seconds";
     int64_t n = 0;
     if (delay_whole_number(value, &n) < 0)
-        return err_set(err, "not a whole number; write the %s since 1970", unit);
-    if (n > WHEN_LAST_MS / unit_ms)
-        return err_set(err, "after the year 9999; this header counts %s since 1970",
+        return err_set(err, "not a whole number; write the number of %s since 1970",
                        unit);
+    if (n > WHEN_LAST_MS / unit_ms)
+        return err_set(err, "after the year 9999; this header is in %s since 1970", unit);
     if (unit_ms == 1 && is_in_seconds(n))
-        return err_set(err, "these are seconds; this header counts ms since 1970");
+        return err_set(err, "these are seconds; this header is in ms since 1970");
     *ms = n * unit_ms;
     return 0;
 }
@@ -137,7 +137,7 @@ static int parse_source_type(struct delay_scan *s, struct slice value, struct er
             s->out->op = types[i].op;
             return 0;
         }
-    return err_set(err, "not a type; write schedule, cancel or tombstone");
+    return err_set(err, "unknown type; write schedule, cancel or tombstone");
 }
 
 static int parse_period(struct delay_scan *s, struct slice value, struct err *err)
@@ -153,7 +153,7 @@ static int parse_rounds(struct delay_scan *s, struct slice value, struct err *er
     bool endless = value.n > 0 && value.p[0] == '-';
     struct slice digits = {value.p + endless, value.n - endless};
     if (delay_whole_number(digits, &s->amq_rounds) < 0 || s->amq_rounds == INT64_MAX)
-        return err_set(err, "not a whole number; write how often it is sent again");
+        return err_set(err, "not a whole number; write the number of repetitions");
     if (endless && s->amq_rounds > 0)
         s->amq_rounds = -1;
     return 0;
@@ -276,7 +276,7 @@ static int set_cron(struct delay_scan *s, struct slice line, struct slice zone,
     if (zone.n == 0 || s->out->repeat.p)
         return set_repeat(s, line, err);
     if (count_words(zone) != 1 || line.n + 1 + zone.n > REPEAT_MAX)
-        return err_set(err, "no time zone to put behind it; write Europe/Berlin");
+        return err_set(err, "not a time zone; write one such as Europe/Berlin");
     memcpy(text, line.p, line.n);
     text[line.n] = ' ';
     memcpy(text + line.n + 1, zone.p, zone.n);
@@ -288,9 +288,8 @@ static int set_cron(struct delay_scan *s, struct slice line, struct slice zone,
 static int refuse_delayed_cron(const struct delay_scan *s, struct err *err)
 {
     if ((s->own & SLOT_TIMES) == 0 && s->seen & SLOT_BIT(SLOT_AFTER) && s->after_ms > 0)
-        return err_set(err,
-                       "a cron line with a delay is not possible here; put the delay "
-                       "into the line");
+        return err_set(err, "a cron line cannot be combined with a delay; write the "
+                            "delay into the cron line");
     return 0;
 }
 
@@ -339,8 +338,8 @@ static int nats_cron(struct delay_scan *s, struct slice line, struct slice zone,
             return set_cron(s, slice_of(named[i].line), zone, err);
     if (delay_whole_number(take_word(&line), &second) < 0 || second != 0 ||
         count_words(line) != 5)
-        return err_set(err, "not a schedule; write @at, @every, @daily, or six fields of "
-                            "which the first, the second, is 0");
+        return err_set(err, "not a schedule; write @at, @every, @daily, or six fields, "
+                            "with 0 in the first (the seconds)");
     return set_cron(s, line, zone, err);
 }
 
@@ -352,7 +351,7 @@ static void settle_nats(struct delay_scan *s)
 
     if (sample)
         delay_refuse(s->out, "bad-repeat", sample,
-                     "to send what another subject holds is not possible here; send the "
+                     "tarry cannot read the payload from another subject; send the "
                      "payload itself");
     if (schedule == NULL)
         return;
@@ -371,7 +370,8 @@ static void settle_nats(struct delay_scan *s)
     if (!good)
         delay_refuse(s->out, at ? "bad-delay" : "bad-repeat", schedule, err.text);
     if ((at || every) && zone)
-        delay_refuse(s->out, "bad-repeat", zone, "a time zone is for cron lines alone");
+        delay_refuse(s->out, "bad-repeat", zone,
+                     "a time zone is valid only with a cron line");
 }
 
 /* Combines interval and rounds. In ActiveMQ the first run is due after the delay, or
@@ -381,7 +381,7 @@ static int amq_rounds(struct delay_scan *s, struct err *err)
     struct delay_read *out = s->out;
 
     if (s->amq_rounds != 0 && s->amq_period_ms == 0)
-        return err_set(err, "AMQ_SCHEDULED_REPEAT needs an AMQ_SCHEDULED_PERIOD");
+        return err_set(err, "AMQ_SCHEDULED_REPEAT requires AMQ_SCHEDULED_PERIOD");
     if ((s->seen & SLOT_TIMES) == 0 ||
         ((s->own & SLOT_TIMES) == 0 && (s->seen & SLOT_BIT(SLOT_AT)) == 0 &&
          s->after_ms == 0)) {
@@ -405,7 +405,7 @@ static void settle_artemis(struct delay_scan *s)
 
     if (cron && cron->value.n > 0) {
         if (s->amq_rounds != 0 || s->amq_period_ms > 0)
-            err_set(&err, "rounds within a cron line are not possible here; leave out "
+            err_set(&err, "a cron line cannot be combined with a period; omit "
                           "AMQ_SCHEDULED_PERIOD and _REPEAT");
         else if (refuse_delayed_cron(s, &err) == 0 &&
                  set_cron(s, cron->value, SLICE_LIT(""), &err) == 0)

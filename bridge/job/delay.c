@@ -138,7 +138,7 @@ void delay_read_again(struct delay_scan *s, const struct delay_row *row,
     if (!is_same(&again, s) ||
         (row->parse == NULL && held && !slice_eq(held->value, header->value)))
         delay_refuse(s->out, row->reason ? row->reason : "bad-repeat", header,
-                     "an earlier header says something else; send one of them");
+                     "contradicts an earlier header; send only one of them");
 }
 
 /* Reads the delays that the source itself provides; renaming does not apply. */
@@ -184,9 +184,10 @@ static void too_long(struct delay_scan *s, int64_t now_ms)
         return;
     }
     out->reason = "too-long";
-    snprintf(out->why, sizeof(out->why),
-             "due later than max_delay of %lld ms allows; ask for less, or raise it",
-             (long long)max_ms);
+    snprintf(
+        out->why, sizeof(out->why),
+        "the delay exceeds max_delay, %lld ms; send a shorter delay, or raise max_delay",
+        (long long)max_ms);
 }
 
 /* A delay counts from the record's timestamp, the time of the producer's request. */
@@ -267,10 +268,11 @@ static void settle_name(struct delay_scan *s, const struct job *job)
         return;
     out->reason = "bad-id";
     snprintf(out->why, sizeof(out->why), "%s",
-             cancel ? "a null value cancels the job that delay-id or the key names; this "
+             cancel ? "a null value cancels the job named by delay-id or the key; this "
                       "record has neither"
-             : s->keyed ? "the key of the record names the job here; it has none"
-                        : "delay-op without delay-id; name the job that is meant");
+             : s->keyed ? "the key of the record must contain the id of the job; this "
+                          "record has no key"
+                        : "delay-op requires delay-id, the id of the job");
 }
 
 static void settle_repeat(struct delay_read *out)
@@ -280,7 +282,7 @@ static void settle_repeat(struct delay_read *out)
         return;
     out->reason = "bad-repeat";
     snprintf(out->why, sizeof(out->why),
-             "delay-repeat-count or -until without delay-repeat; say how it is repeated");
+             "delay-repeat-count and delay-repeat-until require delay-repeat");
 }
 
 void delay_read(const struct job *job, const struct delay_rules *rules, int64_t now_ms,

@@ -35,11 +35,12 @@ static bool is_printable(struct slice text)
 int delay_check_text(struct slice value, size_t most, struct err *err)
 {
     if (value.n == 0)
-        return err_set(err, "empty; leave the header out, or give it a value");
+        return err_set(err, "empty; omit the header, or set a value");
     if (value.n > most)
-        return err_set(err, "%zu bytes; at most %zu are allowed", value.n, most);
+        return err_set(err, "%zu bytes long; at most %zu are allowed", value.n, most);
     if (!is_printable(value))
-        return err_set(err, "holds a control character; use printable ones");
+        return err_set(err,
+                       "contains a control character; use only printable characters");
     return 0;
 }
 
@@ -116,7 +117,7 @@ static int parse_op(struct delay_scan *s, struct slice value, struct err *err)
             s->out->op = (enum delay_op)op;
             return 0;
         }
-    return err_set(err, "not an operation; write add, replace or cancel");
+    return err_set(err, "unknown operation; write add, replace or cancel");
 }
 
 int delay_parse_to(struct delay_scan *s, struct slice value, struct err *err)
@@ -140,8 +141,8 @@ int delay_set_attempts(struct delay_scan *s, struct slice value, int64_t more,
 {
     int64_t n = 0;
     if (delay_whole_number(value, &n) < 0 || n < 1 - more || n > ATTEMPTS_MAX - more)
-        return err_set(err, "not such a number; write one from %d to %d", (int)(1 - more),
-                       (int)(ATTEMPTS_MAX - more));
+        return err_set(err, "not a valid number; write one from %d to %d",
+                       (int)(1 - more), (int)(ATTEMPTS_MAX - more));
     s->out->attempts = n + more;
     return 0;
 }
@@ -182,8 +183,8 @@ static int parse_hops(struct delay_scan *s, struct slice value, struct err *err)
     if (delay_whole_number(value, &s->out->hops) < 0)
         return err_set(err, "not a whole number; only tarry writes this header");
     if (s->out->hops >= s->rules->hops_max)
-        return err_set(err, "delivered by tarry so often already; check the routes for a "
-                            "loop, or raise hops_max");
+        return err_set(err, "tarry has already delivered this message hops_max times; "
+                            "check the routes for a loop, or raise hops_max");
     return 0;
 }
 

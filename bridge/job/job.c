@@ -118,7 +118,8 @@ int job_add_header(struct job *job, struct slice name, struct slice value,
     if (count >= JOB_HEADERS_MAX)
         return err_set(err, "more than %d headers; send fewer", JOB_HEADERS_MAX);
     if (header_bytes(job) + name.n + value.n > JOB_HEADER_BYTES_MAX)
-        return err_set(err, "headers of more than %d bytes in all; send less",
+        return err_set(err,
+                       "more than %d bytes of headers; send fewer or shorter headers",
                        JOB_HEADER_BYTES_MAX);
     if (count == 0 || (count >= HEADERS_FIRST && (count & (count - 1)) == 0)) {
         size_t room = count ? 2 * (size_t)count : HEADERS_FIRST;

@@ -122,7 +122,7 @@ static bool take_part(struct slice *rest, struct slice *part)
     return true;
 }
 
-/* Parses "source/topic/partition/offset", see name_of_record(). More text may follow if
+/* Parses "source/topic/partition/offset", see job_id_of_record(). More text may follow if
  * that id was in use. Returns false for other ids. */
 static bool read_id(struct slice id, struct of_record *out)
 {
@@ -291,7 +291,7 @@ void job_encode(const struct job *job, const struct job_names *names, struct buf
 
 static int cut_off(struct err *err)
 {
-    return err_set(err, "the record is cut off, or is no MessagePack");
+    return err_set(err, "the record is truncated, or is not MessagePack");
 }
 
 /* Reads bytes, or nil if may_be_none, and copies them into the job. */
@@ -306,7 +306,7 @@ static int read_slice(struct slice *rest, struct job *job, bool may_be_none,
     else if (v.kind == UNPACK_NIL && may_be_none)
         *into = (struct slice){NULL, 0};
     else
-        return err_set(err, "something else where bytes belong");
+        return err_set(err, "bytes expected, found another type");
     return 0;
 }
 
@@ -318,7 +318,7 @@ static int read_integer(struct slice *rest, int64_t least, int64_t most, int64_t
         return cut_off(err);
     if (v.kind != UNPACK_INTEGER || v.integer < least || v.integer > most)
         return err_set(err,
-                       "something else where an integer belongs, or one out of range");
+                       "integer expected, found another type or a value out of range");
     *into = v.integer;
     return 0;
 }
@@ -329,7 +329,7 @@ static int read_headers(struct slice *rest, struct job *job, struct err *err)
     if (unpack_next(rest, &v) < 0)
         return cut_off(err);
     if (v.kind != UNPACK_ARRAY || v.count % 2 != 0)
-        return err_set(err, "headers are no array of names and values");
+        return err_set(err, "the headers are not an array of names and values");
     job->header_count = 0; /* if the map contains headers twice, the last ones count */
     for (uint32_t i = 0; i < v.count; i += 2) {
         struct unpacked name, value;
@@ -337,7 +337,7 @@ static int read_headers(struct slice *rest, struct job *job, struct err *err)
             return cut_off(err);
         if (name.kind != UNPACK_BYTES ||
             (value.kind != UNPACK_BYTES && value.kind != UNPACK_NIL))
-            return err_set(err, "a header is not made of bytes");
+            return err_set(err, "a header name or value does not consist of bytes");
         if (value.kind == UNPACK_NIL)
             value.bytes = (struct slice){NULL, 0};
         if (job_add_header(job, name.bytes, value.bytes, err) < 0)
@@ -352,7 +352,7 @@ static int read_lag(struct slice *rest, struct job *job, struct err *err)
     if (read_integer(rest, 0, INT64_MAX, &lag_ms, err) < 0)
         return -1;
     if (__builtin_sub_overflow(job->due_ms, lag_ms, &job->timestamp_ms))
-        return err_set(err, "a timestamp out of range");
+        return err_set(err, "the timestamp is out of range");
     return 0;
 }
 
@@ -363,7 +363,8 @@ static int read_of_record(struct slice *rest, struct job *job, struct err *err)
     if (read_integer(rest, 1, 1, &one, err) < 0)
         return -1;
     if (!read_id(job->id, &said))
-        return err_set(err, "the id is not made of source, topic, partition and offset");
+        return err_set(err,
+                       "the id does not consist of source, topic, partition and offset");
     job->source = job_keep(job, said.source);
     job->topic = job_keep(job, said.topic);
     job->partition = (int32_t)said.partition;
@@ -414,11 +415,11 @@ static int read_fields(struct slice *rest, struct job *job, struct err *err)
     if (unpack_next(rest, &map) < 0)
         return cut_off(err);
     if (map.kind != UNPACK_MAP)
-        return err_set(err, "something else where the map of fields belongs");
+        return err_set(err, "map of fields expected, found another type");
     for (uint32_t i = 0; i < map.count; i++) {
         char where[32];
         if (read_integer(rest, INT64_MIN, INT64_MAX, &number, err) < 0)
-            return err_in(err, "number of a field");
+            return err_in(err, "field number");
         if (read_field(rest, job, number, err) < 0) {
             snprintf(where, sizeof(where), "field %lld", (long long)number);
             return err_in(err, where);
@@ -435,19 +436,19 @@ static int read_record(struct slice rest, struct job *job, struct err *err)
     if (unpack_next(&rest, &head) < 0)
         return cut_off(err);
     if (head.kind != UNPACK_ARRAY || head.count < 1)
-        return err_set(err, "not a record: no array");
+        return err_set(err, "not a record: not an array");
     if (unpack_next(&rest, &version) < 0)
         return cut_off(err);
     if (version.kind != UNPACK_INTEGER)
         return err_set(err, "not a record: no version number");
     if (version.integer != RECORD_VERSION)
         return err_set(err,
-                       "a record of version %lld; this tarry reads version %d: "
-                       "run the tarry that wrote it, or a later one",
+                       "the record has version %lld; this tarry reads version %d: run "
+                       "the version of tarry that wrote it, or a later one",
                        (long long)version.integer, RECORD_VERSION);
     if (head.count < RECORD_ELEMENTS)
-        return err_set(err, "a record of %u elements; %d belong there", head.count,
-                       RECORD_ELEMENTS);
+        return err_set(err, "the record has %u elements; at least %d are required",
+                       head.count, RECORD_ELEMENTS);
     if (read_integer(&rest, INT64_MIN, INT64_MAX, &job->due_ms, err) < 0)
         return err_in(err, "due time");
     if (read_slice(&rest, job, true, &job->payload, err) < 0)
@@ -458,13 +459,13 @@ static int read_record(struct slice rest, struct job *job, struct err *err)
     if (head.count >= RECORD_ELEMENTS_OF_QUEUE) {
         if (read_integer(&rest, 0, INT64_MAX, &job->tries_max, err) < 0 ||
             read_integer(&rest, 0, INT64_MAX, &job->lease_ms, err) < 0)
-            return err_in(err, "tries or lease");
+            return err_in(err, "attempts or lease");
         done = RECORD_ELEMENTS_OF_QUEUE;
     }
     for (uint32_t i = done; i < head.count; i++)
         if (unpack_skip(&rest) < 0)
             return cut_off(err);
-    return rest.n == 0 ? 0 : err_set(err, "something follows the record");
+    return rest.n == 0 ? 0 : err_set(err, "unexpected data after the record");
 }
 
 bool job_is_newer(struct slice record)

@@ -20,8 +20,8 @@ enum {
 };
 
 static const char form[] =
-    "write five fields, minute hour day month weekday, and perhaps "
-    "a zone: 0 9 * * 1-5 Europe/Berlin; or every 5m";
+    "write five fields (minute hour day month weekday) and optionally a time zone: 0 9 * "
+    "* 1-5 Europe/Berlin; or every 5m";
 
 /* --------------------------------------------------------------------- parsing */
 
@@ -67,12 +67,11 @@ static int value_of(const struct field *f, struct slice s)
 
 static int bad_item(const struct field *f, struct slice item, struct err *err)
 {
-    return err_set(
-        err,
-        "%s \"%.*s\": write * or %d to %d%s, a range such as %d-%d, with a step "
-        "*/2, or several with commas",
-        f->name, SLICE_ARG(item), f->least, f->most,
-        f->words ? " or a name of three letters" : "", f->least, f->most);
+    return err_set(err,
+                   "%s \"%.*s\": write *, a number from %d to %d%s, a range such as "
+                   "%d-%d, a step such as */2, or a list with commas",
+                   f->name, SLICE_ARG(item), f->least, f->most,
+                   f->words ? ", a name of three letters" : "", f->least, f->most);
 }
 
 /* Parses "*", "3" or "3-5". */
@@ -91,9 +90,10 @@ static int read_range(const struct field *f, struct slice range, int *low, int *
     if (*low < f->least || *high < f->least || *low > f->most || *high > f->most)
         return bad_item(f, range, err);
     if (*low > *high)
-        return err_set(err, "%s \"%.*s\" runs backwards; the smaller end comes first%s",
-                       f->name, SLICE_ARG(range),
-                       f == &fields[WEEKDAY] ? ", and Sunday is 7 at the end" : "");
+        return err_set(err, "%s \"%.*s\": write the smaller number first%s", f->name,
+                       SLICE_ARG(range),
+                       f == &fields[WEEKDAY] ? "; at the end of a range, Sunday is 7"
+                                             : "");
     return 0;
 }
 
@@ -109,12 +109,12 @@ static int read_item(const struct field *f, struct slice item, uint64_t *bits,
     if (rest.p) {
         step = value_of(&fields[MINUTE], rest);
         if (step < 1 || step > f->most)
-            return err_set(err, "%s \"%.*s\": a step is a number from 1 to %d", f->name,
+            return err_set(err, "%s \"%.*s\": a step must be from 1 to %d", f->name,
                            SLICE_ARG(item), f->most);
         if (low == high && memchr(range.p, '-', range.n) == NULL)
-            return err_set(
-                err, "%s \"%.*s\": a step follows a star or a range; write %d-%d/%d",
-                f->name, SLICE_ARG(item), low, f->most, step);
+            return err_set(err,
+                           "%s \"%.*s\": a step requires * or a range; write %d-%d/%d",
+                           f->name, SLICE_ARG(item), low, f->most, step);
     }
     for (int i = low; i <= high; i += step)
         *bits |= UINT64_C(1) << i;
@@ -141,7 +141,7 @@ static int read_line(struct slice *rest, struct repeat *out, struct err *err)
     for (int i = 0; i < FIELDS; i++) {
         struct slice word = text_take_word(rest);
         if (word.n == 0)
-            return err_set(err, "there is no %s; %s", fields[i].name, form);
+            return err_set(err, "the field %s is missing; %s", fields[i].name, form);
         if (read_field(&fields[i], word, &bits[i], err) < 0)
             return -1;
         star[i] = word.p[0] == '*';
@@ -164,8 +164,9 @@ static int read_nickname(struct slice *rest, struct repeat *out, struct err *err
             struct slice line = slice_of(nicknames[i].line);
             return read_line(&line, out, err);
         }
-    return err_set(err, "\"%.*s\": there are @hourly @daily @weekly @monthly @yearly",
-                   SLICE_ARG(word));
+    return err_set(
+        err, "\"%.*s\" is unknown; write @hourly, @daily, @weekly, @monthly or @yearly",
+        SLICE_ARG(word));
 }
 
 /* Parses the optional zone after the fields. */
@@ -175,9 +176,10 @@ static int read_zone(struct slice rest, struct repeat *out, struct err *err)
     if (name.n == 0)
         return 0;
     if (text_take_word(&rest).n > 0)
-        return err_set(err, "something follows the zone; %s", form);
+        return err_set(err, "unexpected text after the time zone; %s", form);
     if (name.p[0] == '*' || (name.p[0] >= '0' && name.p[0] <= '9'))
-        return err_set(err, "a sixth field; there are no seconds and no years: %s", form);
+        return err_set(err, "a sixth field; seconds and years are not supported: %s",
+                       form);
     return zone_named(name, &out->zone, err);
 }
 
@@ -187,10 +189,11 @@ static int read_interval(struct slice rest, struct repeat *out, struct err *err)
     if (when_duration_ms(duration, WHEN_NO_UNIT, &out->every_ms, err) < 0)
         return err_in(err, "every");
     if (out->every_ms == 0)
-        return err_set(err, "every: an interval of nothing; write every 5m");
+        return err_set(err, "every: the interval must not be 0; write every 5m");
     if (text_take_word(&rest).n > 0)
-        return err_set(err, "something follows the interval, which has no zone; write "
-                            "every 5m");
+        return err_set(
+            err,
+            "unexpected text after the interval (it has no time zone); write every 5m");
     return 0;
 }
 

@@ -42,8 +42,8 @@ static const struct field {
     {"topic", PART_TOPIC}, {"key", PART_KEY}, {"id", PART_ID},
     {"route", PART_ROUTE}, {NULL, PART_TEXT},
 };
-static const char known[] =
-    "known are {topic} {key} {id} {route} {header.NAME} {1} to {9}; {{ and }} are braces";
+static const char known[] = "valid fields are {topic} {key} {id} {route} {header.NAME} "
+                            "{1} to {9}; write {{ and }} for braces";
 
 static bool is_control(char c)
 {
@@ -98,7 +98,7 @@ static const char *take_brace(struct tmpl *t, const char *p, struct buf *text,
     }
     size_t n = strcspn(p + 1, "{}");
     if (p[0] == '}' || p[1 + n] != '}') {
-        err_set(err, "a single %c; write %c%c for a brace, or {FIELD}", p[0], p[0], p[0]);
+        err_set(err, "unpaired %c; write %c%c for a brace, or {FIELD}", p[0], p[0], p[0]);
         return NULL;
     }
     add_text(t, text);
@@ -108,10 +108,10 @@ static const char *take_brace(struct tmpl *t, const char *p, struct buf *text,
 static int compile(struct tmpl *t, const char *p, struct buf *text, struct err *err)
 {
     if (strlen(p) > JOB_TARGET_MAX)
-        return err_set(err, "a template of more than %d bytes", JOB_TARGET_MAX);
+        return err_set(err, "the template is longer than %d bytes", JOB_TARGET_MAX);
     while (*p != '\0') {
         if (is_control(*p))
-            return err_set(err, "a control character in the template; remove it");
+            return err_set(err, "the template contains a control character; remove it");
         if (*p == '{' || *p == '}') {
             p = take_brace(t, p, text, err);
             if (p == NULL)
@@ -155,7 +155,7 @@ bool tmpl_is_constant(const struct tmpl *t)
     return true;
 }
 
-bool tmpl_tells_topics(const struct tmpl *t, unsigned captures)
+bool tmpl_separates_topics(const struct tmpl *t, unsigned captures)
 {
     uint64_t missing = captures < 64 ? (UINT64_C(1) << captures) - 1 : UINT64_MAX;
     for (size_t i = 0; i < t->count; i++) {
@@ -180,8 +180,7 @@ static int value_of(const struct part *part, const struct job_view *view,
         return 0;
     case PART_TOPIC:
         *value = view->job->topic;
-        return value->n > 0 ? 0
-                            : err_set(err, "{topic}: the message came without a topic");
+        return value->n > 0 ? 0 : err_set(err, "{topic}: the message has no topic");
     case PART_KEY:
         *value = view->job->key;
         return value->p ? 0 : err_set(err, "{key}: the message has no key");
@@ -200,9 +199,9 @@ static int value_of(const struct part *part, const struct job_view *view,
         return 0;
     case PART_CAPTURE:
         if (part->capture >= view->capture_count)
-            return err_set(err,
-                           "{%u}: the message's topic fills only %u wildcards of match",
-                           part->capture + 1, view->capture_count);
+            return err_set(
+                err, "{%u}: the topic of the message matches only %u wildcards of match",
+                part->capture + 1, view->capture_count);
         *value = view->captures[part->capture];
         return 0;
     }
@@ -212,10 +211,10 @@ static int value_of(const struct part *part, const struct job_view *view,
 static int check_target(const struct tmpl *t, struct slice target, struct err *err)
 {
     if (target.n == 0 && t->count > 0)
-        return err_set(err, "the target is empty: all that the template names is empty");
+        return err_set(err, "the target is empty: all fields of the template are empty");
     for (size_t i = 0; i < target.n; i++)
         if (t->names_queue ? target.p[i] == '\0' : is_control(target.p[i]))
-            return err_set(err, "the target would hold a control character (0x%02x)",
+            return err_set(err, "the target would contain a control character (0x%02x)",
                            (unsigned char)target.p[i]);
     return 0;
 }

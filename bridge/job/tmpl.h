@@ -53,7 +53,7 @@ int tmpl_render(const struct tmpl *t, const struct job *job, const struct slice 
 bool tmpl_is_constant(const struct tmpl *t);
 /* Returns whether it contains {topic}, or all of the first `captures` captures, so that
  * different topics have different targets. */
-bool tmpl_tells_topics(const struct tmpl *t, unsigned captures);
+bool tmpl_separates_topics(const struct tmpl *t, unsigned captures);
 /* Returns the text before the first field, possibly empty. */
 struct slice tmpl_prefix(const struct tmpl *t);
 

@@ -97,7 +97,7 @@ static int64_t rest_us(const struct queue *q, int64_t now_us)
 {
     if (!bucket_is_up(q->bucket))
         return -1;
-    int64_t hold_us = bucket_hold_us(q->bucket);
+    int64_t hold_us = bucket_pause_us(q->bucket);
     int64_t again_us = q->again_us > now_us ? q->again_us - now_us : 0;
     return hold_us > again_us ? hold_us : again_us;
 }
@@ -158,7 +158,8 @@ void queue_pump(struct queue *q)
 static void complain(const struct queue *q, struct slice id, const char *err)
 {
     const struct log_about about = {.sink = q->sink->conf->name, .job = id, .err = err};
-    log_event(LOG_ERROR, &about, "can't be read, queue %.*s", (int)q->name_n, q->name);
+    log_event(LOG_ERROR, &about, "the job cannot be read, queue %.*s", (int)q->name_n,
+              q->name);
 }
 
 static void bury_unreadable(const struct queue *q, const struct store_pull_item *pulled)
@@ -190,7 +191,9 @@ static void put_off(const struct waiter *waiter, const struct store_pull_item *p
     const struct log_about about = {.route = waiter->route->conf->name,
                                     .job = pulled->id,
                                     .limit = &waiter->route->complain_newer};
-    log_event(LOG_ERROR, &about, "it stays, since a newer tarry wrote it");
+    log_event(LOG_ERROR, &about,
+              "a newer version of tarry wrote this job; it stays in Redis until that "
+              "version runs");
     struct store_pull_item later = *pulled;
     later.due_us = (now_ms + NEWER_MS) * 1000;
     give_back(waiter->queue, &later);
@@ -215,7 +218,7 @@ static unsigned collect(const struct queue *q, const struct waiter *waiter,
                                   .topic = waiter->topic,
                                   .due_us = pulled[i].due_us};
         if (pulled[i].record.n == 0) {
-            complain(q, pulled[i].id, "its body is missing in Redis");
+            complain(q, pulled[i].id, "the record of the job is missing in Redis");
         } else if (job_is_newer(pulled[i].record)) {
             put_off(waiter, &pulled[i], now_ms);
         } else if (queue_read(q->sink->rules, NULL, pulled[i].id, pulled[i].record,

@@ -2,7 +2,7 @@
 #include "bridge/queue/queue_place.h"
 #include "bridge/job/tmpl.h"
 #include "bridge/job/tries.h"
-#include "bridge/engine/name.h"
+#include "bridge/engine/job_id.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/sched.h"
 
@@ -373,7 +373,7 @@ void place_find(struct source *src, struct slice topic, struct slice id,
     struct buf name = {0};
     struct job job = {.topic = topic, .partition = -1, .offset = -1};
     int bad = 0;
-    if (src->ops->queues_apart && route->own_names)
+    if (src->ops->queues_apart && route->topic_is_queue)
         buf_add_slice(&name, topic);
     else
         bad = tmpl_render(route->target, &job, captures, n, slice_of(route->conf->name),

@@ -104,13 +104,12 @@ static int open_dir(struct embedded *e, const char *dir, struct err *err)
     if (realpath(dir, path) == NULL || stat(path, &st) != 0)
         return err_set(err, "redis.dir %s: %s", dir, strerror(errno));
     if (!S_ISDIR(st.st_mode))
-        return err_set(err, "redis.dir %s: is not a directory", dir);
+        return err_set(err, "redis.dir %s: not a directory", dir);
     if (strlen(path) + strlen("/redis.sock") > path_max)
-        return err_set(
-            err,
-            "redis.dir %s: too long for a Unix socket inside it; choose one of "
-            "at most %zu bytes",
-            path, path_max - strlen("/redis.sock"));
+        return err_set(err,
+                       "redis.dir %s: the path is too long for a Unix socket in it; use "
+                       "at most %zu bytes",
+                       path, path_max - strlen("/redis.sock"));
     e->dir = mem_strdup(path);
     e->url = url_of(path);
     return 0;
@@ -131,8 +130,8 @@ static int lock_dir(const struct embedded *e, struct err *err)
         bool locked = errno == EWOULDBLOCK;
         if (locked)
             err_set(err,
-                    "redis.dir %s: another redis-server still runs there; stop the other "
-                    "tarry, or give each its own directory",
+                    "redis.dir %s: another redis-server is running there; stop the other "
+                    "tarry, or use another directory",
                     e->dir);
         else
             err_set(err, "%s: %s", buf_str(&path), strerror(errno));
@@ -176,7 +175,7 @@ static void start_later(struct embedded *e, const char *why)
 {
     e->failures += e->failures < 1000;
     int64_t wait_ms = retry_delay_ms(&restart, e->failures, 0.5);
-    log_error(who, "%s; starting it again in %lld ms", why, (long long)wait_ms);
+    log_error(who, "%s; restarting it in %lld ms", why, (long long)wait_ms);
     timer_set(e->timer, wait_ms);
 }
 
@@ -199,7 +198,7 @@ static void on_exited(void *arg, int status)
     }
     if (loop_mono_ms() - e->started_ms >= STEADY_MS)
         e->failures = 0;
-    err_set(&why, "ended with %s %d", status > 128 ? "signal" : "exit code",
+    err_set(&why, "redis-server exited with %s %d", status > 128 ? "signal" : "exit code",
             status > 128 ? status - 128 : status);
     start_later(e, why.text);
 }
@@ -209,7 +208,7 @@ static void on_timer(void *arg)
     struct embedded *e = arg;
     struct err err;
     if (e->stopping && e->child) {
-        log_warn(who, "did not end in %d ms, killing it", TERM_WAIT_MS);
+        log_warn(who, "redis-server did not exit within %d ms; killing it", TERM_WAIT_MS);
         child_kill(e->child, SIGKILL);
         return;
     }
@@ -247,7 +246,7 @@ struct embedded *embedded_start(const char *program, const char *dir, struct err
     if (lock_fd < 0 || run(e, lock_fd, err) != 0)
         goto fail;
     close(lock_fd);
-    log_info(who, "started in %s, pid %d", e->dir, child_pid(e->child));
+    log_info(who, "redis-server started in %s, pid %d", e->dir, child_pid(e->child));
     return e;
 fail:
     if (lock_fd >= 0)

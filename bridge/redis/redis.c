@@ -46,7 +46,7 @@ static void on_deadline(void *arg)
         return;
     }
     char why[96];
-    snprintf(why, sizeof(why), "no reply in %" PRId64 " ms, %u commands open",
+    snprintf(why, sizeof(why), "no reply for %" PRId64 " ms, %u commands pending",
              r->conf.command_timeout_ms, r->open.count);
     redis_reconnect(r, why);
 }
@@ -177,7 +177,7 @@ static void on_open(void *arg)
 {
     struct redis *r = arg;
     r->phase = GREETING;
-    redis_greet(r);
+    redis_handshake(r);
 }
 
 /* ------------------------------------------------------------------------ replies */
@@ -212,8 +212,9 @@ static void take_reply(struct redis *r, redisReply *reply)
     if (dispatched(r, reply))
         return;
     if (r->open.count == 0) {
-        redis_reconnect(r, reply->type == REDIS_REPLY_ERROR ? reply->str
-                                                            : "a reply to no command");
+        redis_reconnect(r, reply->type == REDIS_REPLY_ERROR
+                               ? reply->str
+                               : "Redis sent a reply without a command");
         return;
     }
     struct redis_waiting c = redis_queue_take(&r->open);
@@ -236,7 +237,7 @@ static void on_data(void *arg, struct slice bytes)
     for (;;) {
         if (redisReaderGetReply(r->reader, &reply) != REDIS_OK) {
             struct err why;
-            err_set(&why, "not a reply of Redis: %s", r->reader->errstr);
+            err_set(&why, "not a Redis reply: %s", r->reader->errstr);
             redis_reconnect(r, why.text);
             return;
         }
@@ -262,7 +263,7 @@ static void on_closed(void *arg, const char *why)
 static void on_subscribed(void *arg, const redisReply *reply)
 {
     if (reply && reply->type == REDIS_REPLY_ERROR)
-        redis_greet_failed(arg, "SUBSCRIBE", reply);
+        redis_handshake_failed(arg, "SUBSCRIBE", reply);
 }
 
 static void subscribe_one(struct redis *r, const struct subscription *s)
@@ -346,9 +347,9 @@ void redis_not_found(struct redis *r, const char *why)
 static void on_connect_timer(void *arg)
 {
     static const char *const late[] = {
-        [FINDING] = "could not learn in time where the server is",
+        [FINDING] = "could not find the address of the server in time",
         [OPENING] = "could not connect in time",
-        [GREETING] = "connected, but no answer in time",
+        [GREETING] = "connected, but the server did not answer in time",
     };
     struct redis *r = arg;
     if (r->phase == RESTING)

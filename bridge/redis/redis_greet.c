@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_greet.c - the first commands on a new connection: login, database, client name,
- * role. All are sent at once. The reply to the last shows that the connection is usable.
+ * redis_handshake.c - the first commands on a new connection: login, database, client
+ * name, role. All are sent at once. The reply to the last shows that the connection is
+ * usable.
  */
 #include "bridge/redis/redis_parts.h"
 
@@ -9,27 +10,27 @@
 
 #include <hiredis/hiredis.h>
 
-void redis_greet_failed(struct redis *r, const char *what, const redisReply *reply)
+void redis_handshake_failed(struct redis *r, const char *what, const redisReply *reply)
 {
     struct err why;
     enum redis_error e = redis_error(reply);
     r->denied = e == REDIS_DENIED || e == REDIS_WRONG;
     /* A server quotes the arguments of a command that it does not know. They may contain
      * a password, so cut the text there. */
-    err_set(&why, "%s refused: %.*s", what, (int)strcspn(reply->str, "'"), reply->str);
+    err_set(&why, "%s failed: %.*s", what, (int)strcspn(reply->str, "'"), reply->str);
     redis_reconnect(r, why.text);
 }
 
 static void on_auth(void *arg, const redisReply *reply)
 {
     if (reply && reply->type == REDIS_REPLY_ERROR)
-        redis_greet_failed(arg, "AUTH", reply);
+        redis_handshake_failed(arg, "AUTH", reply);
 }
 
 static void on_select(void *arg, const redisReply *reply)
 {
     if (reply && reply->type == REDIS_REPLY_ERROR)
-        redis_greet_failed(arg, "SELECT", reply);
+        redis_handshake_failed(arg, "SELECT", reply);
 }
 
 /* An ACL may forbid the command. As the first command it also receives the error for too
@@ -37,7 +38,7 @@ static void on_select(void *arg, const redisReply *reply)
 static void on_named(void *arg, const redisReply *reply)
 {
     if (reply && redis_error(reply) == REDIS_WAIT)
-        redis_greet_failed(arg, "CLIENT SETNAME", reply);
+        redis_handshake_failed(arg, "CLIENT SETNAME", reply);
 }
 
 /* A replica rejects every write. If ROLE is forbidden, the first rejected write shows
@@ -49,7 +50,7 @@ static void on_role(void *arg, const redisReply *reply)
     if (reply == NULL)
         return;
     if (redis_error(reply) == REDIS_WAIT) {
-        redis_greet_failed(r, "ROLE", reply);
+        redis_handshake_failed(r, "ROLE", reply);
         return;
     }
     struct slice role =
@@ -57,10 +58,10 @@ static void on_role(void *arg, const redisReply *reply)
     if (role.p == NULL || slice_is(role, "master"))
         return;
     if (slice_is(role, "slave") && redis_items(reply) >= 3)
-        err_set(&why, "it is a replica (of %.*s:%lld), not the master",
+        err_set(&why, "the server is a replica (of %.*s:%lld), not the master",
                 SLICE_ARG(redis_text(reply->element[1])), reply->element[2]->integer);
     else
-        err_set(&why, "it is no master but a %.*s", SLICE_ARG(role));
+        err_set(&why, "the server is not a master but a %.*s", SLICE_ARG(role));
     redis_reconnect(r, why.text);
 }
 
@@ -74,13 +75,13 @@ static void on_ping(void *arg, const redisReply *reply)
     bool forbidden =
         reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOPERM", 6) == 0;
     if (reply->type == REDIS_REPLY_ERROR && !forbidden) {
-        redis_greet_failed(r, "PING", reply);
+        redis_handshake_failed(r, "PING", reply);
         return;
     }
     redis_ready(r);
 }
 
-void redis_greet(struct redis *r)
+void redis_handshake(struct redis *r)
 {
     const struct redis_url *url = &r->conf.url;
     if (url->password) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_parts.h - the parts that redis.c and redis_greet.c share.
+ * redis_parts.h - the parts that redis.c and redis_handshake.c share.
  */
 #ifndef BRIDGE_REDIS_PARTS_H
 #define BRIDGE_REDIS_PARTS_H
@@ -49,10 +49,10 @@ void redis_send(struct redis *r, const struct slice *args, unsigned count,
                 redis_reply_cb *cb, void *arg);
 
 /* Logs in and checks the server; then calls redis_ready() or redis_reconnect(). */
-void redis_greet(struct redis *r);
+void redis_handshake(struct redis *r);
 void redis_ready(struct redis *r);
 /* Closes the connection after an error reply to the command what. */
-void redis_greet_failed(struct redis *r, const char *what,
-                        const struct redisReply *reply);
+void redis_handshake_failed(struct redis *r, const char *what,
+                            const struct redisReply *reply);
 
 #endif

@@ -231,11 +231,11 @@ int memory_mark_parse(const char *text, struct memory_mark *out, struct err *err
         return 0;
     }
     if (text_parse_bytes(text, &out->bytes, err) < 0)
-        return err_in(err, "neither a share of maxmemory, such as \"90%\", nor a size");
+        return err_in(err,
+                      "neither a percentage of maxmemory, such as \"90%\", nor a size");
     if (out->bytes == 0)
-        return err_set(err,
-                       "a size of 0 would hold the sources back for ever; \"\" is no "
-                       "mark");
+        return err_set(
+            err, "a size of 0 would pause the sources for ever; write \"\" for no limit");
     return 0;
 }
 
@@ -274,23 +274,23 @@ int redis_facts_fit(const struct redis_facts *facts, const struct durability *wa
     if (!want->fsync || facts->keeps == KEEPS_ALL)
         return 0;
     if (facts->keeps == KEEPS_UNKNOWN)
-        return err_set(err, "durability = \"fsync\": Redis does not let us see whether "
-                            "it has appendfsync always; allow this user +config|get, or "
-                            "set durability = \"async\"");
-    return err_set(err, "durability = \"fsync\" needs a Redis with appendonly yes, "
-                        "appendfsync always and no-appendfsync-on-rewrite no; set them "
-                        "there, or durability = \"async\" here");
+        return err_set(
+            err, "durability = \"fsync\": this user may not read the setting appendfsync "
+                 "of Redis; allow it +config|get, or set durability = \"async\"");
+    return err_set(err, "durability = \"fsync\" requires appendonly yes, appendfsync "
+                        "always and no-appendfsync-on-rewrite no in Redis; set them "
+                        "there, or set durability = \"async\" here");
 }
 
 static const char *keeping_text(enum redis_durability keeps)
 {
     switch (keeps) {
     case KEEPS_NOTHING:
-        return "Redis keeps the jobs in memory only, and a restart of it loses them all: "
-               "set appendonly yes there";
+        return "Redis stores the jobs only in memory; a restart of Redis loses all of "
+               "them: set appendonly yes in Redis";
     case KEEPS_SNAPSHOTS:
-        return "Redis has no append-only file: if it crashes, all jobs since its last "
-               "snapshot are lost: set appendonly yes there";
+        return "Redis has no append-only file; a crash of Redis loses all jobs since its "
+               "last snapshot: set appendonly yes in Redis";
     default:
         return NULL;
     }
@@ -304,21 +304,19 @@ void redis_facts_judge(const struct redis_facts *facts, const struct durability 
     if (keeping)
         warn(arg, false, keeping);
     if (facts->evicts)
-        warn(arg, true,
-             "Redis may drop jobs: its maxmemory-policy must be noeviction; change it "
-             "there");
+        warn(arg, true, "Redis may drop jobs: set maxmemory-policy noeviction in Redis");
     if (want->replicas > facts->replicas) {
         snprintf(text, sizeof(text),
-                 "durability = \"replicas:%u\", but Redis has %u replicas in step: until "
-                 "there are more, no job counts as stored",
+                 "durability = \"replicas:%u\", but Redis has only %u connected "
+                 "replicas: no job counts as stored until more connect",
                  want->replicas, facts->replicas);
         warn(arg, false, text);
     }
     if (facts->replicas > 0 && facts->min_replicas == 0)
         warn(arg, false,
-             "Redis has replicas, but min-replicas-to-write 0: a master that is cut off "
-             "from them goes on taking jobs, and a failover loses those: set it to 1 "
-             "there");
+             "Redis has replicas, but min-replicas-to-write is 0: a master that is cut "
+             "off from them continues to accept jobs, and a failover loses these jobs: "
+             "set it to 1 in Redis");
 }
 
 static void log_warning(void *arg, bool serious, const char *text)
@@ -331,8 +329,8 @@ void redis_facts_warn(const struct redis_facts *facts, const struct durability *
 {
     if (facts->version[0] == '\0')
         log_warning(NULL, false,
-                    "Redis does not show its version: allow this user +info; older than "
-                    "6.2 it could deliver jobs again and again");
+                    "this user may not read the version of Redis: allow it +info; Redis "
+                    "older than 6.2 could deliver jobs repeatedly");
     redis_facts_judge(facts, want, log_warning, NULL);
 }
 

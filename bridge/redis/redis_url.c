@@ -55,14 +55,13 @@ static int parse_credentials(const char *text, size_t n, struct redis_url *url,
 {
     const char *colon = memchr(text, ':', n);
     if (colon == NULL)
-        return err_set(err, "what stands before @ must be USER:PASSWORD or "
-                            ":PASSWORD");
+        return err_set(err, "the text before @ must be USER:PASSWORD or :PASSWORD");
     size_t user_n = (size_t)(colon - text);
     if (user_n > 0)
         url->user = text_percent_string((struct slice){text, user_n});
     url->password = text_percent_string((struct slice){colon + 1, n - user_n - 1});
     if ((user_n > 0 && url->user == NULL) || url->password == NULL)
-        return err_set(err, "bad %%-escape in the user or password");
+        return err_set(err, "invalid %%-escape in the user or password");
     if (url->password[0] == '\0')
         return err_set(err, "the password is empty");
     return 0;
@@ -81,15 +80,16 @@ static int parse_unix(const char *text, struct redis_url *url, struct err *err)
 {
     size_t n = strcspn(text, "?");
     if (text[0] != '/' || n < 2)
-        return err_set(err, "unix:// needs an absolute path, as in "
-                            "unix:///run/redis/redis.sock");
+        return err_set(
+            err,
+            "unix:// requires an absolute path, such as unix:///run/redis/redis.sock");
     url->unix_path = text_percent_string((struct slice){text, n});
     if (url->unix_path == NULL)
-        return err_set(err, "bad %%-escape in the path");
+        return err_set(err, "invalid %%-escape in the path");
     if (text[n] == '\0')
         return 0;
     if (strncmp(text + n, "?db=", 4) != 0)
-        return err_set(err, "after ? only db=NUMBER may stand");
+        return err_set(err, "only db=NUMBER is allowed after ?");
     return parse_db(text + n + 4, strlen(text + n + 4), url, err);
 }
 
@@ -128,20 +128,20 @@ static int parse_place(const char *text, size_t n, const char *otherwise, char *
     if (n > 0 && text[0] == '[') {
         const char *bracket = memchr(text, ']', n);
         if (bracket == NULL)
-            return err_set(err, "the ] behind the IPv6 address is missing");
+            return err_set(err, "the ] after the IPv6 address is missing");
         text++;
         host_n = (size_t)(bracket - text);
         rest = bracket + 1;
     }
     if (host_n == 0)
-        return err_set(err, "a host is missing, as in "
-                            "redis://127.0.0.1:6379/0");
+        return err_set(err,
+                       "the host is missing; write it as in redis://127.0.0.1:6379/0");
     *host = text_percent_string((struct slice){text, host_n});
     if (*host == NULL)
-        return err_set(err, "bad %%-escape in the host");
+        return err_set(err, "invalid %%-escape in the host");
     if (!is_host(*host))
-        return err_set(err, "a host has letters, digits, \"-\", \"_\" and "
-                            "\".\"; is an @ of the password not written as %%40?");
+        return err_set(err, "a host may contain only letters, digits, \"-\", \"_\" and "
+                            "\".\"; write an @ in the password as %%40");
     return parse_port(rest, (size_t)(end - rest), otherwise, port, err);
 }
 
@@ -149,8 +149,8 @@ static int refuse_query(const char *path, struct err *err)
 {
     if (path[strcspn(path, "?#")] == '\0')
         return 0;
-    return err_set(err, "nothing may stand behind ? or #; the database is "
-                        "the last part of the path, as in redis://127.0.0.1:6379/0");
+    return err_set(err, "? and # are not allowed; write the database at the end of the "
+                        "path, as in redis://127.0.0.1:6379/0");
 }
 
 /* "HOST[:PORT][/DB]" */
@@ -162,8 +162,9 @@ static int parse_tcp(const char *text, struct redis_url *url, struct err *err)
         refuse_query(path, err) != 0)
         return -1;
     if (memchr(url->host, ',', strlen(url->host)) != NULL)
-        return err_set(err, "several hosts may stand only behind "
-                            "redis+sentinel:// or redis+cluster://");
+        return err_set(
+            err,
+            "several hosts are allowed only with redis+sentinel:// or redis+cluster://");
     return path[0] == '\0' || path[1] == '\0'
                ? 0
                : parse_db(path + 1, strlen(path + 1), url, err);
@@ -199,11 +200,11 @@ static int parse_sentinel(const char *text, struct redis_url *url, struct err *e
     name += *name == '/';
     size_t name_n = strcspn(name, "/");
     if (name_n == 0)
-        return err_set(err, "the name of the master is missing, as in "
+        return err_set(err, "the name of the master is missing; write it as in "
                             "redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster");
     url->master = text_percent_string((struct slice){name, name_n});
     if (url->master == NULL)
-        return err_set(err, "bad %%-escape in the name of the master");
+        return err_set(err, "invalid %%-escape in the name of the master");
     const char *db = name + name_n;
     return db[0] == '\0' || db[1] == '\0' ? 0
                                           : parse_db(db + 1, strlen(db + 1), url, err);
@@ -220,9 +221,10 @@ static int parse_cluster(const char *text, struct redis_url *url, struct err *er
         return 0;
     if (parse_db(path + 1, strlen(path + 1), url, err) != 0)
         return -1;
-    return url->db == 0 ? 0
-                        : err_set(err, "a cluster has only database 0; take "
-                                       "out what stands behind the /");
+    return url->db == 0
+               ? 0
+               : err_set(err,
+                         "a cluster has only database 0; remove the text after the /");
 }
 
 int redis_url_parse(const char *text, struct redis_url *url, struct err *err)
@@ -230,7 +232,7 @@ int redis_url_parse(const char *text, struct redis_url *url, struct err *err)
     *url = (struct redis_url){0};
     const struct scheme *scheme = scheme_of(text);
     if (scheme == NULL)
-        return err_set(err, "redis url: must begin with redis://, unix://, "
+        return err_set(err, "redis url: must start with redis://, unix://, "
                             "redis+sentinel:// or redis+cluster://, or for TLS with "
                             "rediss://, rediss+sentinel:// or rediss+cluster://");
     text += strlen(scheme->prefix);

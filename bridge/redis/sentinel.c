@@ -93,15 +93,16 @@ static struct seeker *who_waits(const struct sentinel *s)
  * name is wrong. */
 static void say_why(const struct sentinel *s, struct buf *out)
 {
-    bool stranger = false;
+    bool name_unknown = false;
     for (size_t i = 0; i < s->count; i++)
-        stranger = stranger || strstr(s->lookouts[i].why, "No such master");
-    if (stranger)
+        name_unknown = name_unknown || strstr(s->lookouts[i].why, "No such master");
+    if (name_unknown)
         buf_addf(out,
-                 "the sentinels watch no master \"%s\", the name at the end of the URL: ",
+                 "the sentinels know no master named \"%s\" (the name at the end of "
+                 "redis.url): ",
                  s->name);
     else
-        buf_addf(out, "no sentinel says where \"%s\" is: ", s->name);
+        buf_addf(out, "no sentinel returns the address of the master \"%s\": ", s->name);
     for (size_t i = 0; i < s->count; i++) {
         const struct lookout *l = &s->lookouts[i];
         buf_addf(out, "%s%s (%s)", i > 0 ? ", " : "", l->shown,
@@ -140,7 +141,7 @@ static void move_seekers(struct sentinel *s)
         if (k == NULL)
             return;
         note_told(k, s->belief.host, s->belief.port);
-        err_set(&why, "the sentinels name another master, %s:%s", s->belief.host,
+        err_set(&why, "the sentinels report another master, %s:%s", s->belief.host,
                 s->belief.port);
         struct redis *r = k->redis;
         redis_reconnect(r, why.text);
@@ -167,7 +168,7 @@ static void form_belief(struct sentinel *s)
     if (chosen < 0)
         return;
     sentinel_belief_take(&s->belief, &s->answers[chosen]);
-    log_info("redis", "the sentinels name %s:%s as the master \"%s\", epoch %" PRId64,
+    log_info("redis", "the sentinels report %s:%s as the master \"%s\", epoch %" PRId64,
              s->belief.host, s->belief.port, s->name, s->belief.epoch);
 }
 
@@ -236,7 +237,7 @@ static void on_master(void *arg, const struct redisReply *reply)
         return;
     char why[sizeof(l->why)];
     snprintf(why, sizeof(why), "%.*s", error.p ? (int)error.n : 60,
-             error.p ? error.p : "its answer to SENTINEL MASTER names no config-epoch");
+             error.p ? error.p : "its reply to SENTINEL MASTER contains no config-epoch");
     forget_answer(l, why);
     log_limited(&l->complain, LOG_WARN, "redis", "sentinel %s: %s", l->shown, why);
 }
@@ -290,7 +291,7 @@ static void on_state(void *arg, enum redis_state state, const char *why)
         ask(l);
     } else if (state == REDIS_DOWN) {
         if (l->why[0] == '\0')
-            log_limited(&l->complain, LOG_WARN, "redis", "sentinel %s: away: %s",
+            log_limited(&l->complain, LOG_WARN, "redis", "sentinel %s: unreachable: %s",
                         l->shown, why);
         forget_answer(l, *why ? why : "away");
         consider(l->sentinel);
@@ -326,8 +327,8 @@ static void on_news_state(void *arg, enum redis_state state, const char *why)
         ask(l);
     else if (state == REDIS_DOWN && redis_is_up(l->redis))
         log_limited(&l->complain_news, LOG_WARN, "redis",
-                    "sentinel %s tells no news, so a failover is noticed up to a second "
-                    "later: %s",
+                    "sentinel %s sends no notifications, so tarry notices a failover up "
+                    "to a second later: %s",
                     l->shown, why);
 }
 

@@ -128,7 +128,7 @@ void batch_answer(struct batch *batch, struct slice codes)
             code = ACK_STALE;
         if (code == ENQUEUE_GAP && c->refused++ < REFUSED_MAX) {
             put_back(batcher, c, NULL);
-            batcher->hold_until_us = loop_mono_us() + GAP_US;
+            batcher->pause_until_us = loop_mono_us() + GAP_US;
             continue;
         }
         answer(batcher, c, code == ENQUEUE_GAP ? 0 : code);
@@ -193,7 +193,7 @@ static void on_reply(void *arg, const struct redisReply *reply)
     enum redis_error e = node_judge(batch->node, reply, row->script);
     if (e != REDIS_NO_ERROR) {
         if (reply && e != REDIS_ELSEWHERE)
-            batcher->hold_until_us = loop_mono_us() + node_rest_us(e);
+            batcher->pause_until_us = loop_mono_us() + node_pause_us(e);
         batch_send_again(batch, reply == NULL);
         return;
     }
@@ -229,7 +229,7 @@ static uint64_t older_than(const struct batcher *batcher)
     return UINT64_MAX;
 }
 
-bool batch_takes(struct batch *batch, struct change *c)
+bool batch_accepts(struct batch *batch, struct change *c)
 {
     unsigned i = 0;
     c->partition = 0;
@@ -268,7 +268,7 @@ static struct batch *take(struct batcher *batcher)
         if (batch->count > 0 && (c->seq > limit || batch->count >= jobs_max(batcher) ||
                                  bytes > BATCH_BYTES_MAX))
             break;
-        if (!batch_takes(batch, c))
+        if (!batch_accepts(batch, c))
             break;
         take_out(batcher, c);
         TAILQ_INSERT_TAIL(&batch->list, c, link);
@@ -319,8 +319,8 @@ int64_t batcher_flush(struct batcher *batcher, int64_t now_us)
         return -1; /* when the node is up, a new turn starts */
     if (waits_for_another(batcher, node))
         return -1; /* the answer starts a new turn */
-    int64_t hold_us = batcher->hold_until_us > node->pause_until_us
-                          ? batcher->hold_until_us
+    int64_t hold_us = batcher->pause_until_us > node->pause_until_us
+                          ? batcher->pause_until_us
                           : node->pause_until_us;
     if (hold_us > now_us)
         return hold_us - now_us;

@@ -57,9 +57,9 @@ struct node {
 
 /* --- the second tier (store_far.c): when to move a slot of far jobs --- */
 
-struct far {            /* of one bucket */
-    int64_t first_ms;   /* start of its first slot, Redis' clock; -1: no far jobs known */
-    bool left_to_owner; /* the owner of the bucket, another instance, moves first */
+struct far {          /* of one bucket */
+    int64_t first_ms; /* start of its first slot, Redis' clock; -1: no far jobs known */
+    bool owner_first; /* the owner of the bucket, another instance, moves first */
     struct timer *timer; /* fires when the first slot may be moved; NULL: not set yet */
     struct node *node;   /* the node that executes a move; NULL: none */
     bool listed;         /* the bucket is in movers.line */
@@ -85,8 +85,9 @@ struct batcher {
     unsigned queued, flying;     /* queued: changes; flying: batches */
     unsigned awaited;            /* queued changes with awaited set */
     struct pacer pacer;
-    int64_t hold_until_us; /* monotonic; set by an error reply that asks to retry later */
-    bool listed;           /* in the store's list of batchers with work */
+    int64_t
+        pause_until_us; /* monotonic; set by an error reply that asks to retry later */
+    bool listed;        /* in the store's list of batchers with work */
     TAILQ_ENTRY(batcher) link;
 };
 TAILQ_HEAD(batcher_list, batcher);
@@ -156,7 +157,7 @@ extern const struct batcher_row batcher_rows[BATCHERS];
 
 /* Sets c->partition to the index of its Kafka partition in the batch. false: the batch
  * has no room for another partition. */
-bool batch_takes(struct batch *batch, struct change *c);
+bool batch_accepts(struct batch *batch, struct change *c);
 /* Forgets the last offset sent of each partition, so that the next record has no
  * predecessor. */
 void bucket_unchain(struct bucket *b);
@@ -192,7 +193,7 @@ void call_send(struct call *call, void (*tell)(struct call *, const struct redis
 void call_send_to(struct call *call, struct store *st, struct node *node);
 /* Reports the first due time to the owner of the bucket. head: as the script returned it;
  * -1 = none. */
-void call_told_head(struct call *call, int64_t head);
+void call_report_head(struct call *call, int64_t head);
 int64_t reply_number(const struct redisReply *r);
 /* Starts the arguments of a call on b. Its keys are :pool, :ids if ids are global, and in
  * a cluster :whole. */
@@ -284,9 +285,9 @@ enum redis_error node_judge(struct node *node, const struct redisReply *reply,
                             enum script script);
 /* How long (us) the caller should pause after such an error. Other callers need not
  * pause. */
-int64_t node_rest_us(enum redis_error e);
+int64_t node_pause_us(enum redis_error e);
 /* Whether this node allows sources to accept jobs. */
-bool node_takes_jobs(const struct node *node);
+bool node_accepts_jobs(const struct node *node);
 void node_set_trouble(struct node *node, const char *text);
 
 /* --- the second tier --- */
@@ -315,7 +316,7 @@ bool map_is_whole(const struct map *map);
 /* Why map_is_whole() is false. */
 const char *map_trouble(const struct map *map);
 /* Asks for the map again soon, because a reply contradicts it. */
-void map_doubt(struct map *map);
+void map_refresh_soon(struct map *map);
 /* Applies "MOVED SLOT HOST:PORT". false: the text is not a MOVED, or the slot moved back
  * and forth too often; then only the next map changes it. */
 bool map_moved(struct map *map, const char *text);

@@ -34,10 +34,10 @@ bool store_is_ready(const struct store *st)
     return store_is_up(st);
 }
 
-bool store_takes_jobs(const struct store *st)
+bool store_accepts_jobs(const struct store *st)
 {
     for (unsigned i = 0; i < st->node_count; i++)
-        if (!node_takes_jobs(st->nodes[i]))
+        if (!node_accepts_jobs(st->nodes[i]))
             return false;
     return store_is_up(st);
 }
@@ -113,7 +113,7 @@ void store_node_up(struct store *st)
 void store_node_down(struct store *st, const char *why)
 {
     if (st->map)
-        map_doubt(st->map);
+        map_refresh_soon(st->map);
     if (st->up)
         st->events.down(st->arg, why);
     st->up = false;
@@ -134,7 +134,7 @@ static void on_wake(void *arg, struct slice channel, struct slice text)
         return; /* our own wake: the reply already contained the head */
     struct bucket *b;
     if (name.n > 0 && name.p[0] == '=') {
-        st->events.told(st->arg, (struct slice){name.p + 1, name.n - 1});
+        st->events.notified(st->arg, (struct slice){name.p + 1, name.n - 1});
         return;
     }
     HASH_FIND(hh, st->buckets, name.p, name.n, b);
@@ -148,14 +148,14 @@ static void on_wakes_state(void *arg, enum redis_state state, const char *why)
     struct bucket *b, *next;
     if (state == REDIS_DOWN && st->up)
         log_limited(&st->complain_wakes, LOG_WARN, "redis",
-                    "no wakes of other instances are heard (channel %s): %s",
+                    "wake-ups from other instances cannot be received (channel %s): %s",
                     st->wake_channel, why);
     if (state != REDIS_UP || !st->up)
         return;
     /* Compensates for wakes that were missed while unsubscribed. */
     HASH_ITER (hh, st->buckets, b, next)
         b->events->woken(b->owner);
-    st->events.told(st->arg, (struct slice){NULL, 0});
+    st->events.notified(st->arg, (struct slice){NULL, 0});
 }
 
 /* --- every turn, every second --- */

@@ -45,12 +45,12 @@ struct store_events {
      * every master is ready, then whenever a master becomes ready again. */
     void (*up)(void *arg);
     void (*down)(void *arg, const char *why);
-    /* Another instance published "=name" with store_tell(). name none: the subscription
+    /* Another instance published "=name" with store_notify(). name none: the subscription
      * was interrupted, so a message may have been missed. */
-    void (*told)(void *arg, struct slice name);
+    void (*notified)(void *arg, struct slice name);
     /* Before the first up(): Redis cannot provide the configured durability. May be NULL.
      * */
-    void (*unfit)(void *arg, const char *why);
+    void (*incompatible)(void *arg, const char *why);
 };
 
 /* Creates a store and starts to connect. Events are never called from within. Copies
@@ -63,7 +63,7 @@ void store_free(struct store *st);
 bool store_is_up(const struct store *st);
 /* Whether sources may accept jobs: Redis is up and does not reject writes for lack of
  * memory or replicas. */
-bool store_takes_jobs(const struct store *st);
+bool store_accepts_jobs(const struct store *st);
 /* Whether Redis executes calls: it is up and does not answer every call with an error
  * such as BUSY or MISCONF. A Redis out of memory is still ready, because acks and other
  * removals succeed. */
@@ -105,8 +105,8 @@ void store_command(struct store *st, const struct slice *args, unsigned n,
 void store_move_far(struct store *st, bool moves);
 /* The common prefix of all keys. */
 const char *store_prefix(const struct store *st);
-/* Publishes name to all other instances, which call told(). */
-void store_tell(struct store *st, const char *name);
+/* Publishes name to all other instances, which call notified(). */
+void store_notify(struct store *st, const char *name);
 
 struct bucket_events {
     /* The first due time of the bucket is now head_ms; -1: it has no pending job. */
@@ -151,14 +151,14 @@ const char *bucket_name(const struct bucket *b);
 /* Lower bound in ms of the due time of the first far job, as last reported; -1: no far
  * jobs known. */
 int64_t bucket_far_ms(const struct bucket *b);
-/* left: another instance owns the bucket (alive.h) and moves its far jobs first. */
-void bucket_leave_to_owner(struct bucket *b, bool left);
+/* left: another instance owns the bucket (membership.h) and moves its far jobs first. */
+void bucket_set_owner_first(struct bucket *b, bool left);
 /* bucket_is_up: whether the server of the bucket is ready. bucket_clock: its clock. */
 bool bucket_is_up(const struct bucket *b);
 const struct clock *bucket_clock(const struct bucket *b);
 /* How long (us) changes of this bucket pause after an error reply; 0: no pause. Do not
  * claim jobs meanwhile, because their acks could not be sent. */
-int64_t bucket_hold_us(const struct bucket *b);
+int64_t bucket_pause_us(const struct bucket *b);
 
 /* code: the answer of the script (enum NAME_answer of calls.h). 0: the store was closed,
  * or the deadline passed without an answer. change_unsafe(code): the job was stored or
@@ -170,7 +170,7 @@ typedef void change_cb(void *arg, char code);
 /* The Kafka record that a change came from: lua/lib/ingest.lua executes each record once.
  * */
 struct origin {
-    /* See name.h. Equal names in a bucket have the same pointer. NULL: not a Kafka
+    /* See job_id.h. Equal names in a bucket have the same pointer. NULL: not a Kafka
      * record. */
     const char *partition;
     int64_t offset;
@@ -236,7 +236,7 @@ enum batcher_kind {
 void bucket_add(struct bucket *b, enum batcher_kind kind, struct change *c);
 /* In the following calls lease is the token of the claim. All arguments are copied. cb
  * may be NULL. */
-/* store_lapse: like ack, for an expired job: its id is not remembered, and only the
+/* store_expire: like ack, for an expired job: its id is not remembered, and only the
  * present lease counts. store_retry: empty tries remove the entry in :tries.
  * store_repeat: puts the job back with the record of its next run and deletes its tries.
  * at_ms 0: due at job->due_ms. */
@@ -244,21 +244,21 @@ void store_ack(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
                void *arg);
 void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,
                  struct slice tries, change_cb *cb, void *arg);
-void store_lapse(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
-                 void *arg);
+void store_expire(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
+                  void *arg);
 void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_t at_ms,
                   change_cb *cb, void *arg);
 /* A run that failed for good. It is kept as a separate job. */
-struct lost_run {
+struct failed_run {
     const struct job *job; /* its id is the one under which the run is kept */
     struct slice tries;
     bool dead; /* becomes a dead letter; else it is due now */
 };
 /* Keeps the failed run and puts the job back for its next run at at_ms, in one step. next
  * NULL: there is no next run. */
-void store_lose(struct bucket *b, struct slice id, int64_t lease,
-                const struct lost_run *lost, const struct job *next, int64_t at_ms,
-                change_cb *cb, void *arg);
+void store_fail_run(struct bucket *b, struct slice id, int64_t lease,
+                    const struct failed_run *lost, const struct job *next, int64_t at_ms,
+                    change_cb *cb, void *arg);
 void store_bury(struct bucket *b, struct slice id, int64_t lease, struct slice tries,
                 change_cb *cb, void *arg);
 /* Renews a lease. new_lease: end of the new lease, which is also its token. Answer r:

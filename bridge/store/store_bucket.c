@@ -200,13 +200,13 @@ const struct clock *bucket_clock(const struct bucket *b)
     return node ? &node->clock : &unknown;
 }
 
-int64_t bucket_hold_us(const struct bucket *b)
+int64_t bucket_pause_us(const struct bucket *b)
 {
     const struct node *node = bucket_node(b);
     int64_t now_us = loop_mono_us(), until_us = node ? node->pause_until_us : 0;
     for (int i = 0; i < BATCHERS; i++)
-        if (b->batcher[i].hold_until_us > until_us && i != BATCHER_ENQUEUE)
-            until_us = b->batcher[i].hold_until_us;
+        if (b->batcher[i].pause_until_us > until_us && i != BATCHER_ENQUEUE)
+            until_us = b->batcher[i].pause_until_us;
     return until_us > now_us ? until_us - now_us : 0;
 }
 

@@ -75,8 +75,8 @@ void store_ack(struct bucket *b, struct slice id, int64_t lease, change_cb *cb, 
     add(b, BATCHER_ACK, plain(id, nothing), lease, cb, arg);
 }
 
-void store_lapse(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
-                 void *arg)
+void store_expire(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
+                  void *arg)
 {
     struct change *c = plain(id, nothing);
     c->how = ACK_HOW_LAPSED;
@@ -101,9 +101,9 @@ void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_
 }
 
 /* Copies both records as one text, then splits it. */
-void store_lose(struct bucket *b, struct slice id, int64_t lease,
-                const struct lost_run *lost, const struct job *next, int64_t at_ms,
-                change_cb *cb, void *arg)
+void store_fail_run(struct bucket *b, struct slice id, int64_t lease,
+                    const struct failed_run *lost, const struct job *next, int64_t at_ms,
+                    change_cb *cb, void *arg)
 {
     struct buf records = {0};
     job_encode(lost->job, names_of(b), &records);
@@ -233,7 +233,7 @@ int64_t reply_number(const struct redisReply *r)
 }
 
 /* For a queue: in us. */
-void call_told_head(struct call *call, int64_t head)
+void call_report_head(struct call *call, int64_t head)
 {
     struct bucket *b = call->bucket;
     b->events->head(b->owner, b->rules && head > 0 ? (head + 999) / 1000 : head);
@@ -266,7 +266,7 @@ void bucket_claim(struct bucket *b, unsigned max, int64_t lease_ms, store_claim_
 
 void bucket_reap(struct bucket *b, unsigned max, store_reap_cb *cb, void *arg)
 {
-    store_reap(b, max, SLICE_LIT("the lease ended before the delivery was reported"),
+    store_reap(b, max, SLICE_LIT("the lease expired before an outcome was reported"),
                nothing, 0, cb, arg);
 }
 

@@ -145,18 +145,18 @@ void store_script(struct store *st, enum script script, struct slice key,
 
 /* --- notifications --- */
 
-static void on_told(void *arg, const struct redisReply *reply)
+static void on_notified(void *arg, const struct redisReply *reply)
 {
     (void)arg;
     (void)reply; /* an ACL may forbid it: then other instances notice a little later */
 }
 
-void store_tell(struct store *st, const char *name)
+void store_notify(struct store *st, const char *name)
 {
     struct buf text = {0};
     buf_addf(&text, "%s %s", name, st->conf.instance);
     const struct slice args[] = {SLICE_LIT("PUBLISH"), slice_of(st->wake_channel),
                                  buf_slice(&text)};
-    store_command(st, args, 3, on_told, NULL);
+    store_command(st, args, 3, on_notified, NULL);
     buf_free(&text);
 }

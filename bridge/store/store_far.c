@@ -66,7 +66,7 @@ static int64_t until_us(const struct bucket *b, int64_t ms)
 static int64_t early_ms(const struct bucket *b)
 {
     int64_t all_ms = b->store->movers.early_ms;
-    return b->far.left_to_owner ? all_ms - all_ms / 4 : all_ms;
+    return b->far.owner_first ? all_ms - all_ms / 4 : all_ms;
 }
 
 static void wake_after(struct bucket *b, int64_t wait_ms)
@@ -103,9 +103,9 @@ void far_note(struct bucket *b, int64_t first_ms)
     arm(b);
 }
 
-void bucket_leave_to_owner(struct bucket *b, bool left)
+void bucket_set_owner_first(struct bucket *b, bool left)
 {
-    b->far.left_to_owner = left;
+    b->far.owner_first = left;
     arm(b);
 }
 
@@ -154,7 +154,7 @@ static bool hurries(const struct bucket *b)
 
 static int64_t rest_us(const struct bucket *b, const struct node *node, int64_t now_us)
 {
-    int64_t held_us = bucket_hold_us(b);
+    int64_t held_us = bucket_pause_us(b);
     int64_t own_us = hurries(b) ? 0 : node->move_after_us - now_us;
     return own_us > held_us ? own_us : held_us;
 }

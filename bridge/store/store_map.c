@@ -128,7 +128,7 @@ const char *map_trouble(const struct map *map)
     return map->trouble;
 }
 
-void map_doubt(struct map *map)
+void map_refresh_soon(struct map *map)
 {
     map->doubt = true;
 }
@@ -155,7 +155,7 @@ static void drop_nodes(struct store *st)
             continue;
         }
         st->nodes[i] = st->nodes[--st->node_count];
-        log_info("redis", "%s:%s has no slots any more", node->place.host,
+        log_info("redis", "%s:%s no longer has slots", node->place.host,
                  node->place.port);
         node_free(node);
     }
@@ -165,7 +165,7 @@ static const char *what_lacks(const struct map *map)
 {
     if (map_is_whole(map))
         return "";
-    return map->nameless ? "a master of the cluster tells no name: set its "
+    return map->nameless ? "a master of the cluster announces no host name: set its "
                            "cluster-announce-hostname"
                          : "the cluster has slots without a master";
 }
@@ -206,8 +206,9 @@ static void on_info(void *arg, const struct redisReply *reply)
     map->down = strstr(text, "cluster_state:ok") == NULL;
     if (reply == NULL || !map->down)
         return;
-    snprintf(map->trouble, sizeof(map->trouble), "no map of the cluster: %.80s",
-             error ? text : "a node says cluster_state:fail");
+    snprintf(map->trouble, sizeof(map->trouble),
+             "the slots of the cluster are unknown: %.80s",
+             error ? text : "a node reports cluster_state:fail");
     log_limited(&map->store->complain, LOG_WARN, "redis", "%s", map->trouble);
     map->doubt = true;
 }

@@ -70,8 +70,8 @@ static void on_probe(void *arg, bool answered)
         /* node_tick() retries */
         node_set_trouble(node, err.text);
         log_limited(&st->complain, LOG_ERROR, "redis", "%s", node->trouble);
-        if (st->events.unfit && !st->was_up)
-            st->events.unfit(st->arg, node->trouble);
+        if (st->events.incompatible && !st->was_up)
+            st->events.incompatible(st->arg, node->trouble);
         return;
     }
     redis_facts_warn(&node->facts, &st->conf.durability);
@@ -129,7 +129,7 @@ static void on_scripts(void *arg, bool ok)
         ask_time(node);
     else /* node_tick() retries */
         log_limited(&node->store->complain, LOG_WARN, "redis",
-                    "it does not take our scripts yet");
+                    "Redis does not accept the scripts yet");
 }
 
 static void load(struct node *node)
@@ -148,7 +148,8 @@ static void on_state(void *arg, enum redis_state state, const char *why)
         load(node);
     } else if (state == REDIS_DOWN) {
         if (strstr(node->trouble, why) == NULL)
-            log_limited(&node->store->complain, LOG_WARN, "redis", "away: %s", why);
+            log_limited(&node->store->complain, LOG_WARN, "redis", "unreachable: %s",
+                        why);
         node->reloading = false;
         go_down(node, why);
     }
@@ -170,7 +171,7 @@ static const struct {
     [REDIS_WRONG] = {PAUSE_US, false, false},
 };
 
-int64_t node_rest_us(enum redis_error e)
+int64_t node_pause_us(enum redis_error e)
 {
     return asks[e].rest_us;
 }
@@ -195,7 +196,7 @@ static void judge_error(struct node *node, enum redis_error e, const char *text,
     if (asks[e].for_all && until_us > node->pause_until_us)
         node->pause_until_us = until_us;
     if (st->map)
-        map_doubt(st->map);
+        map_refresh_soon(st->map);
     if (e == REDIS_MOVED_AWAY)
         redis_reconnect(node->redis, text);
 }
@@ -220,14 +221,15 @@ enum redis_error node_judge(struct node *node, const struct redisReply *reply,
         /* sent again at once, to the node in the reply */
     } else if (e == REDIS_ELSEWHERE) { /* after a pause: two nodes may redirect to each
                                           other */
-        snprintf(text, sizeof(text), "%.120s: not followed at once", reply->str);
+        snprintf(text, sizeof(text), "%.120s: the redirection is followed later",
+                 reply->str);
         e = REDIS_MOVING;
         judge_error(node, e, text, script);
     } else if (e != REDIS_NO_SCRIPT) {
         judge_error(node, e, reply->str, script);
     } else if (node->state == NODE_UP) {
         log_limited(&st->complain, LOG_WARN, "redis",
-                    "its scripts were flushed: loading them again");
+                    "the scripts were flushed from Redis; loading them again");
         go_down(node, "loading scripts");
         node->reloading = true;
         load(node);
@@ -235,7 +237,7 @@ enum redis_error node_judge(struct node *node, const struct redisReply *reply,
     return e;
 }
 
-bool node_takes_jobs(const struct node *node)
+bool node_accepts_jobs(const struct node *node)
 {
     return node->state == NODE_UP && !node->refusing && !node->full;
 }
@@ -257,7 +259,8 @@ static void on_memory(void *arg, bool answered)
             node_set_trouble(node, "");
         return;
     }
-    snprintf(text, sizeof(text), "it uses %lld MiB, above redis.memory_mark",
+    snprintf(text, sizeof(text),
+             "Redis uses %lld MiB of memory, more than redis.memory_mark",
              (long long)(node->facts.used_bytes >> 20));
     node_set_trouble(node, text);
     if (!was)

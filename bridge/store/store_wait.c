@@ -40,11 +40,11 @@ static void complain(struct node *node, long long have, bool doubted)
     node->wait_again_us = loop_mono_us() + AGAIN_US;
     if (doubted)
         snprintf(text, sizeof(text),
-                 "a replica is taking its place and may lack the last jobs "
+                 "a replica is becoming the master and may lack the latest jobs "
                  "(redis.durability)");
     else
         snprintf(text, sizeof(text),
-                 "only %lld of %u replicas have the last jobs (redis.durability)",
+                 "only %lld of %u replicas have the latest jobs (redis.durability)",
                  have < 0 ? 0 : have, st->conf.durability.replicas);
     node_set_trouble(node, text);
     log_limited(&st->complain, LOG_WARN, "redis", "%s", node->trouble);

@@ -259,7 +259,7 @@ function call(    i, k, type, tail, value) {
         print "    queue_settled(call->bucket, r);"
     for (i = 1; i <= n[s, "reply"]; i++)
         if (types[s, "reply", i] == "head")
-            printf "    call_told_head(call, reply_number(r->element[%d]));\n", i - 1
+            printf "    call_report_head(call, reply_number(r->element[%d]));\n", i - 1
     if (n[s, "each"]) {
         print "    reply.count = (unsigned)((r->elements - HEAD - TAIL) / EACH);"
         printf "    struct store_%s_item *items = mem_alloc((reply.count + 1) * sizeof(*items));\n", s

@@ -7,7 +7,7 @@
 --
 -- A partition name identifies one reading of a partition. It is SOURCE/topic/partition~N for a
 -- topic that was created again, with *N at the end for a route with N buckets, and +N for a route
--- that reads the partition again (bridge/engine/name.h). A new reading thus starts without offsets,
+-- that reads the partition again (bridge/engine/job_id.h). A new reading thus starts without offsets,
 -- and no bucket needs a reset. After a rewind the field without +N keeps the highest offset that
 -- was ever executed: see ingest_had().
 --

@@ -125,7 +125,7 @@ static struct command batcher_command(enum batcher_kind kind, struct batch *batc
 
 static void batch_add(struct batch *batch, struct change *c)
 {
-    must(batch_takes(batch, c));
+    must(batch_accepts(batch, c));
     c->seq = bucket->next_seq++;
     TAILQ_INSERT_TAIL(&batch->list, c, link);
     batch->count++;

@@ -82,7 +82,7 @@ def test_the_least_user_works_end_to_end(bench, hook):
     tarry.stop()
     text = tarry.log.read_text()
     assert denied(redis) == [] and "NOPERM" not in text and "denied" not in text, denied(redis)
-    assert "wakes" not in text and "does not let us see" not in text
+    assert "wake-ups" not in text and "may not read the" not in text
     # And nothing else: a key of somebody else's, a command that it does not use.
     other = redis.client()
     other.execute_command("AUTH", "tarry", acl.PASSWORD)

@@ -186,7 +186,7 @@ def test_route_that_comes_back_by_a_reload_with_jobs_and_other_buckets_is_refuse
     h.tarry.conf.write_text(text.replace('old: { from', 'old: { buckets = 3; from'))
     begun = time.monotonic()
     status, _, answer = h.tarry.ask("POST", "/v1/admin/reload", timeout_s=60)
-    assert status == 422 and "routes.old.buckets: 3 is configured, but the route holds 1 jobs in 1" in answer["errors"][0]
+    assert status == 422 and "routes.old.buckets: 3 is configured, but the route has 1 jobs in 1" in answer["errors"][0]
     assert time.monotonic() - begun < 10
     assert h.tarry.metric("tarry_config_generation") == 1 and h.add("a", "1ms")[0] == 201
     h.tarry.conf.write_text(text)
@@ -251,7 +251,7 @@ def test_jobs_of_a_route_that_is_gone_stay_and_come_back_with_it(bench):
     h.tarry.start()
     wait_for("them to be counted",
              lambda: h.tarry.metric("tarry_orphan_jobs", route="old") == 5)
-    wait_for("them to be told", lambda: "the route old is not configured (or ends at a queue): 5 jobs"
+    wait_for("them to be told", lambda: "the route old is not configured (or now leads to a queue): its 5 jobs"
              in h.tarry.log.read_text())
     time.sleep(max(0, due + 500 - jobs.now_ms()) / 1000)
     assert not h.hook.arrivals

@@ -63,7 +63,7 @@ def test_a_paused_route_takes_jobs_and_delivers_none(yard):
     assert cli.one(yard.run("resume", "r"))["state"] == "running"
     wait_for("the one that waited", lambda: yard.ids() == {"a", "b"}, step_s=0.01)
     log = yard.tarry.log.read_text()
-    assert log.count("is paused") == 1 and log.count("runs again") == 1
+    assert log.count("is paused") == 1 and log.count("is running again") == 1
     assert yard.run("pause", "nowhere").returncode == 1 and yard.run("resume", "r").returncode == 0
     for n in range(5):  # at once, and not at the next tick
         yard.run("pause", "r")
@@ -117,11 +117,11 @@ def test_a_draining_route_takes_nothing_and_delivers_what_is_there(yard):
     yard.post("a", after="6s")
     assert cli.one(yard.run("drain", "r"))["state"] == "draining"
     status, headers, body = yard.post("b")
-    assert status == 503 and headers["Retry-After"] and "drains" in str(body)
+    assert status == 503 and headers["Retry-After"] and "is draining" in str(body)
     assert yard.post("c", "s")[0] == 201
     batch = yard.tarry.ask("POST", "/v1/routes/r/jobs", b'{"id":"d","payload":"x"}\n',
                            {"content-type": "application/x-ndjson"})
-    assert "drains" in str(batch[2])
+    assert "is draining" in str(batch[2])
     assert yard.run("jobs", "show", "r", "a").returncode == 0
     code, text = cli.on_terminal("drain", "r", "--wait", url=f"http://127.0.0.1:{yard.tarry.port}")
     assert code == 0 and "1 jobs left" in cli.plain(text)

@@ -232,7 +232,7 @@ def test_a_page_whose_name_has_come_to_lead_here_gets_nothing(bench):
     metrics = ask(port, "GET", "/metrics")[2].decode()
     assert f'tarry_http_refused_total{{reason="other-host"}} {5 * len(OTHER_NAMES)}' in metrics
     daemon.stop()
-    assert "by the name evil.example" in daemon.log.read_text()
+    assert "its Host is evil.example" in daemon.log.read_text()
 
 
 @pytest.mark.parametrize("host", ["LocalHost", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]"])
@@ -556,8 +556,8 @@ def test_the_compatible_apis_speak_tls_too(bench, authority, api):
 
 @pytest.mark.parametrize("fault, why", [
     ("no_cert", "tls_cert {cert}: No such file"), ("no_key", "tls_key {key}: No such file"),
-    ("empty", "tls_cert {cert}: no certificate in PEM"), ("swapped", "tls_key {key}: not the key"),
-    ("no_ca", "tls_client_ca {ca}: "), ("bad_ca", "tls_client_ca {ca}: no certificate in PEM")])
+    ("empty", "tls_cert {cert}: not a certificate in PEM format"), ("swapped", "tls_key {key}: not the key"),
+    ("no_ca", "tls_client_ca {ca}: "), ("bad_ca", "tls_client_ca {ca}: not a certificate in PEM format")])
 def test_a_file_that_cannot_be_used_is_named_and_nothing_starts(bench, authority, fault, why):
     cert, key = authority.issue("tarry")
     ca = bench.folder / "clients.pem"

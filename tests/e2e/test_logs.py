@@ -101,7 +101,7 @@ def test_a_failure_that_repeats_is_one_line_and_a_sum(bench):
     wait_for("them to be dead", lambda: tarry.metric("tarry_jobs_dead_total", reason="rejected") == 50)
 
     def given_up():
-        return [f for f in lines(tarry, "json") if f["msg"].startswith("given up")]
+        return [f for f in lines(tarry, "json") if f["msg"].startswith("the job is a dead letter now")]
 
     assert len(given_up()) == 1 and "suppressed" not in given_up()[0], given_up()
     assert given_up()[0]["err"] and given_up()[0]["attempt"] == 1 and given_up()[0]["level"] == "warn"
@@ -119,7 +119,7 @@ def test_a_change_of_state_is_a_line_each(bench):
     tarry.stop()
     said = [(f["level"], f.get("who"), f["msg"]) for f in lines(tarry, "json")]
     assert [m for _, who, m in said if who == "redis" and m == "ready"] == ["ready", "ready"], said
-    assert len([m for level, who, m in said if who == "redis" and level == "warn" and m.startswith("away")]) == 1
+    assert len([m for level, who, m in said if who == "redis" and level == "warn" and m.startswith("unreachable")]) == 1
     assert said[-1] == ("info", "daemon", "stopped")
 
 

@@ -175,8 +175,8 @@ def test_a_manager_that_hears_late_holds_nothing_up(bench, listener):
     tarry.stop()
 
 
-@pytest.mark.parametrize("name, why", [("nowhere", "is no path and no @name"),
-                                       ("/" + "x" * 108, "has more than 107 bytes")])
+@pytest.mark.parametrize("name, why", [("nowhere", "is neither a path nor an @name"),
+                                       ("/" + "x" * 108, "is longer than 107 bytes")])
 def test_a_name_that_is_none_is_said_and_changes_nothing(bench, name, why):
     tarry = bench.tarry(bench.redis().url, BODY, env=[("NOTIFY_SOCKET", name)]).start()
     assert why in tarry.log.read_text()

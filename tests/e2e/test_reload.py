@@ -113,7 +113,7 @@ def test_parts_come_and_go_and_a_route_that_comes_back_takes_up_its_jobs(bench, 
     late.wait_count(1)
     assert sorted(d.to(hooked(hook))) == ["routes.later (removed)", "sinks.late (removed)"]
     assert d.tarry.ask("POST", "/v1/routes/later/jobs", "x")[0] == 404
-    wait_for("the orphans to be told", lambda: "20 jobs of it stay in Redis" in d.log(), 70)
+    wait_for("the orphans to be told", lambda: "its 20 jobs stay in Redis" in d.log(), 70)
     assert d.tarry.metric("tarry_orphan_jobs") == 20
     d.post("meanwhile")
     hook.wait_count(1)

@@ -156,7 +156,7 @@ def test_a_sentinel_that_is_down_is_no_matter(bench, hook, watched):
     watched.master().kill()
     watched.wait_failover()
     back_in_work(tarry, hook, "one sentinel down, master killed", begun)
-    assert f"sentinel 127.0.0.1:{watched.sentinels[0].port}: away" in tarry.log.read_text()
+    assert f"sentinel 127.0.0.1:{watched.sentinels[0].port}: unreachable" in tarry.log.read_text()
     tarry.stop()
 
 
@@ -173,7 +173,7 @@ def test_work_goes_on_while_all_sentinels_are_down(bench, hook, watched):
     assert tarry.metric("tarry_redis_connections_total") == connections
     master = watched.was_master
     master.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    wait_for("the reason in /readyz", lambda: b"no sentinel says where" in
+    wait_for("the reason in /readyz", lambda: b"no sentinel returns the address" in
              tarry.ask("GET", "/readyz")[2])
     for sentinel in watched.sentinels:
         sentinel.start()
@@ -189,14 +189,14 @@ def test_work_goes_on_while_all_sentinels_are_down(bench, hook, watched):
 def test_a_wrong_name_is_told_and_no_sentinel_at_all_too(bench, hook, watched):
     tarry = bench.tarry(watched.url_of(name="jobz"), ROUTE % hook.url)
     tarry.spawn(tarry.argv())
-    wait_for("the reason", lambda: 'the sentinels watch no master \\"jobz\\"' in tarry.log.read_text())
+    wait_for("the reason", lambda: 'the sentinels know no master named \\"jobz\\"' in tarry.log.read_text())
     wait_for("the listener", lambda: accepts(tarry.port))
     status, _, text = tarry.ask("GET", "/readyz")
-    assert status == 503 and b'no master "jobz"' in text
+    assert status == 503 and b'no master named "jobz"' in text
     tarry.stop()
     nobody = bench.tarry(f"redis+sentinel://127.0.0.1:{free_port()}/{NAME}", ROUTE % hook.url)
     nobody.spawn(nobody.argv())
-    wait_for("the reason", lambda: f'no sentinel says where \\"{NAME}\\" is' in nobody.log.read_text())
+    wait_for("the reason", lambda: f'no sentinel returns the address of the master \\"{NAME}\\"' in nobody.log.read_text())
     nobody.stop()
 
 
@@ -238,7 +238,7 @@ def test_a_master_that_was_made_a_replica_is_told_and_left(bench, hook, single, 
     master.ask("CONFIG", "SET", "replica-serve-stale-data", "yes" if stale == "READONLY" else "no")
     master.ask("REPLICAOF", "127.0.0.1", port)
     assert not works(tarry)
-    wait_for("the reason", lambda: b"it is a replica (of 127.0.0.1" in tarry.ask("GET", "/readyz")[2])
+    wait_for("the reason", lambda: b"the server is a replica (of 127.0.0.1" in tarry.ask("GET", "/readyz")[2])
     begun = time.monotonic()
     master.ask("REPLICAOF", "NO", "ONE")
     back_in_work(tarry, hook, stale, begun)
@@ -269,6 +269,6 @@ def test_with_tls_and_users_of_their_own_in_redis_and_at_the_sentinels(bench, ho
     assert connected_to(tarry, new)
     tarry.stop()
     log = tarry.log.read_text()
-    assert "NOPERM" not in log and "tells no news" not in log, log
+    assert "NOPERM" not in log and "sends no notifications" not in log, log
     for node in [new, *watched.sentinels]:
         assert node.ask("ACL", "LOG") == [], node.ask("ACL", "LOG")

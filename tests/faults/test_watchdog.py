@@ -66,7 +66,7 @@ def test_a_lost_answer_to_a_claim_ends_no_route(bench, scenario):
     assert tarry.metric("tarry_watchdog_rearms_total", route="r") == 1
     assert tarry.ask("GET", "/readyz")[0] == 200, "it is well again by itself"
     log = tarry.log.read_text()
-    assert log.count("a claim was not answered; it is started again") == 1 and "level=error route=r" in log
+    assert log.count("Redis has not answered a claim; tarry restarts its scheduler") == 1 and "level=error route=r" in log
     publish(tarry)
     wait_for("what comes later", lambda: len(hook.arrivals) >= 3)
     tarry.stop()

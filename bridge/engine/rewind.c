@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reread.c - records that were read before a connection was lost are not sent after it.
+ * rewind.c - records that were read before a connection was lost are not sent after it.
  * Redis may have lost the records before them, and must not store a later record without
  * those.
  */
-#include "bridge/engine/reread.h"
+#include "bridge/engine/rewind.h"
 #include "bridge/engine/bridge.h"
 
 #include <inttypes.h>
@@ -25,13 +25,13 @@ static void tell(struct source *src)
         src->ops->reread(src, src->self);
 }
 
-void reread_all(struct bridge *bridge)
+void rewind_sources(struct bridge *bridge)
 {
     const uint64_t made = arrivals(bridge);
-    if (made == bridge->reread_at) /* only its scripts were flushed */
+    if (made == bridge->rewound_at) /* only its scripts were flushed */
         return;
-    const bool is_first = bridge->reread_at == 0;
-    bridge->reread_at = made;
+    const bool is_first = bridge->rewound_at == 0;
+    bridge->rewound_at = made;
     if (is_first)
         return;
     /* Before the queued changes are answered: those answers may complete a partition, and

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/engine/alive_list.h"
+#include "bridge/engine/member_list.h"
 #include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
 
@@ -16,7 +16,7 @@ static struct slice word(struct slice *s)
     return taken;
 }
 
-bool alive_list_set(struct alive_list *list, const struct slice *members, size_t n)
+bool member_list_set(struct member_list *list, const struct slice *members, size_t n)
 {
     struct buf text = {0};
     for (size_t i = 0; i < n; i++) {
@@ -27,7 +27,7 @@ bool alive_list_set(struct alive_list *list, const struct slice *members, size_t
         buf_free(&text);
         return false;
     }
-    alive_list_fini(list);
+    member_list_fini(list);
     list->text = text;
     list->ones = mem_alloc((n + 1) * sizeof(*list->ones));
     const char *at = buf_slice(&text).p;
@@ -35,19 +35,19 @@ bool alive_list_set(struct alive_list *list, const struct slice *members, size_t
         struct slice rest = {at, members[i].n};
         struct slice id = word(&rest);
         if (id.n > 0)
-            list->ones[list->n++] = (struct alive_one){id, rest};
+            list->ones[list->n++] = (struct member){id, rest};
     }
     return true;
 }
 
-void alive_list_fini(struct alive_list *list)
+void member_list_fini(struct member_list *list)
 {
     buf_free(&list->text);
     free(list->ones);
-    *list = (struct alive_list){0};
+    *list = (struct member_list){0};
 }
 
-bool alive_serves(const struct alive_one *one, const char *route)
+bool member_serves(const struct member *one, const char *route)
 {
     struct slice rest = one->routes;
     size_t n = strlen(route);
@@ -69,15 +69,15 @@ static uint64_t weight(struct slice id, const char *bucket)
     return x ^ x >> 33;
 }
 
-unsigned alive_list_rank(const struct alive_list *list, const char *id, const char *route,
-                         const char *bucket)
+unsigned member_list_rank(const struct member_list *list, const char *id,
+                          const char *route, const char *bucket)
 {
     uint64_t own = weight(slice_of(id), bucket);
     unsigned rank = 0;
     for (size_t i = 0; i < list->n; i++) {
-        const struct alive_one *one = &list->ones[i];
+        const struct member *one = &list->ones[i];
         if (!slice_is(one->id, id) && weight(one->id, bucket) > own &&
-            alive_serves(one, route))
+            member_serves(one, route))
             rank++;
     }
     return rank;

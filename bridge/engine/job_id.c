@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/engine/name.h"
+#include "bridge/engine/job_id.h"
 #include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"
 
@@ -29,7 +29,7 @@ int64_t reading_rewind(struct slice rewinds, struct slice route)
     return 0;
 }
 
-struct slice name_of_record(struct source *src, struct job *job)
+struct slice job_id_of_record(struct source *src, struct job *job)
 {
     char id[JOB_ID_MAX + 4 * (1 + TEXT_DECIMAL_MAX)], *at = id;
     const struct slice source = slice_of(src->conf->name);
@@ -50,7 +50,7 @@ struct slice name_of_record(struct source *src, struct job *job)
     return job_keep(job, (struct slice){n <= JOB_ID_MAX ? id : NULL, n});
 }
 
-struct slice name_new(struct bridge *bridge, struct job *job)
+struct slice job_id_new(struct bridge *bridge, struct job *job)
 {
     /* Sorted by ASCII code, so that ids sort by time. */
     static const char letters[] =
@@ -68,8 +68,8 @@ struct slice name_new(struct bridge *bridge, struct job *job)
     return job_keep(job, (struct slice){text, sizeof(text)});
 }
 
-void name_partition(struct source *src, const struct route *route, struct bucket *b,
-                    const struct job *job, struct origin *origin)
+void job_id_set_origin(struct source *src, const struct route *route, struct bucket *b,
+                       const struct job *job, struct origin *origin)
 {
     struct buf *name = &src->partition_name;
     const int64_t rewind = reading_rewind(job->rewinds, slice_of(route->conf->name));

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reread.h - after a lost connection Redis may have lost recent jobs: sources read again.
+ * rewind.h - after a lost connection Redis may have lost recent jobs: sources read again.
  */
-#ifndef BRIDGE_ENGINE_REREAD_H
-#define BRIDGE_ENGINE_REREAD_H
+#ifndef BRIDGE_ENGINE_REWIND_H
+#define BRIDGE_ENGINE_REWIND_H
 
 struct bridge;
 
 /* Called whenever a store is up, before it sends queued changes. Does nothing the first
  * time, or if no new connection was made. Else calls reread of the sources that support
  * it, and then answers the queued changes of Kafka records with NOT_STORED. */
-void reread_all(struct bridge *bridge);
+void rewind_sources(struct bridge *bridge);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/engine/alive.h"
-#include "bridge/engine/alive_list.h"
+#include "bridge/engine/membership.h"
+#include "bridge/engine/member_list.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/store/store.h"
 
@@ -11,21 +11,21 @@
 /* No source or route has this name. */
 static const char tell_name[] = "=@alive", *const told_name = tell_name + 1;
 
-struct alive {
+struct membership {
     struct bridge *bridge;
     loop_cb *changed;
     void *arg;
     char id[32];
     char *key, *member;
     char *former; /* the previous member, still in Redis; NULL: none */
-    struct alive_list list;
+    struct member_list list;
     bool asking;    /* a call is in flight */
     bool ask_again; /* its answer may be out of date: ask again */
     bool tell;      /* the others must be notified */
     bool leaving, left;
 };
 
-static char *new_member(const struct alive *a)
+static char *new_member(const struct membership *a)
 {
     const struct bridge *bridge = a->bridge;
     struct buf text = {0};
@@ -38,9 +38,9 @@ static char *new_member(const struct alive *a)
     return member;
 }
 
-struct alive *alive_new(struct bridge *bridge, loop_cb *changed, void *arg)
+struct membership *membership_new(struct bridge *bridge, loop_cb *changed, void *arg)
 {
-    struct alive *a = mem_alloc(sizeof(*a));
+    struct membership *a = mem_alloc(sizeof(*a));
     struct buf text = {0};
     a->bridge = bridge;
     a->changed = changed;
@@ -53,24 +53,24 @@ struct alive *alive_new(struct bridge *bridge, loop_cb *changed, void *arg)
     return a;
 }
 
-void alive_free(struct alive *a)
+void membership_free(struct membership *a)
 {
     if (a == NULL)
         return;
-    alive_list_fini(&a->list);
+    member_list_fini(&a->list);
     free(a->key);
     free(a->member);
     free(a->former);
     free(a);
 }
 
-static void learn(struct alive *a, const struct redisReply *reply)
+static void learn(struct membership *a, const struct redisReply *reply)
 {
     size_t n = redis_items(reply), before = a->list.n;
     struct slice *members = mem_alloc((n + 1) * sizeof(*members));
     for (size_t i = 0; i < n; i++)
         members[i] = redis_text(redis_item(reply, i));
-    bool other = alive_list_set(&a->list, members, n);
+    bool other = member_list_set(&a->list, members, n);
     free(members);
     if (!other)
         return;
@@ -79,25 +79,25 @@ static void learn(struct alive *a, const struct redisReply *reply)
     a->changed(a->arg);
 }
 
-static void ask(struct alive *a);
+static void ask(struct membership *a);
 
 /* The reply lacks this instance, so it is not used as the list. */
 static void on_former_gone(void *arg, const struct redisReply *reply)
 {
-    struct alive *a = arg;
+    struct membership *a = arg;
     a->asking = false;
     if (reply) {
         free(a->former);
         a->former = NULL;
         ask(a);
     } else {
-        a->left = a->leaving; /* Redis removes its entry after ALIVE_MS */
+        a->left = a->leaving; /* Redis removes its entry after MEMBER_TIMEOUT_MS */
     }
 }
 
 static void on_reply(void *arg, const struct redisReply *reply)
 {
-    struct alive *a = arg;
+    struct membership *a = arg;
     a->asking = false;
     if (reply && !a->leaving)
         learn(a, reply);
@@ -107,14 +107,14 @@ static void on_reply(void *arg, const struct redisReply *reply)
     }
     a->left = a->leaving;
     if (a->tell && reply)
-        store_tell(a->bridge->store, tell_name);
+        store_notify(a->bridge->store, tell_name);
     a->tell = a->tell && reply == NULL;
 }
 
-static void ask(struct alive *a)
+static void ask(struct membership *a)
 {
     char span[24];
-    snprintf(span, sizeof(span), "%d", ALIVE_MS);
+    snprintf(span, sizeof(span), "%d", MEMBER_TIMEOUT_MS);
     const char *former = a->former;
     const struct slice argv[] = {SLICE_LIT(""), slice_of(former ? former : a->member),
                                  slice_of(former || a->leaving ? "1" : ""),
@@ -127,7 +127,7 @@ static void ask(struct alive *a)
                  former ? on_former_gone : on_reply, a);
 }
 
-void alive_routes_changed(struct alive *a)
+void membership_routes_changed(struct membership *a)
 {
     char *member = new_member(a);
     if (strcmp(member, a->member) == 0) {
@@ -139,10 +139,10 @@ void alive_routes_changed(struct alive *a)
     else
         free(a->member);
     a->member = member;
-    alive_join(a);
+    membership_join(a);
 }
 
-void alive_join(struct alive *a)
+void membership_join(struct membership *a)
 {
     if (a->leaving)
         return;
@@ -150,53 +150,54 @@ void alive_join(struct alive *a)
     ask(a);
 }
 
-void alive_beat(struct alive *a)
+void membership_report(struct membership *a)
 {
     if (!a->leaving && store_is_up(a->bridge->store))
         ask(a);
 }
 
-void alive_told(struct alive *a, struct slice name)
+void membership_notified(struct membership *a, struct slice name)
 {
     if (name.p == NULL || slice_is(name, told_name))
-        alive_beat(a);
+        membership_report(a);
 }
 
-void alive_leave(struct alive *a)
+void membership_leave(struct membership *a)
 {
     a->leaving = a->tell = true;
     ask(a);
 }
 
-bool alive_has_left(const struct alive *a)
+bool membership_has_left(const struct membership *a)
 {
     return a->left;
 }
 
-unsigned alive_rank(const struct alive *a, const char *route, const char *bucket)
+unsigned membership_rank(const struct membership *a, const char *route,
+                         const char *bucket)
 {
-    return a ? alive_list_rank(&a->list, a->id, route, bucket) : 0;
+    return a ? member_list_rank(&a->list, a->id, route, bucket) : 0;
 }
 
-int alive_others(const struct alive *a, const char *route)
+int membership_others(const struct membership *a, const char *route)
 {
     int n = 0;
     for (size_t i = 0; i < a->list.n; i++)
-        n +=
-            !slice_is(a->list.ones[i].id, a->id) && alive_serves(&a->list.ones[i], route);
+        n += !slice_is(a->list.ones[i].id, a->id) &&
+             member_serves(&a->list.ones[i], route);
     return a->list.n > 0 ? n : -1;
 }
 
-size_t alive_count(const struct alive *a)
+size_t membership_count(const struct membership *a)
 {
     return a->list.n;
 }
 
-void alive_each(const struct alive *a, alive_each_cb *each, void *arg)
+void membership_each(const struct membership *a, membership_each_cb *each, void *arg)
 {
     for (size_t i = 0; i < a->list.n; i++) {
-        const struct alive_one *one = &a->list.ones[i];
-        const struct alive_instance told = {
+        const struct member *one = &a->list.ones[i];
+        const struct membership_instance told = {
             .id = one->id, .routes = one->routes, .self = slice_is(one->id, a->id)};
         each(arg, &told);
     }
