@@ -10,8 +10,6 @@
 -- Returns the valid members, sorted by text. Deletes expired members, and members too far in the
 -- future, which remain after a clock was set back. ZREMRANGEBYSCORE comes first, because Redis out
 -- of memory rejects only the first write of a script. Repeatable. Cost: O(log n) and the n members.
---#include lib/bucket.lua
---#include lib/now.lua
 local span = tonumber(ARGV[4])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. now - span)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. now + span, '+inf')

@@ -7,10 +7,6 @@
 -- In any time t at most rate * t + burst jobs are claimed. :pace stores the time at which the
 -- claimed jobs would end if they ran one after another at that rate. It may be ahead of now by the
 -- time of the burst. Cost: O(k log n) for k jobs.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/order.lua
---#include lib/claim.lua
 rate = tonumber(rate)
 local step_us, ahead_us, used_us, known
 local by_rate, by_flight = math.huge, math.huge -- limits of this claim

@@ -6,13 +6,6 @@
 -- replayed job starts anew: its tries keep only the number of replays. The script finds its
 -- position by rank, so a cursor stays valid if its letter is gone. Cost: O(k log n) for k examined
 -- letters.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/sums.lua
---#include lib/head.lua
---#include lib/late.lua
---#include lib/order.lua
---#include lib/rank.lua
 local upto = math.min(to_ms or now, now)
 local LOOK_MAX = 500
 look = math.min(look, LOOK_MAX)

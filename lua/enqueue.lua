@@ -7,14 +7,6 @@
 -- and the job is there as stored, and the same as before for a replacement with a number. A
 -- replacement without a number may answer REPLACED, and then changes only the tries of the job.
 -- Cost: O(k log n) for k jobs.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/sums.lua
---#include lib/head.lua
---#include lib/late.lua
---#include lib/order.lua
---#include lib/far.lua
---#include lib/ingest.lua
 local argv = ARGV -- a local variable is faster
 
 local was = first_due()

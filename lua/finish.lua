@@ -6,7 +6,6 @@
 -- NOT_THERE. If it is marked as sent again, and another change ended the job, it answers NOT_AGAIN,
 -- ENDED_AGAIN or STAYS_AGAIN; this is certain only for a change with a number. Cost: O(k log n) for
 -- k jobs.
---#include lib/queue.lua
 local codes = {}
 
 -- held: the present lease, or false.

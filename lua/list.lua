@@ -3,10 +3,6 @@
 --
 -- Scores are in ms; scores of a queue's :delay and of its far slots are in us. Cost: O(k log n) for
 -- k examined jobs, plus their records.
---#include lib/bucket.lua
---#include lib/order.lua
---#include lib/far.lua
---#include lib/rank.lua
 local LOOK_MAX = 500
 look = math.min(look, LOOK_MAX)
 to_ms = to_ms or math.huge

@@ -2,7 +2,6 @@
 -- measure.lua - counts the jobs of a queue.
 --
 -- The age is the mean of all ready jobs, or of SAMPLES evenly spread ones. Cost: O(limits log n).
---#include lib/queue.lua
 local SAMPLES = 16
 settle_head()
 local all, ready = redis.call('ZCARD', delay), redis.call('ZCOUNT', delay, '-inf', now_due)

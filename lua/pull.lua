@@ -1,8 +1,6 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- pull.lua - leases due jobs of a queue to consumers in the order of the call; at most 1000 in all.
 -- Without consumers it only settles expired leases and jobs.
---#include lib/queue.lua
---#include lib/claim.lua
 local total = 0
 for at = FIRST_ROW, #ARGV, ROW do
   total = total + tonumber(ARGV[at + MAX])

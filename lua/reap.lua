@@ -10,12 +10,6 @@
 -- The lease is logged, because its holder may still report the delivery (ack.lua). A cancelled job
 -- is removed. Expired entries of :away (lib/order.lua) no longer block their group. Cost: O(k log
 -- n) for k jobs.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/sums.lua
---#include lib/head.lua
---#include lib/late.lua
---#include lib/order.lua
 local lost = claimant ~= '' and redis.call('HGET', base .. ':sums', claimant)
 lost = lost and tonumber(lost) ~= known and lost
 

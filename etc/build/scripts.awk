@@ -51,14 +51,16 @@ function from_text(type, at) {
         return "tonumber(ARGV[" at "])"
     return type == "flag" ? "ARGV[" at "] == '1'" : "ARGV[" at "]"
 }
-function lua(script,    i, k, at, type, name, list, values, width) {
+function lua(script,    i, k, at, now, type, name, list, values, width) {
     s = script
     at = is[s, "queue"] ? 8 : 1 # behind those of lib/queue.lua
+    now = is[s, "queue"]
     for (i = 1; i <= n[s, "arg"]; i++) {
         type = types[s, "arg", i]
         name = names[s, "arg", i]
-        if (type == "now") {
+        if (type ~ /^(now|clock)$/) {
             at++
+            now = now || type == "now"
         } else if (type == "wake") {
             list[++k] = "wake_channel, wake_text"
             values[k] = "ARGV[" at++ "], ARGV[" at++ "]"
@@ -72,6 +74,7 @@ function lua(script,    i, k, at, type, name, list, values, width) {
             values[k] = from_text(type, at++)
         }
     }
+    print "local now_us, now" (now ? " = clock()" : "")
     locals(list, values)
     for (i = 1; i <= n[s, "row"]; i++) {
         type = types[s, "row", i]
@@ -94,7 +97,7 @@ function c_type(type) {
         return "int64_t "
     return type ~ /^(letter|answer)$/ ? "char " : type == "flag" ? "bool " : "struct slice "
 }
-function by_caller(type) { return type !~ /^(now|kind|wake|horizon)$/ }
+function by_caller(type) { return type !~ /^(now|clock|kind|wake|horizon)$/ }
 function called(s) { return (is[s, "bucket"] || is[s, "queue"]) && !is[s, "batcher"] && !is[s, "hand"] }
 function asks_by_struct(s,    i, k) {
     for (i = 1; i <= n[s, "arg"]; i++)
@@ -103,7 +106,7 @@ function asks_by_struct(s,    i, k) {
 }
 function fields(s, list, kind,    i) {
     for (i = 1; i <= n[s, list]; i++)
-        if (kind == "all" || types[s, list, i] !~ /^(now|kind|wake|horizon|head|slot)$/)
+        if (kind == "all" || types[s, list, i] !~ /^(now|clock|kind|wake|horizon|head|slot)$/)
             printf "    %s%s;\n", c_type(types[s, list, i]), names[s, list, i]
 }
 function prototype(s,    i, text) {
@@ -186,7 +189,7 @@ function put(type, value) {
         return "args_flag(a, " value ")"
     if (type == "letter")
         return "args_letter(a, " value ")"
-    if (type == "now")
+    if (type ~ /^(now|clock)$/)
         return "args_slice(a, SLICE_LIT(\"\"))"
     if (type ~ /^(kind|wake|horizon)$/)
         return "put_" type "(a, b)"

@@ -17,13 +17,6 @@
 -- without calls needs no timer. A script reads before its first write, so an error loses nothing.
 -- Every reply ends with {expired, timed out, exhausted, slot}: the number of jobs settled in each
 -- way, and the start in ms of the first slot of far jobs, or -1.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/sums.lua
---#include lib/late.lua
---#include lib/order.lua
---#include lib/far.lua
---#include lib/far_move.lua
 local ttl, done = base .. ':ttl', base .. ':done'
 local of_route = ARGV[2] == ''
 local soon = math.ceil(now_us / 1000) -- start of new leases in ms; whole, because scores are
