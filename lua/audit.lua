@@ -342,7 +342,7 @@ local function scan_part()
   end
 end
 
-local was = repair and first_due()
+local was = repair and first_score(delay)
 if repair then
   redis.call('ZREM', delay, '') -- never there
 end

@@ -39,9 +39,7 @@ local function cancel(id)
   elseif of_queue or redis.call('HEXISTS', pool, id) == 0 then
     return is_remembered(id) and REMEMBERED or NOT_THERE
   end
-  outdate(id, '')
-  sums_add('cancelled', forget(id))
-  local was_held = leave_group(id)
+  local was_held = remove(id, 'cancelled', '')
   redis.call('ZREM', base .. ':ttl', id)
   return was_held and CANCELLED or code
 end

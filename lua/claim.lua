@@ -107,5 +107,5 @@ if rate or by_flight < math.huge then
   end
   out[4] = wait_us(taken)
 end
-out[2] = tonumber(redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2] or -1)
+out[2] = first_score(delay)
 return out

@@ -75,7 +75,7 @@ local DONE = WAITED .. IN_FLIGHT .. WAS_DEAD .. ENDED
 local function end_one(id, lease, reason, how)
   local again, number
   how, again, number = read_how(how)
-  local name = number and ARGV[6] .. ' ' .. number .. ' '
+  local name = number and wake_text .. ' ' .. number .. ' '
   local before = again and name and late().find(name, DONE)
   if before then
     return before == ENDED and ENDED_AGAIN or before

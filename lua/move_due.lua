@@ -7,7 +7,7 @@
 -- front. Not repeatable: with after_ms a second run counts from its own time.
 local due = at_ms or now + after_ms
 local score = of_queue and due * 1000 or due
-local was = first_due()
+local was = first_score(delay)
 
 -- The first bytes of a record of bridge/job/job.c: an array of four or six, version 1, the due
 -- time.

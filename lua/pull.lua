@@ -72,5 +72,5 @@ if #names > 0 then
   end
   call_in_slices('ZADD', unack, leased)
 end
-out[1], out[2], out[3] = now, settle_head(), first(unack) or -1
+out[1], out[2], out[3] = now, settle_head(), first_score(unack)
 return reply(out)

@@ -40,9 +40,7 @@ local function settle(id, lease, at, how)
   redis.call('ZREM', unack, id)
   local was = redis.call('HGET', tries, id)
   if was and string.find(was, IS_CANCELLED) then
-    late().outdate(id, lease)
-    sums_add('cancelled', forget(id))
-    leave_group(id)
+    remove(id, 'cancelled', lease)
     return CANCELLED
   elseif how == HOW_BURY then
     redis.call('ZREM', base .. ':ttl', id) -- a dead letter of a queue does not expire
@@ -94,4 +92,4 @@ for at = FIRST_ROW, #ARGV, ROW do
   codes[#codes + 1] = code
 end
 write_notes()
-return { first_due(), table.concat(codes) }
+return { first_score(delay), table.concat(codes) }

@@ -25,6 +25,17 @@ local function clock()
   return us, math.floor(us / 1000)
 end
 
+-- Returns the first score of a sorted set, or -1: for :delay the first due time.
+local function first_score(key)
+  return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or -1)
+end
+
+-- Returns the first end of a lease, also of one that a group waits for (lib/order.lua), or -1.
+local function first_lease(in_flight, away)
+  local lease, waiting = first_score(in_flight), first_score(away)
+  return (lease < 0 or waiting < 0) and math.max(lease, waiting) or math.min(lease, waiting)
+end
+
 -- Parses the field how of a row (lua/scripts.def). Returns its value, whether the change was sent
 -- before without an answer, and the number of the change or nil.
 local function read_how(text)
