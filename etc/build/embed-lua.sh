@@ -49,7 +49,7 @@ expand() {
         function print_used(    i, name, bare, used, rest) {
             for (i = chunks; i > 0; i--) {
                 name = ""
-                if (match(chunk[i], /^local function [a-z_0-9]+|^local [a-z_0-9]+ = ([^(]|string[.]sub[(])*$/)) {
+                if (match(chunk[i], /^local function [a-z_0-9]+|^local [a-z_0-9]+ =([^(]|string[.]sub[(]| [(])*$/)) {
                     name = substr(chunk[i], 7)
                     sub(/^function /, "", name)
                     sub(/[^a-z_0-9].*/, "", name)

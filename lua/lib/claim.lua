@@ -5,7 +5,7 @@
 -- because an earlier job of the id may have been in another queue. The field claim:NAME of :sums
 -- stores the last lease of each claimant (claim.lua). reap.lua deletes expired ones.
 local CLAIM_AHEAD_MS = 1000 -- if the last claim is further ahead, the clock was set back
-local claims = string.sub(owners or pool, 1, owners and -5 or -6) .. ':sums'
+local claims = (owners and string.sub(owners, 1, -5) or base) .. ':sums'
 
 local function claim_time(at)
   local last = tonumber(redis.call('HGET', claims, 'claim') or nil)
