@@ -5,9 +5,6 @@
 -- or in flight with another lease. lua/reap.lua has noted the expired lease. Any other lease is that of an earlier
 -- job of that id: that job was acked by a call whose answer was lost, or it was replaced.
 -- Cost: O(k log n) for k jobs.
---#include lib/bucket.lua
---#include lib/late.lua
---#include lib/order.lua
 local ids, by = {}, {} -- of each row: id and lease
 for at = FIRST_ROW, #ARGV, ROW do
   ids[#ids + 1], by[#ids + 1] = ARGV[at], ARGV[at + LEASE]
@@ -57,7 +54,7 @@ if #gone > 0 then
     redis.call('HDEL', base .. ':ended', unpack(gone))
   end
   local left = redis.call('HDEL', pool, unpack(gone))
-  local expired = math.min(left, lapsed)
+  local expired = math.min(left, lapsed) -- not by sums_add(): it costs 11 % of an ack of one job
   if left > expired then
     redis.call('HINCRBY', base .. ':sums', 'delivered', left - expired)
   end
@@ -67,7 +64,7 @@ if #gone > 0 then
   -- Each call deletes up to twice as many expired ids as it adds, so :seen stays small. The key
   -- itself expires when no ids are added.
   if remember_ms > 0 and #gone > lapsed then
-    now = now or math.floor(clock_us() / 1000)
+    now = now or select(2, clock())
     local seen = base .. ':seen' -- zset: id of a delivered job, scored by the end of its remembrance in ms
     call_in_slices('ZREM', seen, redis.call('ZRANGEBYSCORE', seen, '-inf', now, 'LIMIT', 0, 2 * (#gone - lapsed)))
     local till = {}

@@ -12,59 +12,35 @@
 --   sums      the sums disagree with the bucket (lib/sums.lua); id: the difference. Repair: adjusted
 --   counts    number of indexed jobs minus jobs of :pool, where no finding above explains it; or
 --             counted far jobs minus existing ones. In buckets with more slots than one step reads
---             (lib/far_audit.lua) this is judged only if no far job changed meanwhile
+--             (SLOTS_STEP) this is judged only if no far job changed meanwhile
 -- The caller checks first the indexes, then the other keys, then :pool, and last the sums. Repairs
 -- rely on this order. Cost: O(k log n) for k examined entries.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/head.lua
---#include lib/order.lua
---#include lib/far.lua
---#include lib/far_audit.lua
--- Returns for each id the indexes that contain it, with the member.
-local function standing(ids)
-  local at = {}
-  for _, name in ipairs(INDEXES) do
-    local members = ids
-    local there = redis.call('EXISTS', key(name)) == 1
-    if name == 'held' and there then
-      members = {}
-      for i, place in ipairs(redis.call('HMGET', key('place'), unpack(ids))) do
-        members[i] = (place or '') .. ids[i]
-      end
-    end
-    for i, score in ipairs(there and redis.call('ZMSCORE', key(name), unpack(members)) or {}) do
-      if score then
-        at[i] = at[i] or {}
-        at[i][#at[i] + 1] = { name = name, member = members[i] }
-      end
-    end
-  end
-  return at
+local INDEXES = { 'delay', 'held', 'unack', 'error', 'done' } -- of two indexes the first keeps the job
+local SLICE = 1000 -- limit of arguments of one call
+local SLOTS_STEP = 1000 -- fields of :slots; HSCAN returns a smaller hash at once
+local out = { '0', 0, 0, 0, 0, 0, 0, 0, 0 }
+
+local function key(name)
+  return base .. ':' .. name
 end
 
-local function look_at_pool(rows)
-  for from = 1, #rows, 2 * SLICE do
-    local ids = {}
-    for i = from, math.min(from + 2 * SLICE - 1, #rows), 2 do
-      ids[#ids + 1] = rows[i]
-      out[3] = out[3] + #rows[i + 1]
-    end
-    local at = standing(ids)
-    for i, id in ipairs(ids) do
-      if not at[i] then
-        found('no-index', id)
-        if repair then
-          order().place(id, of_queue and now_us or now)
-        end
-      elseif #at[i] > 1 then
-        found('twice', id)
-        for k = 2, repair and #at[i] or 0 do
-          redis.call('ZREM', key(at[i][k].name), at[i][k].member)
-        end
-      end
-    end
-  end
+-- Reports a finding. Returns whether to repair it.
+local function found(kind, id)
+  out[#out + 1] = kind
+  out[#out + 1] = id
+  return repair
+end
+
+local function has_body(id)
+  return redis.call('HEXISTS', pool, id) == 1
+end
+
+local function is_alive(id)
+  return redis.call('ZSCORE', delay, id) or redis.call('ZSCORE', unack, id)
+end
+
+local function is_tried(id)
+  return redis.call('HEXISTS', tries, id) == 1
 end
 
 -- Deletes what is left of a job without a body. With global ids its id may be that of a job in
@@ -75,125 +51,243 @@ local function forget_rests(id)
   if owner and owner ~= base then
     redis.call('HSET', owners, id, owner)
   end
+  leave_group(id)
 end
 
-local function look_at_index(rows)
-  for i = 1, #rows, 2 do
-    local id = rows[i]
-    if not has_body(id) then
-      found('no-body', id)
-      if repair then
-        redis.call('ZREM', key(part), id)
-        redis.call('ZREM', key('ttl'), id)
-        forget_rests(id)
-        leave_group(id)
+-- Returns for each id the indexes that contain it, with the member.
+local function standing(ids)
+  local at = {}
+  for _, name in ipairs(INDEXES) do
+    local members = ids
+    if name == 'held' then
+      members = {}
+      for i, place in ipairs(redis.call('HMGET', key('place'), unpack(ids))) do
+        members[i] = (place or '') .. ids[i]
+      end
+    end
+    for i, score in ipairs(redis.call('ZMSCORE', key(name), unpack(members))) do
+      at[i] = at[i] or {}
+      at[i][#at[i] + 1] = score and { name = name, member = members[i] } or nil
+    end
+  end
+  return at
+end
+
+-- Checks at most SLICE jobs of :pool.
+local function look_at_jobs(ids)
+  for i, indexes in ipairs(standing(ids)) do
+    if #indexes == 0 and found('no-index', ids[i]) then
+      order().place(ids[i], of_queue and now_us or now)
+    elseif #indexes > 1 and found('twice', ids[i]) then
+      for k = 2, #indexes do
+        redis.call('ZREM', key(indexes[k].name), indexes[k].member)
       end
     end
   end
 end
 
-local function look_at_held(rows)
+local function look_at_pool(rows)
+  local ids = {}
   for i = 1, #rows, 2 do
-    local place, id = string.sub(rows[i], 1, PLACE_BYTES), string.sub(rows[i], PLACE_BYTES + 1)
-    local group = string.sub(place, 1, 16)
-    if not has_body(id) then
-      found('no-body', id)
-      if repair then
-        forget_rests(id)
-        leave_group(id)
-        redis.call('ZREM', key('held'), rows[i])
-      end
-    elseif redis.call('HGET', key('place'), id) ~= place then
-      found('order', id) -- not held at its own place; look_at_pool() repairs the job
-      if repair then
-        redis.call('ZREM', key('held'), rows[i])
-      end
-    elseif redis.call('HEXISTS', key('lead'), group) == 0 then
-      found('order', id)
-      if repair then
-        order().follow(group)
-      end
+    ids[#ids + 1] = rows[i]
+    out[3] = out[3] + #rows[i + 1]
+    if #ids == SLICE or i + 1 == #rows then
+      look_at_jobs(ids)
+      ids = {}
     end
   end
 end
 
-local function look_at_place(rows)
-  for i = 1, #rows, 2 do
-    local id, group = rows[i], string.sub(rows[i + 1], 1, 16)
-    if not has_body(id) then
-      found('orphan', id)
-      if repair then
-        leave_group(id)
-      end
-    elseif redis.call('HGET', key('lead'), group) ~= id and
-      (score_of('delay', id) or score_of('unack', id)) then
-      found('order', id) -- a second front job: remove it from the group
-      if repair then
-        redis.call('HDEL', key('place'), id)
-      end
-    end
+-- Each of the following checks one entry.
+local function look_at_index(id)
+  if not has_body(id) and found('no-body', id) then
+    redis.call('ZREM', key(part), id)
+    redis.call('ZREM', key('ttl'), id)
+    forget_rests(id)
   end
 end
 
--- Returns the groups in :away: few, and not for long.
-local function waiting_groups()
-  local groups = {}
-  for _, member in ipairs(redis.call('ZRANGE', key('away'), 0, -1)) do
-    groups[string.sub(member, 1, 16)] = true
-  end
-  return groups
-end
-
-local function look_at_away(rows)
-  for i = 1, #rows, 2 do
-    if redis.call('HGET', key('lead'), string.sub(rows[i], 1, 16)) ~= AWAY then
-      found('orphan', string.sub(rows[i], 17))
-      if repair then
-        redis.call('ZREM', key('away'), rows[i])
-      end
+local function look_at_held(member)
+  local place, id = string.sub(member, 1, PLACE_BYTES), string.sub(member, PLACE_BYTES + 1)
+  local group = string.sub(place, 1, 16)
+  if not has_body(id) then
+    if found('no-body', id) then
+      forget_rests(id)
+      redis.call('ZREM', key('held'), member)
     end
+  elseif redis.call('HGET', key('place'), id) ~= place then
+    if found('order', id) then -- not held at its own place; look_at_pool() repairs the job
+      redis.call('ZREM', key('held'), member)
+    end
+  elseif redis.call('HEXISTS', key('lead'), group) == 0 and found('order', id) then
+    order().follow(group)
   end
 end
 
-local function look_at_lead(rows)
-  local waiting
-  local function is_away(group, id)
-    waiting = waiting or id == AWAY and waiting_groups()
-    return id == AWAY and waiting[group]
-  end
-  for i = 1, #rows, 2 do
-    local group, id = rows[i], rows[i + 1]
-    local place = redis.call('HGET', key('place'), id)
-    if group ~= '#' and not is_away(group, id) and not (place and string.sub(place, 1, 16) == group and
-      (score_of('delay', id) or score_of('unack', id))) then
-      found('order', id)
-      if repair then
-        order().follow(group)
-      end
+local function look_at_place(id, place)
+  if not has_body(id) then
+    if found('orphan', id) then
+      leave_group(id)
     end
+  elseif redis.call('HGET', key('lead'), string.sub(place, 1, 16)) ~= id and is_alive(id) and found('order', id) then
+    redis.call('HDEL', key('place'), id) -- a second front job: remove it from the group
+  end
+end
+
+local function look_at_away(member)
+  if redis.call('HGET', key('lead'), string.sub(member, 1, 16)) ~= AWAY and found('orphan', string.sub(member, 17)) then
+    redis.call('ZREM', key('away'), member)
+  end
+end
+
+local waiting -- the groups in :away: few, and not for long
+local function is_away(group)
+  if not waiting then
+    waiting = {}
+    for _, member in ipairs(redis.call('ZRANGE', key('away'), 0, -1)) do
+      waiting[string.sub(member, 1, 16)] = true
+    end
+  end
+  return waiting[group]
+end
+
+local function look_at_lead(group, id)
+  if group == '#' or (id == AWAY and is_away(group)) then
+    return
+  end
+  local place = redis.call('HGET', key('place'), id)
+  if not (place and string.sub(place, 1, 16) == group and is_alive(id)) and found('order', id) then
+    order().follow(group)
   end
 end
 
 -- Returns a check for a hash or a set whose entries require is_there(id).
 local function look_for(is_there, remove)
-  return function(rows)
-    for i = 1, #rows, 2 do
-      if not is_there(rows[i]) then
-        found('orphan', rows[i])
-        if repair then
-          redis.call(remove, key(part), rows[i])
-        end
-      end
+  return function(id)
+    if not is_there(id) and found('orphan', id) then
+      redis.call(remove, key(part), id)
     end
   end
 end
 
-local function is_alive(id)
-  return score_of('delay', id) or score_of('unack', id)
+-- The far jobs (lib/far.lua): first :slots, then the entries slot by slot, then :where. Cursor for
+-- :slots: s, the cursor of HSCAN, and the counts so far. For entries: START.ORDINAL. For :where: w
+-- and the cursor of HSCAN.
+
+-- Returns the id of an entry and whether it is in :where, or nil: the entry is invalid.
+local function read_entry(entry, start)
+  local ok, id, _, _, _, _, named = pcall(far().read, entry, start)
+  if ok then
+    return id, named
+  end
 end
 
-local function is_tried(id)
-  return redis.call('HEXISTS', key('tries'), id) == 1
+local function look_at_entry(start, ordinal, list, index, entry)
+  local id, named = read_entry(entry, start)
+  if not id then
+    if found('no-body', start .. '.' .. ordinal) then
+      redis.call('LSET', list, index, '')
+      redis.call('HINCRBY', key('slots'), '#', -1)
+      redis.call('HINCRBY', key('slots'), start .. '.' .. math.floor(ordinal / FAR_PAGE) .. '-', 1)
+    end
+    return
+  end
+  local place = redis.call('HGET', key('where'), id)
+  if named and not place and not has_body(id) then
+    if found('no-index', id) then
+      redis.call('HSET', key('where'), id, struct.pack('>I6I4', start, ordinal))
+    end
+  elseif place and has_body(id) and found('twice', id) then
+    redis.call('HDEL', key('where'), id) -- a client can no longer name it; move.lua renames it
+  end
+end
+
+-- Checks entries of one list from an ordinal on. Returns the cursor: in this slot, at the next
+-- slot, or at :where.
+local function look_at_slot(start, ordinal)
+  local counts = redis.call('HMGET', key('slots'), start, start .. '<')
+  local size, taken = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+  ordinal = math.max(ordinal, taken)
+  local page = math.floor(ordinal / FAR_PAGE)
+  local first, list_end = math.max(page * FAR_PAGE, taken), math.min((page + 1) * FAR_PAGE, size)
+  local list = far().list(start, ordinal)
+  if ordinal == first and redis.call('LLEN', list) ~= math.max(list_end - first, 0) then
+    found('counts', start .. '.' .. page)
+  end
+  local entries = redis.call('LRANGE', list, ordinal - first, ordinal - first + count - 1)
+  for i, entry in ipairs(entries) do
+    out[3] = out[3] + #entry
+    if entry ~= '' then
+      look_at_entry(start, ordinal + i - 1, list, ordinal - first + i - 1, entry)
+    end
+  end
+  out[2] = #entries
+  local upto = #entries == tonumber(count) and ordinal + #entries or list_end
+  if upto < size then
+    return start .. '.' .. upto
+  end
+  local following = redis.call('ZRANGEBYSCORE', key('far'), '(' .. start, '+inf', 'LIMIT', 0, 1)[1]
+  return following and following .. '.0' or 'w0'
+end
+
+local function look_at_where(from)
+  local scan = redis.call('HSCAN', key('where'), from, 'COUNT', count)
+  for i = 1, #scan[2], 2 do
+    local id = scan[2][i]
+    local list, index, start = far().place(id)
+    local entry = redis.call('LINDEX', list, index)
+    if (not entry or entry == '' or read_entry(entry, start) ~= id) and found('orphan', id) then
+      redis.call('HDEL', key('where'), id)
+    end
+  end
+  out[2] = #scan[2] / 2
+  return scan[1] == '0' and '0' or 'w' .. scan[1]
+end
+
+-- Returns a text that changes whenever a far job is stored, removed or moved.
+local function far_state()
+  return string.format('%s %.0f %d', redis.call('HGET', key('sums'), 'stored') or 0, far().count(),
+                       redis.call('ZCARD', key('far')))
+end
+
+-- Checks that the counts of all slots add up to '#' and that :far contains each slot. If this needs
+-- several steps, '#' is checked only if no far job changed meanwhile.
+local function look_at_slots(from, all, was)
+  local told, is = far().count(), far_state()
+  local scan = redis.call('HSCAN', key('slots'), from, 'COUNT', SLOTS_STEP)
+  local rows = scan[2]
+  out[2] = #rows / 2
+  for i = 1, #rows, 2 do
+    local n, start, kind = tonumber(rows[i + 1]), string.match(rows[i], '^(%d*)[%d.]*(.?)$')
+    if kind ~= '#' then
+      all = all + (kind == '' and n or -n)
+      if kind == '' and not redis.call('ZSCORE', key('far'), start) and found('no-index', start) then
+        redis.call('ZADD', key('far'), start, start)
+      end
+    end
+  end
+  if scan[1] ~= '0' then
+    return string.format('s%s %.0f %s', scan[1], all, was or is)
+  end
+  if all ~= told and (was or is) == is and found('counts', string.format('far %.0f', told - all)) then
+    redis.call('HSET', key('slots'), '#', all)
+  end
+  local start = far().first()
+  return start >= 0 and string.format('%.0f.0', start) or 'w0'
+end
+
+local function look_at_far()
+  local kind, rest = string.sub(cursor, 1, 1), string.sub(cursor, 2)
+  if cursor == '0' then
+    return look_at_slots('0', 0)
+  elseif kind == 's' then
+    local from, all, was = string.match(rest, '^(%d+) (%-?%d+) (.*)$')
+    return look_at_slots(from, tonumber(all), was)
+  elseif kind == 'w' then
+    return look_at_where(rest)
+  end
+  local start, ordinal = string.match(cursor, '^(%d+)%.(%d+)$')
+  return look_at_slot(tonumber(start), tonumber(ordinal))
 end
 
 -- Returns the jobs in the bucket minus those in its sums; negative: jobs are missing.
@@ -205,8 +299,7 @@ local function sums_gap()
     local n = tonumber(counts[i] or 0) or 0
     known = known + (i <= 2 and n or -n)
   end
-  local far = tonumber(redis.call('HGET', base .. ':slots', '#') or 0) or 0 -- lib/far.lua
-  return redis.call('HLEN', pool) + far - redis.call('ZCARD', base .. ':done') - known
+  return redis.call('HLEN', pool) + far().count() - redis.call('ZCARD', key('done')) - known
 end
 
 local function look_at_sums()
@@ -216,31 +309,40 @@ local function look_at_sums()
     out[4 + i] = redis.call('ZCARD', key(name))
     sum = sum + out[4 + i]
   end
-  local far = far().count()
-  out[4], out[5] = out[4] + far, out[5] + far
+  local waiting_far = far().count()
+  out[4], out[5] = out[4] + waiting_far, out[5] + waiting_far
   if sum ~= 0 then
     found('counts', string.format('%.0f', sum))
   end
   local gap = sums_gap()
-  if gap ~= 0 then
-    found('sums', string.format('%.0f', gap))
-    if repair then
-      redis.call('HINCRBY', key('sums'), 'base', gap)
-    end
+  if gap ~= 0 and found('sums', string.format('%.0f', gap)) then
+    redis.call('HINCRBY', key('sums'), 'base', gap)
   end
 end
 
 local LOOK = {
-  pool = { 'HSCAN', look_at_pool }, held = { 'ZSCAN', look_at_held },
   delay = { 'ZSCAN', look_at_index }, unack = { 'ZSCAN', look_at_index },
   error = { 'ZSCAN', look_at_index }, done = { 'ZSCAN', look_at_index },
+  held = { 'ZSCAN', look_at_held }, away = { 'ZSCAN', look_at_away },
   place = { 'HSCAN', look_at_place }, lead = { 'HSCAN', look_at_lead },
-  away = { 'ZSCAN', look_at_away },
   tries = { 'HSCAN', look_for(has_body, 'HDEL') }, ended = { 'HSCAN', look_for(is_tried, 'HDEL') },
   ttl = { 'ZSCAN', look_for(is_alive, 'ZREM') },
 }
 
-local was = repair and first_due()
+local function scan_part()
+  local scan = redis.call(part == 'pool' and 'HSCAN' or LOOK[part][1], key(part), cursor, 'COUNT', count)
+  local rows = scan[2]
+  out[1], out[2] = scan[1], #rows / 2
+  if part == 'pool' then
+    look_at_pool(rows)
+    return
+  end
+  for i = 1, #rows, 2 do
+    LOOK[part][2](rows[i], rows[i + 1])
+  end
+end
+
+local was = repair and first_score(delay)
 if repair then
   redis.call('ZREM', delay, '') -- never there
 end
@@ -249,9 +351,7 @@ if part == 'sums' then
 elseif part == 'far' then
   out[1] = look_at_far()
 else
-  local scan = redis.call(LOOK[part][1], key(part), cursor, 'COUNT', count)
-  out[1], out[2] = scan[1], #scan[2] / 2
-  LOOK[part][2](scan[2])
+  scan_part()
 end
 if repair then
   tell_head(was)

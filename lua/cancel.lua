@@ -5,13 +5,6 @@
 -- cancelled in :tries: it is not retried and never becomes a dead letter. A repeated run gives the
 -- same answer for jobs that the first run removed, else the present state. Cost: O(k log n) for k
 -- ids.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/sums.lua
---#include lib/late.lua
---#include lib/order.lua
---#include lib/far.lua
---#include lib/ingest.lua
 local has_far = redis.call('EXISTS', base .. ':far') == 1 -- lib/far.lua
 
 local function is_remembered(id)
@@ -46,9 +39,7 @@ local function cancel(id)
   elseif of_queue or redis.call('HEXISTS', pool, id) == 0 then
     return is_remembered(id) and REMEMBERED or NOT_THERE
   end
-  outdate(id, '')
-  sums_add('cancelled', forget(id))
-  local was_held = leave_group(id)
+  local was_held = remove(id, 'cancelled', '')
   redis.call('ZREM', base .. ':ttl', id)
   return was_held and CANCELLED or code
 end

@@ -7,10 +7,6 @@
 -- In any time t at most rate * t + burst jobs are claimed. :pace stores the time at which the
 -- claimed jobs would end if they ran one after another at that rate. It may be ahead of now by the
 -- time of the burst. Cost: O(k log n) for k jobs.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/order.lua
---#include lib/claim.lua
 rate = tonumber(rate)
 local step_us, ahead_us, used_us, known
 local by_rate, by_flight = math.huge, math.huge -- limits of this claim
@@ -111,5 +107,5 @@ if rate or by_flight < math.huge then
   end
   out[4] = wait_us(taken)
 end
-out[2] = tonumber(redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2] or -1)
+out[2] = first_score(delay)
 return out

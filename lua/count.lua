@@ -1,27 +1,20 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- count.lua - counts the jobs of one or more buckets by state. KEYS: :pool of each. Changes
 -- nothing.
---#include lib/bucket.lua
---#include lib/now.lua
-local function first(key)
-  return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or nil)
-end
-
 local out, n = {}, 0
 for i = 1, string.sub(KEYS[#KEYS], -6) == ':whole' and #KEYS - 1 or #KEYS do
   local base = string.sub(KEYS[i], 1, -6)
   local delay, unack, dead = base .. ':delay', base .. ':unack', base .. ':error'
-  local lease, away = first(unack), first(base .. ':away')
   local slot = redis.call('ZRANGE', base .. ':far', 0, 0)[1]
-  local far = slot and tonumber(redis.call('HGET', base .. ':slots', '#')) or 0
-  out[n + 1] = far + redis.call('ZCARD', delay) + redis.call('ZCARD', base .. ':held')
+  local far_jobs = slot and tonumber(redis.call('HGET', base .. ':slots', '#')) or 0
+  out[n + 1] = far_jobs + redis.call('ZCARD', delay) + redis.call('ZCARD', base .. ':held')
   out[n + 2] = redis.call('ZCARD', unack)
   out[n + 3] = redis.call('ZCARD', dead)
   out[n + 4] = redis.call('ZCOUNT', delay, '-inf', now)
-  out[n + 5] = first(delay) or -1
-  out[n + 6] = math.min(lease or away or -1, away or lease or -1)
+  out[n + 5] = first_score(delay)
+  out[n + 6] = first_lease(unack, base .. ':away')
   out[n + 7] = now
-  out[n + 8] = far
+  out[n + 8] = far_jobs
   out[n + 9] = tonumber(slot or -1)
   n = n + 9
 end

@@ -6,13 +6,6 @@
 -- replayed job starts anew: its tries keep only the number of replays. The script finds its
 -- position by rank, so a cursor stays valid if its letter is gone. Cost: O(k log n) for k examined
 -- letters.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/sums.lua
---#include lib/head.lua
---#include lib/late.lua
---#include lib/order.lua
---#include lib/rank.lua
 local upto = math.min(to_ms or now, now)
 local LOOK_MAX = 500
 look = math.min(look, LOOK_MAX)
@@ -33,17 +26,13 @@ local function candidates()
   return score and tonumber(score) >= from_ms and { id, score } or {}
 end
 
-local function tried(ids)
-  return #ids > 0 and redis.call('HMGET', tries, unpack(ids)) or {}
-end
-
 local found, ids = candidates(), {}
 for i = 1, #found, 2 do
   if tonumber(found[i + 1]) <= upto then
     ids[#ids + 1] = found[i]
   end
 end
-local notes = tried(ids)
+local notes = #ids > 0 and redis.call('HMGET', tries, unpack(ids)) or {}
 
 local function matches(i)
   local its = string.match(notes[i] or '', '^%d+|([^|]*)|') or ''
@@ -77,15 +66,13 @@ local function drop(i)
   done = done + 1
   if not dry_run then
     redis.call('ZREM', dead, ids[i])
-    outdate(ids[i], '')
-    sums_add('dropped', forget(ids[i]))
-    leave_group(ids[i])
+    remove(ids[i], 'dropped', '')
   end
 end
 
-local was = first_due()
-local HEAD = 10 -- fields of the reply before the letters
-local out, count, bytes, at = {}, 0, 0, 0
+local was = first_score(delay)
+local out = { now, 0, upto, 0, 0, '', 0, 0, 0, 0 } -- the head of the reply, then the letters
+local count, bytes, at = 0, 0, 0
 while at < math.min(#ids, look) and count < max do
   local i = at + 1
   if matches(i) then
@@ -100,9 +87,9 @@ while at < math.min(#ids, look) and count < max do
     elseif what == WHAT_DROP then
       drop(i)
     end
-    for k, field in ipairs({ ids[i], tonumber(found[2 * i]), notes[i] or '', record, due or -1,
+    for _, field in ipairs({ ids[i], tonumber(found[2 * i]), notes[i] or '', record, due or -1,
                              what == WHAT_REPLAY and not due and 1 or 0 }) do
-      out[HEAD + 6 * count + k] = field
+      out[#out + 1] = field
     end
     count = count + 1
   end
@@ -110,9 +97,7 @@ while at < math.min(#ids, look) and count < max do
 end
 
 write_notes()
-local reply = { now, tell_head(was), upto, at < #ids and 1 or 0, tonumber(found[2 * at] or 0),
-                ids[at] or '', at, done, refused, next_us }
-for k = 1, HEAD do
-  out[k] = reply[k]
-end
+out[2], out[4] = tell_head(was), at < #ids and 1 or 0
+out[5], out[6], out[7] = tonumber(found[2 * at] or 0), ids[at] or '', at
+out[8], out[9], out[10] = done, refused, next_us
 return out

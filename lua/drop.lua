@@ -1,7 +1,6 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- drop.lua - deletes jobs of a queue. To delete all, the caller repeats the call until it returns
 -- 0.
---#include lib/queue.lua
 local n, lived = 0, 0
 
 local function dropped(count)

@@ -7,38 +7,18 @@
 -- and the job is there as stored, and the same as before for a replacement with a number. A
 -- replacement without a number may answer REPLACED, and then changes only the tries of the job.
 -- Cost: O(k log n) for k jobs.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/sums.lua
---#include lib/head.lua
---#include lib/late.lua
---#include lib/order.lua
---#include lib/far.lua
---#include lib/ingest.lua
 local argv = ARGV -- a local variable is faster
 
-local was = first_due()
+local was = first_score(delay)
 local ingest, ttl, done = base .. ':ingest', base .. ':ttl', base .. ':done'
 local first_row, stamped = ingest_read(ingest, PARTS)
 local FIELDS = ROW + (by_key and 1 or 0) + stamped
 local slot = tonumber(redis.call('ZRANGE', base .. ':far', 0, 0)[1] or -1)
 
--- Removed jobs: base of their bucket -> kind (lib/sums.lua) -> number.
-local left = {}
-local function count_left(keys, kind, n)
-  left[keys] = left[keys] or { replaced = 0, expired = 0 }
-  left[keys][kind] = left[keys][kind] + n
-end
-
-local function note_sums(stored)
-  if stored > 0 then
-    redis.call('HINCRBY', base .. ':sums', 'stored', stored)
-    if of_queue and redis.call('HLEN', pool) + (far_made and far().count() or 0) == stored then
-      redis.call('PERSIST', base .. ':sums')
-    end
-  end
-  for keys, kinds in pairs(left) do
-    write_notes(of_queue, keys, kinds)
+local function note_stored(n)
+  sums_add('stored', n)
+  if of_queue and n > 0 and redis.call('HLEN', pool) + (far_made and far().count() or 0) == n then
+    redis.call('PERSIST', base .. ':sums')
   end
 end
 
@@ -56,7 +36,7 @@ local function leave(id, keys, kind)
   redis.call('HDEL', keys .. ':ended', id)
   local waited = redis.call('EXISTS', keys .. ':far') == 1 and far(keys).take(id) or 0
   local n = redis.call('HDEL', keys .. ':pool', id) - ended + waited
-  count_left(keys, kind, n)
+  sums_add(kind, n, keys)
   return n
 end
 
@@ -69,7 +49,7 @@ local function replace(id, how, record)
       return EXISTS
     end
     is_far[id] = nil
-    count_left(base, 'replaced', far().take(id))
+    sums_add('replaced', far().take(id))
     return REPLACED
   elseif of_queue then
     local over = tonumber(redis.call('ZSCORE', ttl, id) or nil)
@@ -90,7 +70,7 @@ local function replace(id, how, record)
     redis.call('ZREM', key, id)
   end
   outdate(id, '', flies)
-  count_left(base, 'replaced', forget(id))
+  sums_add('replaced', forget(id))
   leave_group(id, false, flies)
   return flies and OVERTOOK or REPLACED
 end
@@ -310,12 +290,12 @@ for i, id in ipairs(ids) do
 end
 flush()
 ingest_note(ingest, of_queue)
-note_sums(stored)
+note_stored(stored)
 write_notes(of_queue)
 
 -- Wakes other instances for an earlier head or an earlier slot, which they may have to move before
 -- their next look.
-local head, first = first_due(), far_made and far().first() or slot
+local head, first = first_score(delay), far_made and far().first() or slot
 if (head >= 0 and (was < 0 or head < was)) or (first >= 0 and (slot < 0 or first < slot)) then
   redis.pcall('PUBLISH', wake_channel, wake_text) -- may be denied: other instances then notice later
 end

@@ -6,7 +6,6 @@
 -- NOT_THERE. If it is marked as sent again, and another change ended the job, it answers NOT_AGAIN,
 -- ENDED_AGAIN or STAYS_AGAIN; this is certain only for a change with a number. Cost: O(k log n) for
 -- k jobs.
---#include lib/queue.lua
 local codes = {}
 
 -- held: the present lease, or false.
@@ -76,7 +75,7 @@ local DONE = WAITED .. IN_FLIGHT .. WAS_DEAD .. ENDED
 local function end_one(id, lease, reason, how)
   local again, number
   how, again, number = read_how(how)
-  local name = number and ARGV[6] .. ' ' .. number .. ' '
+  local name = number and wake_text .. ' ' .. number .. ' '
   local before = again and name and late().find(name, DONE)
   if before then
     return before == ENDED and ENDED_AGAIN or before

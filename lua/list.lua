@@ -3,20 +3,17 @@
 --
 -- Scores are in ms; scores of a queue's :delay and of its far slots are in us. Cost: O(k log n) for
 -- k examined jobs, plus their records.
---#include lib/bucket.lua
---#include lib/order.lua
---#include lib/far.lua
---#include lib/rank.lua
 local LOOK_MAX = 500
 look = math.min(look, LOOK_MAX)
 to_ms = to_ms or math.huge
 local unit = of_queue and what == WHAT_WAITING and 1000 or 1 -- score units per ms
-local looked, last, rows, taken, bytes, full = 0, { 0, -1, '' }, {}, 0, 0, false
+local looked, taken, bytes, full = 0, 0, 0, false
+local out = { 0, 0, 0, -1, '' } -- the head of the reply, then the jobs
 
--- Counts one examined job. read: returns the record of a match.
-local function take(score, ordinal, member, id, ms, named, read)
+-- Counts one examined job as the last. record: of a far job; nil: it is in :pool.
+local function take(score, ordinal, member, id, ms, named, record)
   if string.sub(id, 1, #id_prefix) == id_prefix and ms >= from_ms and ms <= to_ms then
-    local record = read()
+    record = record or redis.call('HGET', pool, id) or ''
     bytes = bytes + #record
     if taken > 0 and bytes > bytes_max then
       full = true
@@ -24,11 +21,12 @@ local function take(score, ordinal, member, id, ms, named, read)
     end
     local note = ordinal < 0 and redis.call('HGET', tries, id) or ''
     for _, field in ipairs({ score, ordinal, member, id, ms, record, note, named }) do
-      rows[#rows + 1] = field
+      out[#out + 1] = field
     end
     taken = taken + 1
   end
-  looked, last = looked + 1, { score, ordinal, member }
+  looked = looked + 1
+  out[2], out[3], out[4], out[5] = looked, score, ordinal, member
 end
 
 local function goes_on()
@@ -59,10 +57,7 @@ local function members(key)
 end
 
 local function take_member(id, score)
-  local ms = math.ceil(score / unit)
-  take(score, -1, id, id, ms, 1, function()
-    return redis.call('HGET', pool, id) or ''
-  end)
+  take(score, -1, id, id, math.ceil(score / unit), 1)
 end
 
 -- Returns the slots in order: {start, first ordinal to examine, ordinal behind the last}.
@@ -102,12 +97,11 @@ local function take_slot(slot)
       end
       local score = slot.ms * unit
       if entry == '' then
-        looked, last = looked + 1, { score, slot.at, '' }
+        looked = looked + 1
+        out[2], out[3], out[4], out[5] = looked, score, slot.at, ''
       else
         local id, due, record, _, _, named = far().read(entry, slot.ms)
-        take(score, slot.at, '', id, math.ceil(due / unit), named and 1 or 0, function()
-          return record
-        end)
+        take(score, slot.at, '', id, math.ceil(due / unit), named and 1 or 0, record)
       end
       if full then
         return
@@ -167,17 +161,11 @@ local function list_held()
       return true
     end
     local id = string.sub(member, PLACE_BYTES + 1)
-    take(0, -1, member, id, order().due(member), 1, function()
-      return redis.call('HGET', pool, id) or ''
-    end)
+    take(0, -1, member, id, order().due(member), 1)
   end
   return full
 end
 
 local LIST = { [WHAT_WAITING] = list_waiting, [WHAT_IN_FLIGHT] = list_in_flight, [WHAT_HELD] = list_held }
-local more = LIST[what]()
-local out = { more and 1 or 0, looked, last[1], last[2], last[3] }
-for i, field in ipairs(rows) do
-  out[5 + i] = field
-end
+out[1] = LIST[what]() and 1 or 0
 return out

@@ -1,6 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- look.lua - shows one job of a bucket with its state and the time at which the state ends.
---#include lib/queue.lua
 settle_head()
 if which == WHICH_READY then
   id = redis.call('ZRANGEBYSCORE', delay, '-inf', now_due, 'LIMIT', 0, 1)[1]

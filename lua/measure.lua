@@ -2,7 +2,6 @@
 -- measure.lua - counts the jobs of a queue.
 --
 -- The age is the mean of all ready jobs, or of SAMPLES evenly spread ones. Cost: O(limits log n).
---#include lib/queue.lua
 local SAMPLES = 16
 settle_head()
 local all, ready = redis.call('ZCARD', delay), redis.call('ZCOUNT', delay, '-inf', now_due)
@@ -17,7 +16,7 @@ for i = 0, looked - 1 do
   age = age + now_due - tonumber(redis.call('ZRANGE', delay, rank, rank, 'WITHSCORES')[2])
 end
 local out = { now, ready, all - ready, redis.call('ZCARD', unack), redis.call('ZCARD', dead), redis.call('ZCARD', done),
-              looked > 0 and math.floor(age / looked / UNIT) or 0, ready > 0 and in_ms(first(delay)) or -1, far_all }
+              looked > 0 and math.floor(age / looked / UNIT) or 0, ready > 0 and in_ms(first_score(delay)) or -1, far_all }
 local below = 0
 for at = FIRST_ROW, #ARGV do
   local n = redis.call('ZCOUNT', delay, '-inf', now_due + UNIT * ARGV[at])

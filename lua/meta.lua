@@ -3,17 +3,16 @@
 --
 --   KEYS[1]  hash  PREFIX:meta  layout, least_reader, least_writer, route:NAME, sink:NAME: see
 --            bridge/engine/meta.h
---   ARGV     three per change: field, expected value ('' missing), new value
 --
 -- Returns {1 or 0, field, value, field, value, ...}, all fields as they are now. 1: all expected
 -- values matched, and the changes were made; 0: a value differed, or no change was requested. A
 -- second run returns 0.
 local agree = #ARGV > 0
-for at = 1, #ARGV, 3 do
-  agree = agree and (redis.call('HGET', KEYS[1], ARGV[at]) or '') == ARGV[at + 1]
+for at = FIRST_ROW, #ARGV, ROW do
+  agree = agree and (redis.call('HGET', KEYS[1], ARGV[at]) or '') == ARGV[at + EXPECTED]
 end
-for at = 1, agree and #ARGV or 0, 3 do
-  redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 2])
+for at = FIRST_ROW, agree and #ARGV or 0, ROW do
+  redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + VALUE])
 end
 local out = redis.call('HGETALL', KEYS[1])
 table.insert(out, 1, agree and 1 or 0)

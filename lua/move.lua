@@ -4,13 +4,7 @@
 --
 -- If the slot may not be moved yet, moved and taken are 0. Any number of instances may call it. It
 -- reads before the first write, so an error loses nothing. Cost: O(k log n) for k entries.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/head.lua
---#include lib/order.lua
---#include lib/far.lua
---#include lib/far_move.lua
-local was, start = first_due(), far().first()
+local was, start = first_score(delay), far().first()
 local moved, taken, left = 0, 0, 0
 if start >= 0 and start - now <= early_ms then
   moved, taken, left = far_moves().move(start, max)

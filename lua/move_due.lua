@@ -5,14 +5,9 @@
 -- are counted from it. A far job becomes a near job, whatever its time. Within its group a job
 -- keeps its arrival order among jobs due at the same time. A job that was tried before stays in
 -- front. Not repeatable: with after_ms a second run counts from its own time.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/head.lua
---#include lib/order.lua
---#include lib/far.lua
 local due = at_ms or now + after_ms
 local score = of_queue and due * 1000 or due
-local was = first_due()
+local was = first_score(delay)
 
 -- The first bytes of a record of bridge/job/job.c: an array of four or six, version 1, the due
 -- time.

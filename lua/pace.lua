@@ -10,10 +10,9 @@
 --   and deletes those that are over. The hash expires when all fields are over.
 -- Not repeatable: a second run gives further places. HDEL comes first: lib/bucket.lua.
 -- Cost: O(1) a job.
---#include lib/bucket.lua
 local key = base .. ':targets'
 local HOLD_MAX = 1000000
-local now = tonumber(ARGV[1]) or clock_us()
+local now = tonumber(ARGV[1]) or clock()
 interval_us = tonumber(interval_us)
 local tolerance = (burst - 1) * interval_us
 

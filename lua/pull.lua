@@ -1,8 +1,6 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- pull.lua - leases due jobs of a queue to consumers in the order of the call; at most 1000 in all.
 -- Without consumers it only settles expired leases and jobs.
---#include lib/queue.lua
---#include lib/claim.lua
 local total = 0
 for at = FIRST_ROW, #ARGV, ROW do
   total = total + tonumber(ARGV[at + MAX])
@@ -74,5 +72,5 @@ if #names > 0 then
   end
   call_in_slices('ZADD', unack, leased)
 end
-out[1], out[2], out[3] = now, settle_head(), first(unack) or -1
+out[1], out[2], out[3] = now, settle_head(), first_score(unack)
 return reply(out)

@@ -10,12 +10,6 @@
 -- The lease is logged, because its holder may still report the delivery (ack.lua). A cancelled job
 -- is removed. Expired entries of :away (lib/order.lua) no longer block their group. Cost: O(k log
 -- n) for k jobs.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/sums.lua
---#include lib/head.lua
---#include lib/late.lua
---#include lib/order.lua
 local lost = claimant ~= '' and redis.call('HGET', base .. ':sums', claimant)
 lost = lost and tonumber(lost) ~= known and lost
 
@@ -39,9 +33,7 @@ for at = 1, #ids, 2 do
   redis.call('ZREM', unack, id)
   local was = redis.call('HGET', tries, id)
   if was and string.find(was, IS_CANCELLED) then
-    outdate(id, '', ids[at + 1]) -- a holder may have reported an outcome that was lost
-    sums_add('cancelled', forget(id))
-    leave_group(id)
+    remove(id, 'cancelled', '', ids[at + 1]) -- a holder may have reported an outcome that was lost
     dropped = dropped + 1
   else
     put_back(id, ids[at + 1], was)
@@ -59,6 +51,4 @@ if claimant == '' then -- claimants whose last lease expired: they may be gone
     end
   end
 end
-local lease = tonumber(redis.call('ZRANGE', unack, 0, 0, 'WITHSCORES')[2] or nil)
-local away = tonumber(redis.call('ZRANGE', base .. ':away', 0, 0, 'WITHSCORES')[2] or nil)
-return { #ids / 2 - dropped, math.min(lease or away or -1, away or lease or -1), first_due(), dropped }
+return { #ids / 2 - dropped, first_lease(unack, base .. ':away'), first_score(delay), dropped }

@@ -1,6 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- release.lua - returns jobs from consumers to their queue. Repeatable with a lease.
---#include lib/queue.lua
 local codes = {}
 for at = FIRST_ROW, #ARGV, ROW do
   local id, lease = ARGV[at], ARGV[at + LEASE]

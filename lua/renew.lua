@@ -4,9 +4,6 @@
 -- Only the holder may renew a lease. The caller chooses the new end, so it knows the token also after a lost
 -- answer. If the job was replaced in flight and its group waits for the holder, the group waits until the new end
 -- (:away of lib/order.lua). A second run answers the same.
---#include lib/bucket.lua
---#include lib/late.lua
---#include lib/order.lua
 local ids = {}
 for at = FIRST_ROW, #ARGV, ROW do
   ids[#ids + 1] = ARGV[at]

@@ -1,6 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- respawn.lua - makes the oldest dead letters of a queue ready again, with one try each.
---#include lib/queue.lua
 local ids = redis.call('ZRANGE', dead, 0, max - 1)
 for i, id in ipairs(ids) do
   redis.call('ZREM', dead, id)

@@ -7,12 +7,6 @@
 -- another job has that id, under ID@0DIGITS, and so on. Without a next run the original job is
 -- removed. A second run answers STALE if the first put the job back or buried it, else the same as
 -- the first. Cost: O(k log n).
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/sums.lua
---#include lib/head.lua
---#include lib/late.lua
---#include lib/order.lua
 -- Keeps a failed run as a job of its own. If another near or far job (lib/far.lua) has the id,
 -- zeros are added before its final digits, and the run stays in this bucket
 -- (bridge/engine/route_buckets.c). Returns PUT_BACK if this run is already kept.
@@ -46,9 +40,7 @@ local function settle(id, lease, at, how)
   redis.call('ZREM', unack, id)
   local was = redis.call('HGET', tries, id)
   if was and string.find(was, IS_CANCELLED) then
-    late().outdate(id, lease)
-    sums_add('cancelled', forget(id))
-    leave_group(id)
+    remove(id, 'cancelled', lease)
     return CANCELLED
   elseif how == HOW_BURY then
     redis.call('ZREM', base .. ':ttl', id) -- a dead letter of a queue does not expire
@@ -100,4 +92,4 @@ for at = FIRST_ROW, #ARGV, ROW do
   codes[#codes + 1] = code
 end
 write_notes()
-return { first_due(), table.concat(codes) }
+return { first_score(delay), table.concat(codes) }

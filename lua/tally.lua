@@ -2,14 +2,11 @@
 -- tally.lua - counts in a window of fixed length, up to a limit.
 --
 --   KEYS[1]  hash  {SOURCE}:tally:NAME  n -> counted so far; gone when the window is over
---   ARGV[1]  amount to count; negative: to subtract
---   ARGV[2]  limit; not checked if the amount is negative
---   ARGV[3]  length of a window in ms, used by the count that opens one
 --
 -- Returns 1: counted or subtracted; 0: the limit would be exceeded, nothing was counted. Invariant:
 -- n is not negative, and its key has a time to live. Not repeatable: a second run counts twice.
 -- Cost: O(1).
-local key, amount = KEYS[1], tonumber(ARGV[1])
+local key = KEYS[1]
 redis.call('HDEL', key, '') -- never there; refused for lack of memory is a first write only
 local have = tonumber(redis.call('HGET', key, 'n') or nil)
 if amount < 0 then
@@ -18,11 +15,11 @@ if amount < 0 then
   end
   return 1
 end
-if (have or 0) + amount > tonumber(ARGV[2]) then
+if (have or 0) + amount > limit then
   return 0
 end
 redis.call('HINCRBY', key, 'n', amount)
 if not have then
-  redis.call('PEXPIRE', key, ARGV[3])
+  redis.call('PEXPIRE', key, window_ms)
 end
 return 1

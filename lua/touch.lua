@@ -1,7 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- touch.lua - renews the lease of one job that a consumer holds.
---#include lib/queue.lua
---#include lib/claim.lua
 settle_head()
 if not held_by(id, lease) then
   return reply({ is_there(id) and STALE or NOT_THERE, 0 })

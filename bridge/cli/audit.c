@@ -25,7 +25,7 @@ enum {
     STEP_MIN = 5,            /* if jobs are large */
     STEP_BYTES = 128 * 1024, /* approximate size of the jobs read in a step */
     PAUSE_US = 700,          /* after each step; a step takes about half as long */
-    CURSOR_MAX = 80,         /* bytes; the longest are those of lua/lib/far_audit.lua */
+    CURSOR_MAX = 80,         /* bytes; the longest are those of lua/audit.lua */
 };
 
 /* --- the report: a line for each bucket, or one JSON object --- */

@@ -2,17 +2,26 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # embed-lua.sh FILE.lua ... - prints a C file that holds the scripts as struct lua_file lua_files[].
 # embed-lua.sh -e FILE.lua - prints one script as Redis gets it.
-# Behind the head of a script stand the names that etc/build/scripts.awk makes of lua/scripts.def. Lines
-# "--#include lib/NAME.lua", which end the head, stand for that file, beside the script.
+# A script begins with lib/bucket.lua and the names that etc/build/scripts.awk makes of lua/scripts.def. All other
+# libraries follow, lib/queue.lua only in a script of a queue.
 # Each function and each local costs time whenever a script runs. So a line "local NAME = LITERAL", NAME in
 # capitals, disappears, and the literal replaces the name; and what nothing uses disappears.
 set -eu
 awk_of_names=$(dirname "$0")/scripts.awk
+libraries="sums late order claim far far_move rank ingest" # each may use those before it
 
 expand() {
-    folder=$(dirname "$1")
-    names=$(awk -v mode=lua -v script="$(basename "$1" .lua)" -f "$awk_of_names" "$folder/scripts.def")
-    NAMES=$names awk -v dir="$folder" '
+    lib=$(dirname "$1")/lib
+    def=$(dirname "$1")/scripts.def
+    name=$(basename "$1" .lua)
+    sed -n 2p "$1"
+    {
+        cat "$lib/bucket.lua"
+        awk -v mode=lua -v script="$name" -f "$awk_of_names" "$def"
+        for library in $libraries; do cat "$lib/$library.lua"; done
+        if grep -qE "^script $name (batcher )?queue " "$def"; then cat "$lib/queue.lua"; fi
+        cat "$1"
+    } | awk '
         # The line with the values of constants instead of their names, but not in texts.
         function replaced(line,    out, word) {
             while (match(line, /\047[^\047]*\047|[A-Za-z_][A-Za-z_0-9]*/)) {
@@ -36,46 +45,26 @@ expand() {
             }
         }
         # A chunk is a line that is not indented, and the lines that belong to it. Prints all but functions and
-        # values that no later chunk uses.
-        function print_used(    i, name, rest) {
+        # values that no later chunk uses. used: the chunks that are printed, without texts.
+        function print_used(    i, name, bare, used, rest) {
             for (i = chunks; i > 0; i--) {
                 name = ""
-                if (match(chunk[i], /^local function [a-z_0-9]+|^local [a-z_0-9]+ = [^(]*$/)) {
+                if (match(chunk[i], /^local function [a-z_0-9]+|^local [a-z_0-9]+ =([^(]|string[.]sub[(]| [(])*$/)) {
                     name = substr(chunk[i], 7)
                     sub(/^function /, "", name)
                     sub(/[^a-z_0-9].*/, "", name)
                 }
-                if (name == "" || "\n" rest ~ "[^A-Za-z_0-9]" name "[^A-Za-z_0-9]")
+                if (name == "" || used ~ "[^A-Za-z_0-9.]" name "[^A-Za-z_0-9]") {
                     rest = chunk[i] rest
+                    bare = chunk[i]
+                    gsub(/\047[^\047]*\047/, "", bare)
+                    used = "\n" bare used
+                }
             }
             printf "%s", rest
         }
-        # A library may begin with includes of its own.
-        function include(path, line) {
-            while ((getline line < path) > 0)
-                if (line ~ /^--#include /)
-                    include(dir "/" substr(line, length("--#include ") + 1))
-                else
-                    put(line)
-            close(path)
-        }
-        FNR == 2 { print }
-        !named && !/^--($|[^#])/ {
-            n = split(ENVIRON["NAMES"], names, "\n")
-            for (i = 1; i <= n; i++)
-                put(names[i])
-            named = 1
-        }
-        /--#include / {
-            if (body || !/^--#include /) {
-                print FILENAME ":" FNR ": an include stands at the end of the head" > "/dev/stderr"
-                exit failed = 1
-            }
-            include(dir "/" substr($0, length("--#include ") + 1))
-            next
-        }
-        named { body = 1; put($0) }
-        END { if (!failed) print_used(); exit failed }' "$1"
+        { put($0) }
+        END { print_used() }'
 }
 
 if [ "$1" = -e ]; then

@@ -17,6 +17,7 @@ $1 == "script" {
     what[s] = substr($0, index($0, $(i)))
     next
 }
+$1 == "library" { s = $2; next }
 s == "" { fail("no script") }
 $1 == "arg" || $1 == "row" || $1 == "reply" || $1 == "each" { add($1, $2, $3); set = $2; next }
 $1 == "is" { add("is", toupper(set) "_" $2, $3); next }
@@ -51,27 +52,33 @@ function from_text(type, at) {
         return "tonumber(ARGV[" at "])"
     return type == "flag" ? "ARGV[" at "] == '1'" : "ARGV[" at "]"
 }
-function lua(script,    i, k, at, type, name, list, values, width) {
-    s = script
-    at = is[s, "queue"] ? 8 : 1 # behind those of lib/queue.lua
+# Adds to list and values what the arguments of s are, from ARGV[at] on.
+function arguments(s,    i, type) {
     for (i = 1; i <= n[s, "arg"]; i++) {
         type = types[s, "arg", i]
-        name = names[s, "arg", i]
-        if (type == "now") {
+        if (type ~ /^(now|clock)$/) {
             at++
+            now = now || type == "now"
         } else if (type == "wake") {
-            list[++k] = "wake_channel, wake_text"
-            values[k] = "ARGV[" at++ "], ARGV[" at++ "]"
+            list[++listed] = "wake_channel, wake_text"
+            values[listed] = "ARGV[" at++ "], ARGV[" at++ "]"
         } else if (type == "kind") {
-            list[++k] = "of_queue, by_key"
-            values[k] = "ARGV[" at "] == 'q', ARGV[" at++ "] == 'k'"
+            list[++listed] = "of_queue, by_key"
+            values[listed] = "ARGV[" at "] == 'q', ARGV[" at++ "] == 'k'"
         } else if (type == "parts") {
             constant("PARTS", at++)
         } else {
-            list[++k] = name
-            values[k] = from_text(type, at++)
+            list[++listed] = names[s, "arg", i]
+            values[listed] = from_text(type, at++)
         }
     }
+}
+function lua(s,    i, type, width) {
+    at = 1
+    if (is[s, "queue"])
+        arguments("queue")
+    arguments(s)
+    print "local now_us, now" (now ? " = clock()" : "")
     locals(list, values)
     for (i = 1; i <= n[s, "row"]; i++) {
         type = types[s, "row", i]
@@ -94,7 +101,7 @@ function c_type(type) {
         return "int64_t "
     return type ~ /^(letter|answer)$/ ? "char " : type == "flag" ? "bool " : "struct slice "
 }
-function by_caller(type) { return type !~ /^(now|kind|wake|horizon)$/ }
+function by_caller(type) { return type !~ /^(now|clock|kind|wake|horizon)$/ }
 function called(s) { return (is[s, "bucket"] || is[s, "queue"]) && !is[s, "batcher"] && !is[s, "hand"] }
 function asks_by_struct(s,    i, k) {
     for (i = 1; i <= n[s, "arg"]; i++)
@@ -103,7 +110,7 @@ function asks_by_struct(s,    i, k) {
 }
 function fields(s, list, kind,    i) {
     for (i = 1; i <= n[s, list]; i++)
-        if (kind == "all" || types[s, list, i] !~ /^(now|kind|wake|horizon|head|slot)$/)
+        if (kind == "all" || types[s, list, i] !~ /^(now|clock|kind|wake|horizon|head|slot)$/)
             printf "    %s%s;\n", c_type(types[s, list, i]), names[s, list, i]
 }
 function prototype(s,    i, text) {
@@ -186,7 +193,7 @@ function put(type, value) {
         return "args_flag(a, " value ")"
     if (type == "letter")
         return "args_letter(a, " value ")"
-    if (type == "now")
+    if (type ~ /^(now|clock)$/)
         return "args_slice(a, SLICE_LIT(\"\"))"
     if (type ~ /^(kind|wake|horizon)$/)
         return "put_" type "(a, b)"

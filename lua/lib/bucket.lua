@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/bucket.lua - the first part of every script on a bucket: its keys and the clock.
+-- lib/bucket.lua - the first part of every script: the keys of its bucket, and the clock.
 --
--- Every function definition costs time in each call. So etc/build/embed-lua.sh omits functions that
--- a script does not use. Functions for rare work are in libraries: late(), order(), far() or
--- far_moves() creates them at its first call.
+-- Every script may use all functions of lib/. Every function definition costs time in each call, so
+-- etc/build/embed-lua.sh omits those that a script does not use. Functions for rare work are in
+-- objects: late(), order(), far() or far_moves() creates its object at the first call.
 --
 -- The first write of a script is ZREM (possibly of '', which is never a member) or HDEL. Redis out
 -- of memory rejects only a first write that may need memory, so jobs can still leave.
@@ -15,14 +15,25 @@ local dead = base .. ':error' -- zset: job id, scored by time of burial in ms
 local tries = base .. ':tries' -- hash: job id -> attempts and last error (bridge/job/tries.h)
 -- hash: job id -> the base of its queue, if ids are global in a sink; else nil
 local owners = KEYS[2] ~= base .. ':whole' and KEYS[2] or nil
-local now_us, now -- set by lib/now.lua
 local IS_CANCELLED = '^%d+|cancelled|' -- matches :tries of a job that was cancelled in flight (lua/cancel.lua)
 local late_made, order_made, far_made, far_moves_made -- libraries created in this call
 
--- Returns the time of the call in us: that of the server, or of ARGV[1] in tests.
-local function clock_us()
+-- Returns the time of the call in us and in ms: that of the server, or of ARGV[1] in tests.
+local function clock()
   local t = tonumber(ARGV[1]) and { 0, ARGV[1] * 1000 } or redis.call('TIME')
-  return t[1] * 1000000 + t[2]
+  local us = t[1] * 1000000 + t[2]
+  return us, math.floor(us / 1000)
+end
+
+-- Returns the first score of a sorted set, or -1: for :delay the first due time.
+local function first_score(key)
+  return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or -1)
+end
+
+-- Returns the first end of a lease, also of one that a group waits for (lib/order.lua), or -1.
+local function first_lease(in_flight, away)
+  local lease, waiting = first_score(in_flight), first_score(away)
+  return (lease < 0 or waiting < 0) and math.max(lease, waiting) or math.min(lease, waiting)
 end
 
 -- Parses the field how of a row (lua/scripts.def). Returns its value, whether the change was sent

@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- lib/far_move.lua - moves far jobs from the front of a slot to the normal indexes.
 -- Include it after lib/far.lua.
-local FAR_OFF_MS, FAR_EARLY_MIN_MS = 60000, 500 -- as in bridge/store/store_far.c
+local FAR_OFF_MS = 60000 -- as in bridge/store/store_far.c
+local FAR_EARLY_MIN_MS = 500
 local function far_moves()
   if far_moves_made then
     return far_moves_made

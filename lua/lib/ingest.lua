@@ -28,7 +28,8 @@
 -- unlimited. A record that is read again later is stored again if its id is gone. So an instance
 -- that was down for longer may repeat records whose offsets it had not committed.
 local INGEST_KEEP_MS = 24 * 3600 * 1000
-local ingest_parts, ingest_rewound = {}, false
+local ingest_parts = {}
+local ingest_rewound = false
 
 -- Reads the partitions from ARGV[at] on. Returns the index of the next argument, and the number of
 -- extra arguments of each record.

@@ -25,7 +25,7 @@ local function late()
   if late_made then
     return late_made
   end
-  now = now or math.floor(clock_us() / 1000)
+  now = now or select(2, clock())
   local TOLD_MAX = 10000
   local TOLD_MS = 10 * 60 * 1000
   local told_key = base .. ':told'

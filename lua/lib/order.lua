@@ -170,3 +170,12 @@ local function forget(...)
   end
   return bodies
 end
+
+-- Deletes a job that the caller has removed from its index, and counts it as kind (lib/sums.lua).
+-- mine: the lease that ends it, '' none; held: its present lease, or nil. Returns true if the job
+-- was held behind its group.
+local function remove(id, kind, mine, held)
+  outdate(id, mine, held)
+  sums_add(kind, forget(id))
+  return leave_group(id)
+end

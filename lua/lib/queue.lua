@@ -1,47 +1,28 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- lib/queue.lua - the common part of all queue scripts. A caller may also pass the bucket of a
--- route; ARGV[2] is then ''.
+-- route; tries_max is then nil. The arguments of all: scripts.def.
 --
 --   zset  :ttl     job id, scored by the time at which it expires in ms
 --   zset  :done    job id of an ended job, scored by when it is forgotten in ms
---   ARGV[1]  now in ms, or '' for the server's clock (tests pass a number)
---   ARGV[2]  deliveries of a job that says nothing about them; 0: no limit; '': the bucket of a route
---   ARGV[3]  how long ended jobs are kept in ms; 0: not
---   ARGV[4]  '1': a job out of tries is buried; '': it ends
---   ARGV[5]  channel to wake other instances on
---   ARGV[6]  name of the bucket, the text of the wake
---   ARGV[7]  horizon in ms, of lib/far.lua; '' none
 --
 -- Invariant: an id of :pool is in exactly one of :delay, :unack, :error and :done. An id of :ttl is
 -- in :delay or :unack. Every script first settles expired leases and expired jobs, so a queue
 -- without calls needs no timer. A script reads before its first write, so an error loses nothing.
 -- Every reply ends with {expired, timed out, exhausted, slot}: the number of jobs settled in each
 -- way, and the start in ms of the first slot of far jobs, or -1.
---#include lib/bucket.lua
---#include lib/now.lua
---#include lib/sums.lua
---#include lib/late.lua
---#include lib/order.lua
---#include lib/far.lua
---#include lib/far_move.lua
 local ttl, done = base .. ':ttl', base .. ':done'
-local of_route = ARGV[2] == ''
+local of_route = not tries_max
 local soon = math.ceil(now_us / 1000) -- start of new leases in ms; whole, because scores are
-local keep_ms, bury = tonumber(ARGV[3]), ARGV[4] == '1'
 local SETTLE_MAX = 200 -- of each kind in one call; the next call continues
 local expired, timed_out, exhausted = 0, 0, 0
-
-local function first(key)
-  return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
-end
 
 -- Scores of :delay are in us, in the bucket of a route in ms.
 local UNIT = of_route and 1 or 1000 -- score units per ms
 local now_due = of_route and now or now_us
 
--- Converts a score of :delay to ms. Rounds up, so that no consumer asks too early.
+-- Converts a score of :delay to ms; -1 stays. Rounds up, so that no consumer asks too early.
 local function in_ms(score)
-  return score and math.ceil(score / UNIT) or -1
+  return score >= 0 and math.ceil(score / UNIT) or -1
 end
 
 -- Returns the job's own limit of deliveries and its lease in ms; 0: not set. They are in the last
@@ -58,7 +39,7 @@ end
 
 local function limit_of(id)
   local own = says(redis.call('HGET', pool, id))
-  local limit = own > 0 and own or tonumber(ARGV[2]) or 0
+  local limit = own > 0 and own or tries_max or 0
   return limit > 0 and limit or math.huge
 end
 
@@ -119,10 +100,10 @@ local function over(key)
   return redis.call('ZRANGEBYSCORE', key, '-inf', now, 'WITHSCORES', 'LIMIT', 0, SETTLE_MAX)
 end
 
-local was = first(delay)
+local was = first_score(delay)
 local slot = tonumber(redis.call('ZRANGE', base .. ':far', 0, 0)[1] or -1)
 local function far_early()
-  return far_moves().early(tonumber(ARGV[7]) or 0)
+  return far_moves().early(horizon or 0)
 end
 if slot >= 0 and not of_route and slot - now <= far_early() then
   far_moves().move(slot, SETTLE_MAX)
@@ -185,13 +166,13 @@ end
 -- a job became due earlier. Call it at the end of a script, because it writes the log and the sums.
 local function settle_head()
   write_notes(not of_route)
-  local is = first(delay)
-  if is and (not was or is < was) then
-    redis.pcall('PUBLISH', ARGV[5], ARGV[6]) -- may be denied: other instances then notice later
-  end
+  local head = in_ms(tell_head(was))
   slot = slot >= 0 and far().first() or -1
-  local later = slot >= 0 and not of_route and slot - far_early()
-  return later and math.min(is and in_ms(is) or later, later) or in_ms(is)
+  if slot < 0 or of_route then
+    return head
+  end
+  local later = slot - far_early()
+  return head < 0 and later or math.min(head, later)
 end
 
 -- Appends the counts of settled jobs to the reply.

@@ -14,27 +14,40 @@
 -- (lib/far.lua) + all jobs that left. A script counts only its own changes, so a repeated run
 -- counts nothing. It uses one HINCRBY per kind, after its other writes.
 local SUMS_KEEP_MS = 24 * 3600 * 1000
-local sums = {}
+local sums = {} -- base of a bucket -> kind -> number
 
-local function sums_add(kind, n)
-  sums[kind] = (sums[kind] or 0) + n
+-- keys: the base of another queue of the sink; nil: this bucket.
+local function sums_add(kind, n, keys)
+  local of = sums[keys or base] or {}
+  of[kind], sums[keys or base] = (of[kind] or 0) + n, of
 end
 
 -- Ends a script that changes jobs. The sums of a queue expire a day after its last job, because the
--- number of queues is unlimited. keys, counts: for another queue.
-local function write_notes(of_queue, keys, counts)
+-- number of queues is unlimited.
+local function write_notes(of_queue)
   if late_made then
     late_made.write()
   end
-  keys = keys or base
-  local any = false
-  for kind, n in pairs(counts or sums) do
-    if n ~= 0 then
-      redis.call('HINCRBY', keys .. ':sums', kind, n)
-      any = true
+  for keys, counts in pairs(sums) do
+    local any_left = false
+    for kind, n in pairs(counts) do
+      if n ~= 0 then
+        redis.call('HINCRBY', keys .. ':sums', kind, n)
+        any_left = any_left or kind ~= 'stored'
+      end
+    end
+    if any_left and of_queue and redis.call('EXISTS', keys .. ':pool', keys .. ':far') == 0 then
+      redis.call('PEXPIRE', keys .. ':sums', SUMS_KEEP_MS)
     end
   end
-  if any and of_queue and redis.call('EXISTS', keys .. ':pool', keys .. ':far') == 0 then
-    redis.call('PEXPIRE', keys .. ':sums', SUMS_KEEP_MS)
+end
+
+-- Returns the first due time of the bucket at the end of a script. Wakes other instances if it is
+-- now earlier than was.
+local function tell_head(was)
+  local is = first_score(delay)
+  if is >= 0 and (was < 0 or is < was) then
+    redis.pcall('PUBLISH', wake_channel, wake_text) -- may be denied: other instances then notice later
   end
+  return is
 end

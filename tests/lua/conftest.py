@@ -29,10 +29,10 @@ QUEUE = ("pool", "delay", "unack", "error", "tries", "ttl", "done")
 
 
 def script_text(name):
-    """A script as etc/build/embed-lua.sh puts it into the binary, with what it includes; a library behind the
+    """A script as etc/build/embed-lua.sh puts it into the binary, with the libraries; a library alone behind the
     prelude."""
     if name.startswith("lib/"):
-        return "".join((LUA / f"{part}.lua").read_text() for part in ("lib/bucket", "lib/now", name))
+        return (LUA / "lib/bucket.lua").read_text() + "local now_us, now = clock()\n" + (LUA / f"{name}.lua").read_text()
     return subprocess.run([LUA.parent / "etc/build/embed-lua.sh", "-e", LUA / (name + ".lua")], check=True,
                           stdout=subprocess.PIPE, text=True).stdout
 

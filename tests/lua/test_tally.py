@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from conftest import LUA
+from conftest import script_text
 
 KEY = "tarry:{api}:tally:default/ns/token/w"
 
@@ -12,7 +12,7 @@ KEY = "tarry:{api}:tally:default/ns/token/w"
 class Tally:
     def __init__(self, client):
         self.client = client
-        self.text = (LUA / "tally.lua").read_text()
+        self.text = script_text("tally")
 
     def __call__(self, amount, limit=3, window_ms=60000, key=KEY):
         return self.client.eval(self.text, 1, key, amount, limit, window_ms)
