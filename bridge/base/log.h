@@ -2,8 +2,9 @@
 /*
  * log.h - one line per event on stderr, in UTC, as logfmt or JSON. Any thread.
  *
- *   ts=2026-01-31T12:00:00.123Z level=warn who=orders_in msg="broker away"
- *   ts=2026-01-31T12:00:00.124Z level=warn route=r job=o-17 err="HTTP 500" msg="given up"
+ *   ts=2026-01-31T12:00:00.123Z level=warn who=orders_in msg="broker unreachable"
+ *   ts=2026-01-31T12:00:00.124Z level=warn route=r job=o-17 err="HTTP 500" msg="dead
+ * letter"
  *
  * who: the source, the sink or the part of the daemon that logs. Payloads and secrets are
  * never logged. Values are valid UTF-8, control characters are escaped as in JSON, and

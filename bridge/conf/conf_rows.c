@@ -193,8 +193,8 @@ const struct opt conf_route_rows[] = {
      .help = "A sink that receives a copy of each dead letter; the error bucket keeps "
              "them in any case.",
      .optional = true},
-    {"dead_topic", OPT_STR, AT(dead_topic), NULL,
-     .help = "As topic, but for dead letters.", .optional = true},
+    {"dead_topic", OPT_STR, AT(dead_topic), NULL, .help = "Like topic, for dead letters.",
+     .optional = true},
     {"retry", OPT_RETRY, AT(retry),
      "{ first = \"1s\"; factor = 2.0; max = \"10m\"; limit = 10; jitter = 0.2; }",
      .help = "The retry schedule of failed deliveries: this formula (limit 0: no limit), "

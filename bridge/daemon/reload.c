@@ -109,43 +109,44 @@ static void fail(struct reload *r, const char *why)
 }
 
 /* daemon.stop_timeout has passed, but the step cannot be undone. */
-static void wait_on(struct reload *r, const char *who)
+static void log_wait(struct reload *r, const char *who)
 {
-    log_warn("reload", "still waits for %s: %s", r->step->what, who);
-    r->told_ms = loop_mono_ms();
+    log_warn("reload", "still waiting for %s: %s", r->step->what, who);
+    r->logged_ms = loop_mono_ms();
     timer_set(r->timer, LOOK_MS);
 }
 
 /* Run the steps until one must wait; then the timer calls it again. */
-static void go(struct reload *r, const struct reload_step *step)
+static void enter(struct reload *r, const struct reload_step *step)
 {
     struct err err;
     bool begins = r->step != step;
     r->step = step;
     if (begins) {
-        r->begun_ms = r->told_ms = loop_mono_ms();
+        r->begun_ms = r->logged_ms = loop_mono_ms();
         if (step->begin && step->begin(r, &err) < 0) {
             fail(r, err.text);
-            go(r, reload_undo);
+            enter(r, reload_undo);
             return;
         }
     }
-    const char *who = step->holds ? step->holds(r) : NULL;
-    const char *refused = step->may_give_up ? reload_refused(r) : NULL;
+    const char *who = step->waits_for ? step->waits_for(r) : NULL;
+    const char *refused = step->has_time_limit ? reload_refused(r) : NULL;
     if (refused) {
         fail(r, refused);
-        go(r, reload_undo);
+        enter(r, reload_undo);
     } else if (who == NULL) {
         next_step(r);
-    } else if (loop_mono_ms() - r->told_ms < r->bridge->conf->daemon.stop_timeout_ms) {
+    } else if (loop_mono_ms() - r->logged_ms < r->bridge->conf->daemon.stop_timeout_ms) {
         timer_set(r->timer, LOOK_MS);
-    } else if (!step->may_give_up) {
-        wait_on(r, who);
+    } else if (!step->has_time_limit) {
+        log_wait(r, who);
     } else {
         buf_addf(&r->errors,
-                 "%s: given up after daemon.stop_timeout of waiting for %s: %s\n",
+                 "%s: not applied: after daemon.stop_timeout the reload still waited for "
+                 "%s: %s\n",
                  r->file, step->what, who);
-        go(r, reload_undo);
+        enter(r, reload_undo);
     }
 }
 
@@ -153,7 +154,7 @@ static void next_step(struct reload *r)
 {
     const struct reload_step *next = r->step + 1;
     if (next->what) {
-        go(r, next);
+        enter(r, next);
     } else if (next->undone) {
         refuse(r);
     } else {
@@ -201,10 +202,10 @@ static void begin(struct reload *r)
     notify_reloading();
     if (!read_next(r)) {
         if (r->next && r->sinks)
-            reload_let_go(r);
+            reload_resume_parts(r);
         refuse(r);
     } else {
-        go(r, reload_steps);
+        enter(r, reload_steps);
     }
 }
 
@@ -212,7 +213,7 @@ static void look(void *arg)
 {
     struct reload *r = arg;
     if (r->step)
-        go(r, r->step);
+        enter(r, r->step);
     else if (r->waiting)
         begin(r);
 }
@@ -277,15 +278,15 @@ void reload_end(struct bridge *bridge)
     buf_clear(&r->errors); /* turn_away() answers later requests */
 }
 
-struct reload_told reload_told(const struct bridge *bridge)
+struct reload_status reload_status(const struct bridge *bridge)
 {
     struct reload *r = bridge->reload;
-    return (struct reload_told){.file = r->file,
-                                .generation = r->generation,
-                                .good = r->good,
-                                .refused = r->refused,
-                                .loaded_ms = r->loaded_ms,
-                                .last_ok = r->last_errors.n == 0,
-                                .last_ms = r->last_ms,
-                                .error = buf_str(&r->last_errors)};
+    return (struct reload_status){.file = r->file,
+                                  .generation = r->generation,
+                                  .good = r->good,
+                                  .refused = r->refused,
+                                  .loaded_ms = r->loaded_ms,
+                                  .last_ok = r->last_errors.n == 0,
+                                  .last_ms = r->last_ms,
+                                  .error = buf_str(&r->last_errors)};
 }

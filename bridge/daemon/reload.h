@@ -42,7 +42,7 @@ void reload_ask(struct bridge *bridge, reload_cb *cb, void *arg);
  * created. */
 void reload_end(struct bridge *bridge);
 
-struct reload_told { /* for status and metrics; wall clock */
+struct reload_status { /* for status and metrics; wall clock */
     const char *file;
     uint64_t generation, good, refused;
     int64_t loaded_ms; /* when the configuration in use was loaded */
@@ -50,7 +50,7 @@ struct reload_told { /* for status and metrics; wall clock */
     int64_t last_ms;   /* of the last attempt; the start counts */
     const char *error; /* one error per line; "": the last attempt succeeded */
 };
-struct reload_told reload_told(const struct bridge *bridge);
+struct reload_status reload_status(const struct bridge *bridge);
 /* POST /v1/admin/reload; the configuration in the status and the metrics. */
 extern const struct admin_more reload_admin;
 

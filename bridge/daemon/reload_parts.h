@@ -34,10 +34,10 @@ struct reload {
     struct route **routes;
     const struct reload_step *step; /* NULL: no reload is under way */
     int64_t begun_ms;               /* monotonic: when the step started */
-    int64_t told_ms;                /* monotonic: the last log line about this step */
+    int64_t logged_ms;              /* monotonic: the last log line about this step */
     struct buf errors;
 
-    /* For status and metrics, as struct reload_told: */
+    /* For status and metrics, as struct reload_status: */
     uint64_t generation, good, refused;
     int64_t loaded_ms, last_ms;
     struct buf last_errors;
@@ -65,18 +65,19 @@ struct reload_step {
     const char *what; /* what the step waits for */
     /* -1: undo the reload; NULL: nothing to do */
     int (*begin)(struct reload *r, struct err *err);
-    const char *(*holds)(struct reload *r); /* the name of what it waits for; NULL:
-                                             * done */
-    bool may_give_up; /* true: undo after daemon.stop_timeout; false: continue to wait */
-    bool undone;      /* of the row that ends a table: all parts are as before */
+    const char *(*waits_for)(struct reload *r); /* the name of what it waits for; NULL:
+                                                 * done */
+    bool
+        has_time_limit; /* true: undo the reload after daemon.stop_timeout; false: wait */
+    bool undone;        /* of the row that ends a table: all parts are as before */
 };
 /* The steps to the switch, and those of undoing. The row that ends a table has no
  * what. */
 extern const struct reload_step reload_steps[], reload_undo[];
 /* Return why a new route is impossible; NULL: it is not. */
 const char *reload_refused(const struct reload *r);
-/* Resume everything that the reload holds. */
-void reload_let_go(struct reload *r);
+/* Resume all parts that the reload suspended. */
+void reload_resume_parts(struct reload *r);
 
 /* --- reload_swap.c --- */
 /* Switch to next. Cannot fail. */

@@ -60,7 +60,7 @@ static bool keep_sink(struct reload *r, size_t i, struct sink *sink)
     if (change != CONF_HARD && can_continue(sink, inst_timeout_ms(r->next, conf->name)))
         r->sinks[i] = sink;
     else if (change == CONF_SAME)
-        buf_addf(&r->diff.changed, "sinks.%s (begins anew)\n", conf->name);
+        buf_addf(&r->diff.changed, "sinks.%s (restarts)\n", conf->name);
     return r->sinks[i] != NULL;
 }
 

@@ -50,38 +50,38 @@ static void post_reload(void *arg, struct httpd_req *req)
 
 static void add_config(const struct bridge *bridge, struct buf *out)
 {
-    const struct reload_told told = reload_told(bridge);
+    const struct reload_status status = reload_status(bridge);
     buf_add_str(out, ",\"config\":{");
     buf_add_str(out, "\"file\":");
-    text_add_json(out, slice_of(told.file));
+    text_add_json(out, slice_of(status.file));
     buf_addf(out,
              ",\"generation\":%" PRIu64 ",\"loaded_ms\":%" PRId64
              ",\"last\":{\"ok\":%s,\"at_ms\":%" PRId64 ",\"error\":",
-             told.generation, told.loaded_ms, told.last_ok ? "true" : "false",
-             told.last_ms);
-    text_add_json(out, told.last_ok ? (struct slice){NULL, 0} : slice_of(told.error));
+             status.generation, status.loaded_ms, status.last_ok ? "true" : "false",
+             status.last_ms);
+    text_add_json(out, status.last_ok ? (struct slice){NULL, 0} : slice_of(status.error));
     buf_add_str(out, "}}");
 }
 
 static void print_metrics(const struct bridge *bridge, struct buf *out)
 {
-    const struct reload_told told = reload_told(bridge);
+    const struct reload_status status = reload_status(bridge);
     static const char count[] = "tarry_config_reloads_total";
     static const char loaded[] = "tarry_config_last_reload_success_timestamp_seconds";
     static const char last[] = "tarry_config_last_reload_successful";
     static const char generation[] = "tarry_config_generation";
     metric_head(out, generation, "gauge",
                 "Number of the configuration in use, from 1 at the start.");
-    metric_count(out, generation, NO_LABELS, told.generation);
+    metric_count(out, generation, NO_LABELS, status.generation);
     metric_head(out, last, "gauge",
                 "1: the last configuration that was read is in use; 0: it was refused.");
-    metric_count(out, last, NO_LABELS, told.last_ok);
+    metric_count(out, last, NO_LABELS, status.last_ok);
     metric_head(out, loaded, "gauge",
                 "When the configuration in use was taken over, since 1970.");
-    metric_real(out, loaded, NO_LABELS, (double)told.loaded_ms / 1000);
-    metric_head(out, count, "counter", "Reloads, by what came of them.");
-    metric_count(out, count, LABELS({"result", "ok"}), told.good);
-    metric_count(out, count, LABELS({"result", "refused"}), told.refused);
+    metric_real(out, loaded, NO_LABELS, (double)status.loaded_ms / 1000);
+    metric_head(out, count, "counter", "Reloads by result.");
+    metric_count(out, count, LABELS({"result", "ok"}), status.good);
+    metric_count(out, count, LABELS({"result", "refused"}), status.refused);
 }
 
 static const struct http_param none[] = {{0}};

@@ -122,7 +122,7 @@ static const char *is_not_ready(struct reload *r)
 
 /* --- suspend: no job is in flight through a part that changes --- */
 
-static int hold(struct reload *r, struct err *err)
+static int suspend_parts(struct reload *r, struct err *err)
 {
     (void)err;
     EACH_SOURCE (r->bridge, src) {
@@ -141,8 +141,8 @@ static int hold(struct reload *r, struct err *err)
     return 0;
 }
 
-/* An old sink that hold() suspended, or that an earlier reload took out. A used one may
- * have started since: it keeps running. */
+/* An old sink that suspend_parts() suspended, or that an earlier reload took out. A used
+ * one may have started since: it keeps running. */
 static bool ends_first(const struct reload *r, const struct sink *sink)
 {
     return sink->use != PART_USED && reload_ends_first(r, sink);
@@ -194,11 +194,11 @@ static int begin_rest(struct reload *r, struct err *err)
 }
 
 const struct reload_step reload_steps[] = {
-    {"Redis, without which no source begins", NULL, needs_redis, true, false},
+    {"Redis, which new sources need to start", NULL, needs_redis, true, false},
     {"the buckets of new routes", make_sinks, lacks_buckets, true, false},
-    {"new parts to be ready", begin_some, is_not_ready, false, false},
-    {"what is on its way through parts that change", hold, is_busy, true, false},
-    {"the end of parts that change or go", NULL, still_runs, false, false},
-    {"parts that begin anew", begin_rest, NULL, false, false},
+    {"new sources and sinks to be ready", begin_some, is_not_ready, false, false},
+    {"messages in flight through changed parts", suspend_parts, is_busy, true, false},
+    {"changed and removed parts to stop", NULL, still_runs, false, false},
+    {"changed parts to start again", begin_rest, NULL, false, false},
     {0},
 };

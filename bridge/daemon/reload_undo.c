@@ -18,7 +18,7 @@ static void pump(struct route *route)
         sched_head(s, s->head_ms);
 }
 
-void reload_let_go(struct reload *r)
+void reload_resume_parts(struct reload *r)
 {
     struct bridge *bridge = r->bridge;
     EACH_SOURCE (bridge, src)
@@ -131,7 +131,7 @@ static int restore(struct reload *r, struct err *err)
         restore_source(r, src);
     EACH_SINK (r->bridge, sink)
         restore_sink(r, sink);
-    reload_let_go(r);
+    reload_resume_parts(r);
     return 0;
 }
 

@@ -62,7 +62,7 @@ export function chart(title, lines, show, least, rounded = round) {
     return one;
   }
 
-  function tell() {
+  function describe() {
     const n = history.times.length;
     const i = at === null ? n - 1 : at;
     lines.forEach((line, k) => put(values[k], n && history[line.key][i] !== null ? show(history[line.key][i]) : '–'));
@@ -82,12 +82,12 @@ export function chart(title, lines, show, least, rounded = round) {
     const t = now - wide * (1 - (event.clientX - frame.left) / frame.width);
     at = history.times.reduce((best, time, i) =>
       (Math.abs(time - t) < Math.abs(history.times[best] - t) ? i : best), 0);
-    tell();
+    describe();
   });
   picture.addEventListener('pointerleave', () => {
     at = null;
     if (history) {
-      tell();
+      describe();
     }
   });
 
@@ -115,7 +115,7 @@ export function chart(title, lines, show, least, rounded = round) {
       const value = history[line.key].at(-1);
       return `${line.label} ${value === null || value === undefined ? 'not known' : show(value)}`;
     }).join(', '));
-    tell();
+    describe();
   }
   return { element: box, update };
 }

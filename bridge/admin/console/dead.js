@@ -17,8 +17,8 @@ const DO = {
   drop: { label: 'Drop', done: 'dropped', kind: 'danger', why: 'They are deleted permanently.' },
 };
 
-// Process all matches. tell(sum): called after each step; is_over(): true stops.
-async function run(name, what, filters, more, tell, is_over) {
+// Process all matches. report(sum): called after each step; is_over(): true stops.
+async function run(name, what, filters, more, report, is_over) {
   const sum = { done: 0, refused: 0, looked: 0 };
   let cursor = null, not_before = null;
   do {
@@ -29,7 +29,7 @@ async function run(name, what, filters, more, tell, is_over) {
     sum.looked += step.looked;
     cursor = step.cursor;
     not_before = more.rate ? step.not_before : null;
-    tell(sum);
+    report(sum);
   } while (cursor && !is_over());
   return sum;
 }
@@ -45,17 +45,17 @@ async function bulk(name, what, filters, spoken, done) {
   let over = false, sum = null; // sum: of changed letters, not of counted ones
   const body = h('div', null, found, h('p', null, spoken ? `Only: ${spoken}.` : 'No filter is set: this applies to all.'),
     h('p', null, row.why), what === 'replay' ? h('div.fields', null, h('label', { for: 'rate' }, 'Per second'), rate) : null);
-  const tell = (text) => (s) => put(found, `${letters(s.done)} ${text}` +
+  const report = (text) => (s) => put(found, `${letters(s.done)} ${text}` +
     (s.refused ? `, ${whole(s.refused)} refused (replays_max reached, or no route)` : ''));
-  const counted = run(name, what, filters, { dry_run: true }, tell(`would be ${row.done} so far…`), () => over)
-    .then(tell(`will be ${row.done}`));
+  const counted = run(name, what, filters, { dry_run: true }, report(`would be ${row.done} so far…`), () => over)
+    .then(report(`will be ${row.done}`));
   counted.catch((e) => put(found, e.message));
   try {
     await dialog(`${row.label} dead letters of ${name}?`, body, row.label, async () => {
       await counted;
       await run(name, what, filters, rate.value ? { rate: rate.value } : {}, (s) => {
         sum = s;
-        tell(`${row.done} so far…`)(s);
+        report(`${row.done} so far…`)(s);
       }, () => over);
     }, row.kind);
   } catch (e) {

@@ -79,7 +79,7 @@ async function moveDialog(path, id, queue) {
 // The buttons for one job. done(): reload the list.
 function actions(name, job, queue, done) {
   const path = () => `/v1/admin/routes/${segment(name)}/jobs/${idSegment(job)}`;
-  const told = (moved) => `${job.id}: due ${fromNow(moved.due_ms, now())}` +
+  const due_text = (moved) => `${job.id}: due ${fromNow(moved.due_ms, now())}` +
     (moved.held ? ', waiting behind other jobs of its key' : '');
   const tried = (act) => async () => {
     try {
@@ -95,10 +95,10 @@ function actions(name, job, queue, done) {
       }
     }
   };
-  const runNow = tried(async () => told(await post(`${path()}/now`, { queue })));
+  const runNow = tried(async () => due_text(await post(`${path()}/now`, { queue })));
   const move = tried(async () => {
     const moved = await moveDialog(path(), job.id, queue);
-    return moved && told(moved);
+    return moved && due_text(moved);
   });
   const cancel = tried(() => dialog(`Cancel ${job.id}?`, h('p', null, 'It will not be delivered.'),
     'Cancel the job', async () => {
@@ -156,23 +156,23 @@ function renewed(job, full) {
 function detail(name, job, queue, done) {
   const top = h('div'), rest = h('div');
   const element = h('div', null, top, rest);
-  let told = job, read = false;
+  let current = job, read = false;
 
-  function tell(now_it_is) {
+  function draw(now_it_is) {
     const held = top.contains(document.activeElement);
-    told = now_it_is;
-    top.replaceChildren(...head(name, told, queue, done));
+    current = now_it_is;
+    top.replaceChildren(...head(name, current, queue, done));
     if (held) {
       element.closest('.drawer')?.querySelector('button').focus();
     }
   }
 
-  async function look() {
+  async function refresh() {
     try {
       const full = await get(`/v1/routes/${segment(name)}/jobs/${idSegment(job)}`);
-      const it = renewed(told, full);
-      if (['state', 'due_ms', 'attempts'].some((what) => it[what] !== told[what])) {
-        tell(it);
+      const it = renewed(current, full);
+      if (['state', 'due_ms', 'attempts'].some((what) => it[what] !== current[what])) {
+        draw(it);
       }
       if (!read) {
         rest.replaceChildren(...content(full));
@@ -180,7 +180,7 @@ function detail(name, job, queue, done) {
       }
     } catch (e) {
       if (is_gone(e)) {
-        tell({ ...told, state: 'gone', gone: true, due_ms: null, lease_ends_ms: null });
+        draw({ ...current, state: 'gone', gone: true, due_ms: null, lease_ends_ms: null });
       }
       if (!read) {
         rest.replaceChildren(h('p.fault', null, is_gone(e) ? '' : e.message));
@@ -188,13 +188,13 @@ function detail(name, job, queue, done) {
     }
   }
 
-  tell(job);
+  draw(job);
   if (queue || !job.named) {
     return { element };
   }
   rest.append(h('p.hint', null, 'Loading…'));
-  look();
-  return { element, heard: () => told.gone || look() };
+  refresh();
+  return { element, refresh: () => current.gone || refresh() };
 }
 
 // --- the list ---

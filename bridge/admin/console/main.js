@@ -3,7 +3,7 @@
 
 import { ApiError, get, token } from './api.js';
 import { clock, h, put } from './dom.js';
-import { EACH_MS, look } from './model.js';
+import { EACH_MS, refresh } from './model.js';
 import { routesView } from './routes.js';
 import { routeView } from './route.js';
 import { statusView } from './status.js';
@@ -16,8 +16,8 @@ const theme = document.getElementById('theme');
 let view = null;    // { element, update(), leave() }
 let timer = null;
 let asking = null;  // aborts the requests of the running poll
-let heard = null;   // the last status received
-let heard_ms = 0;
+let last_status = null;   // the last status received
+let status_ms = 0;
 const LATE_MS = 10000; // timeout of a poll
 let running = false; // false: the login is shown
 
@@ -62,7 +62,7 @@ function open() {
   view = (Object.hasOwn(views, name) ? views[name] : views.routes)(argument);
   document.title = name === 'route' ? `${argument} – tarry` : 'tarry';
   show(view.element);
-  view.update(heard);
+  view.update(last_status);
 }
 
 // --- the login ---
@@ -106,7 +106,7 @@ const refusal = (e) => (Object.hasOwn(REFUSALS, e.word) ? REFUSALS[e.word] : e.m
 // --- the poll ---
 
 // stale: the values shown are out of date.
-function tell(good, text, stale) {
+function show_state(good, text, stale) {
   health.className = good ? 'good' : 'bad';
   put(health, text);
   main.classList.toggle('stale', stale);
@@ -117,13 +117,13 @@ async function poll() {
   const mine = asking = new AbortController(), { signal } = mine;
   const late = setTimeout(() => mine.abort(new Error('late')), LATE_MS);
   try {
-    const [status] = await Promise.all([get('/v1/admin/status', null, signal), look(signal)]);
+    const [status] = await Promise.all([get('/v1/admin/status', null, signal), refresh(signal)]);
     if (asking !== mine) { // logged out meanwhile
       return;
     }
-    [heard, heard_ms] = [status, Date.now()];
+    [last_status, status_ms] = [status, Date.now()];
     const trouble = status.redis.filter((r) => !r.up || r.trouble).map((r) => `${r.name}: ${r.trouble || 'down'}`);
-    tell(status.ready && !trouble.length,
+    show_state(status.ready && !trouble.length,
       status.stopping ? 'stopping' : trouble.length ? trouble.join(', ') : status.ready ? 'ready' : 'not ready', false);
     health.title = `tarry ${status.version}, instance ${status.instance}`;
     view?.update(status);
@@ -135,7 +135,7 @@ async function poll() {
       login(refusal(e));
       return;
     }
-    tell(false, e.message + (heard_ms ? ` Last response at ${clock(heard_ms).slice(11)}.` : ''), true);
+    show_state(false, e.message + (status_ms ? ` Last response at ${clock(status_ms).slice(11)}.` : ''), true);
     if (!(e instanceof ApiError)) {
       throw e;
     }

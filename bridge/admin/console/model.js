@@ -9,8 +9,8 @@ export const EACH_MS = 2000;
 const SERIES = ['in', 'out', 'pending', 'overdue', 'p50', 'p99'];
 
 export const model = {
-  routes: new Map(), // name -> { told: data of the daemon, at: ms, history, rates }
-  heard: false,
+  routes: new Map(), // name -> { data: as the daemon returned it, at: ms, history, rates }
+  loaded: false,
   skew: 0,           // clock of Redis minus ours, ms
 };
 
@@ -29,20 +29,20 @@ function note(history, at, point) {
 
 function unknown() {
   const series = SERIES.map((s) => [s, []]);
-  return { history: { times: [], ...Object.fromEntries(series) }, rates: { in: null, out: null }, told: null, at: 0 };
+  return { history: { times: [], ...Object.fromEntries(series) }, rates: { in: null, out: null }, data: null, at: 0 };
 }
 
-function learn(told, at) {
-  const known = model.routes.get(told.name) || unknown();
-  if (known.told) {
+function update_route(data, at) {
+  const known = model.routes.get(data.name) || unknown();
+  if (known.data) {
     const seconds = (at - known.at) / 1000;
-    known.rates = { in: per_second(told, 'received', known.told, seconds),
-                    out: per_second(told, 'delivered', known.told, seconds) };
+    known.rates = { in: per_second(data, 'received', known.data, seconds),
+                    out: per_second(data, 'delivered', known.data, seconds) };
   }
   const { history } = known;
-  const point = { in: known.rates.in, out: known.rates.out, pending: told.pending, overdue: told.overdue,
-                  p50: told.lateness.p50_ms, p99: told.lateness.p99_ms };
-  if (known.told && at - known.at > 3 * EACH_MS) { // the page was hidden, or requests failed
+  const point = { in: known.rates.in, out: known.rates.out, pending: data.pending, overdue: data.overdue,
+                  p50: data.lateness.p50_ms, p99: data.lateness.p99_ms };
+  if (known.data && at - known.at > 3 * EACH_MS) { // the page was hidden, or requests failed
     note(history, at - 1, null);
   }
   note(history, at, point);
@@ -50,18 +50,18 @@ function learn(told, at) {
     history.times.shift();
     SERIES.forEach((s) => history[s].shift());
   }
-  known.told = told;
+  known.data = data;
   known.at = at;
   return known;
 }
 
 // Read all routes and store the response.
-export async function look(signal) {
+export async function refresh(signal) {
   const answer = await get('/v1/admin/routes', null, signal);
   const at = Date.now();
-  model.heard = true;
+  model.loaded = true;
   model.skew = answer.now_ms ? answer.now_ms - at : 0;
-  model.routes = new Map(answer.routes.map((told) => [told.name, learn(told, at)]));
+  model.routes = new Map(answer.routes.map((data) => [data.name, update_route(data, at)]));
 }
 
 // Time until the first job of a route is due: the text shown, and the time as UTC.

@@ -8,7 +8,7 @@ const LOOK_MS = 5000; // maximum time for one page, if few items match
 
 // fields: [{ name, label, type, list, options }]; columns: [label, kind]; kind: see console.css. ask(filters, cursor,
 // signal): returns { rows, cursor, looked, enough: true: do not fill the page }. cells(item): the first is a text, the
-// others are texts or elements. enter(item, done, asked): returns the drawer's content, { element, heard() }; done():
+// others are texts or elements. enter(item, done, asked): returns the drawer's content, { element, refresh() }; done():
 // reload the list; asked: the filters of the list. none(asked): returns the text for an empty list.
 export function pages({ fields, columns, most, ask, cells, enter, extra, none }) {
   let stack = [null], cursor = null, asking = null, asked = {};
@@ -107,7 +107,7 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
     return { items, looked };
   }
 
-  function tell({ items, looked }) {
+  function show_page({ items, looked }) {
     const from = stack.length > 1 ? `page ${stack.length}, ` : '';
     put(said, items.length ? `${from}${items.length} shown${cursor ? '' : ', end of the list'}`
       : cursor ? `no match among ${looked} examined; the list continues` : none(asked));
@@ -125,7 +125,7 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
     try {
       const page = await read(signal);
       draw(page.items);
-      tell(page);
+      show_page(page);
       before.disabled = stack.length < 2;
       next.disabled = !cursor;
     } catch (e) {
@@ -149,12 +149,12 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
   }
 
   // Called after each poll: updates relative times, and repeats a failed request.
-  function heard() {
+  function refresh() {
     if (missed) {
       load();
     }
     element.querySelectorAll('time').forEach((t) => put(t.lastChild, fromNow(Date.parse(t.dateTime), now())));
-    shown?.heard?.();
+    shown?.refresh?.();
   }
 
   element.addEventListener('keydown', (event) => {
@@ -168,7 +168,7 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
       (step > 0 ? line.nextElementSibling : line.previousElementSibling)?.querySelector('button')?.focus();
     }
   });
-  return { element, inputs, begin, filters, spoken, heard, leave: () => asking?.abort() };
+  return { element, inputs, begin, filters, spoken, refresh, leave: () => asking?.abort() };
 }
 
 // A local time, and its distance from now.

@@ -28,7 +28,7 @@ function actions(name, changed) {
         : await post(path);
       if (done) {
         toast(`${name} is ${done.state}.`);
-        model.routes.get(name).told.state = done.state;
+        model.routes.get(name).data.state = done.state;
         changed();
       }
     } catch (e) {
@@ -97,7 +97,7 @@ function tabs(name, isQueue) {
   }
   open(0);
   return { element: h('section.jobs', null, h('div.tabs', { role: 'tablist' }, buttons), panel),
-           heard: () => shown.heard(), leave: () => shown.leave() };
+           refresh: () => shown.refresh(), leave: () => shown.leave() };
 }
 
 export function routeView(name) {
@@ -122,7 +122,7 @@ export function routeView(name) {
   function update() {
     const known = model.routes.get(name);
     none.hidden = Boolean(known);
-    put(none, model.heard ? `Unknown route ${name}.` : 'Loading…');
+    put(none, model.loaded ? `Unknown route ${name}.` : 'Loading…');
     body.hidden = !known;
     control.element.hidden = !known;
     if (!known) {
@@ -130,7 +130,7 @@ export function routeView(name) {
       put(way, '');
       return;
     }
-    const r = known.told;
+    const r = known.data;
     if (!jobs) {
       jobs = tabs(name, r.queue);
       rest.replaceChildren(jobs.element);
@@ -139,7 +139,7 @@ export function routeView(name) {
     put(badge, r.state);
     put(way, `${r.from.join(', ')} → ${r.to}`);
     control.update(r);
-    jobs.heard();
+    jobs.refresh();
     FIGURES.forEach(([, show], i) => figures[i].update(...show(r)));
     charts.forEach((c) => c.update(known.history, Date.now()));
   }

@@ -9,17 +9,17 @@ const link = (name) => '#/route/' + encodeURIComponent(name);
 
 // by: the sort key.
 const COLUMNS = [
-  { label: 'State', by: (k) => k.told.state },
-  { label: 'Route', by: (k) => k.told.name },
+  { label: 'State', by: (k) => k.data.state },
+  { label: 'Route', by: (k) => k.data.name },
   { label: 'In /s', by: (k) => k.rates.in },
   { label: 'Out /s', by: (k) => k.rates.out },
-  { label: 'Waiting', by: (k) => k.told.pending },
+  { label: 'Waiting', by: (k) => k.data.pending },
   { label: 'Trend' },
-  { label: 'Next due', by: (k) => k.told.next_due_ms },
-  { label: 'Overdue', by: (k) => k.told.oldest_overdue_ms },
-  { label: 'In flight', by: (k) => k.told.in_flight },
-  { label: 'Dead', by: (k) => k.told.dead },
-  { label: 'Late p50 / p99', by: (k) => k.told.lateness.p99_ms },
+  { label: 'Next due', by: (k) => k.data.next_due_ms },
+  { label: 'Overdue', by: (k) => k.data.oldest_overdue_ms },
+  { label: 'In flight', by: (k) => k.data.in_flight },
+  { label: 'Dead', by: (k) => k.data.dead },
+  { label: 'Late p50 / p99', by: (k) => k.data.lateness.p99_ms },
 ];
 
 function row() {
@@ -33,7 +33,7 @@ function row() {
   trend.append(spark.element);
 
   function update(known) {
-    const r = known.told;
+    const r = known.data;
     badge.className = 'state ' + r.state;
     put(badge, r.state);
     put(title, r.name);
@@ -88,19 +88,19 @@ export function routesView() {
     heads.forEach((head, k) => (sorted?.i === k
       ? head.setAttribute('aria-sort', sorted.down ? 'descending' : 'ascending') : head.removeAttribute('aria-sort')));
     const order = [...model.routes.values()];
-    ranks = sorted && new Map(order.sort((a, b) => compare(by(a), by(b), sorted.down)).map((k, rank) => [k.told.name, rank]));
+    ranks = sorted && new Map(order.sort((a, b) => compare(by(a), by(b), sorted.down)).map((k, rank) => [k.data.name, rank]));
     update();
   }
 
   function update() {
     const wanted = field.value.trim().toLowerCase();
-    const shown = [...model.routes.values()].filter(({ told: r }) =>
+    const shown = [...model.routes.values()].filter(({ data: r }) =>
       [r.name, r.to, ...r.from].some((text) => text.toLowerCase().includes(wanted)));
-    const rank = (known) => ranks.get(known.told.name) ?? ranks.size;
+    const rank = (known) => ranks.get(known.data.name) ?? ranks.size;
     if (ranks) {
       shown.sort((a, b) => rank(a) - rank(b));
     }
-    const names = new Set(shown.map((known) => known.told.name));
+    const names = new Set(shown.map((known) => known.data.name));
     for (const [name, one] of rows) {
       if (!names.has(name)) {
         one.element.remove();
@@ -108,7 +108,7 @@ export function routesView() {
       }
     }
     shown.forEach((known, i) => {
-      const { name } = known.told;
+      const { name } = known.data;
       const one = rows.get(name) || row();
       rows.set(name, one);
       one.update(known);
@@ -118,11 +118,11 @@ export function routesView() {
     });
     const sum = (of) => shown.reduce((all, known) => all + (of(known) || 0), 0);
     put(total, model.routes.size ? `${shown.length === 1 ? '1 route' : `${shown.length} routes`} · ` +
-      `${count(sum((k) => k.told.pending))} pending · ` +
+      `${count(sum((k) => k.data.pending))} pending · ` +
       `${rate(sum((k) => k.rates.in))} in /s · ${rate(sum((k) => k.rates.out))} out /s` : '');
     table.hidden = !shown.length;
     empty.hidden = shown.length > 0;
-    put(empty, model.routes.size ? 'No route matches.' : model.heard ? 'No route is configured.' : 'Loading…');
+    put(empty, model.routes.size ? 'No route matches.' : model.loaded ? 'No route is configured.' : 'Loading…');
   }
   return { element, update };
 }
