@@ -380,7 +380,7 @@ const scenarios = {
     await said(/^30 shown, end of the list/);
     await page.getByLabel('Id begins with').fill('none-such');
     await page.getByLabel('Id begins with').press('Enter');
-    await said(/^No dead letter matches/);
+    await said(/^No job matches/);
   },
 
   async queue() {

@@ -66,7 +66,7 @@ def test_it_knows_all_reasons(yard):
     page = (TOP / "bridge/admin/console/dead.js").read_text()
     listed = re.findall(r"'([a-z-]+)'", re.search(r"const REASONS = \[([^\]]*)\]", page)[1])
     said = yard.tarry.ask("GET", "/v1/routes/r/dead?reason=none-such")[2]["message"]
-    assert sorted(listed) == sorted(said.split("there are:")[1].split())
+    assert sorted(listed) == sorted(said.split("known:")[1].split())
 
 
 @pytest.mark.parametrize("scenario", ["dark", "phone"])

@@ -106,14 +106,14 @@ def test_the_example_of_a_plugin_is_built_from_what_was_installed(tmp_path):
     conf.write_text(f'plugins = [ "{example}/lines.so" ];\n'
                     f'sinks:  {{ audit: {{ type = "lines"; file = "{tmp_path}/lines"; }}; }};\n'
                     'routes: { r: { from = "http"; to = "audit"; }; };\n')
-    assert "good; " in good(str(tmp_path / "bin/tarry"), "check", str(conf))
+    assert ": valid; " in good(str(tmp_path / "bin/tarry"), "check", str(conf))
 
 
 # --- configurations ---
 
 @pytest.mark.parametrize("path", ["systemd/tarry.conf", "docker/tarry.conf"])
 def test_each_configuration_is_good(path):
-    assert "good; " in good(BIN, "check", str(TOP / "etc" / path))
+    assert ": valid; " in good(BIN, "check", str(TOP / "etc" / path))
 
 
 README = re.findall(r"(?ms)^```\n(\w+: .*?)^```$", (TOP / "README.md").read_text())
@@ -137,7 +137,7 @@ def test_each_configuration_of_the_readme_is_good(text, tmp_path):
     conf = tmp_path / "tarry.conf"
     conf.write_text(made_whole(text, tmp_path))
     env = {**os.environ, "CREDENTIALS_DIRECTORY": str(tmp_path)}
-    assert "good; " in good(BIN, "check", str(conf), env=env)
+    assert ": valid; " in good(BIN, "check", str(conf), env=env)
 
 
 def test_the_readme_shows_configurations():
@@ -155,7 +155,7 @@ def test_the_configuration_in_the_manifest_is_good(tmp_path):
         (tmp_path / name).chmod(0o440)
     conf = tmp_path / "tarry.conf"
     conf.write_text(text.replace("/run/secrets/tarry", str(tmp_path)))
-    assert "good; " in good(BIN, "check", str(conf))
+    assert ": valid; " in good(BIN, "check", str(conf))
 
 
 # --- Kubernetes and Docker ---
