@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A private Redis for the tests of lua/*.lua, and a bucket of it."""
+import functools
 import os
 import pathlib
 import re
@@ -28,6 +29,7 @@ ENQUEUE = ("pool", "delay", "error", "tries", "ingest", "unack", "ttl", "done")
 QUEUE = ("pool", "delay", "unack", "error", "tries", "ttl", "done")
 
 
+@functools.lru_cache(None)
 def script_text(name):
     """A script as etc/build/embed-lua.sh puts it into the binary, with the libraries; a library alone behind the
     prelude."""
