@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Targets that fail, are slow or are gone: circuit breakers and the operator's hand on them."""
+import time
+import urllib.parse
+
+import pytest
+
+from lib.later import response
+from lib.machine import soon_s
+from lib.servers import wait_for
+from lib.targets import (  # noqa: F401
+    BROKEN, GONE, attempts, conf, emitted, go_on, hooks, not_while_it_looks, origin, post, post_all, seconds,
+    start, states, targets)
+
+BREAKER = ('breaker = 0.5; breaker_least = 3; breaker_rest = "2s"; target_in_flight = 3;'
+           'retry: { first = "100ms"; factor = 1.0; limit = 100; };')
+
+
+@pytest.mark.slow
+def test_a_failing_target_rests_and_the_other_is_not_delayed(bench, hooks):
+    """Jobs wait with their attempts unspent."""
+    tarry, = start(bench, conf(BREAKER))
+    bad, good = hooks[0].url(BROKEN), hooks[1].url(response())
+    for _ in range(3):
+        post(tarry, bad)
+    wait_for("an open breaker", lambda: "resting" in states(tarry))
+    tried = len(hooks[0].got(bad))
+    shown = targets(tarry)[origin(bad)]
+    assert shown["state"] == "resting" and 0 < shown["wait_ms"] <= 2000, shown
+    post_all(tarry, bad, [{}] * 20)
+    begun = time.time()
+    post_all(tarry, good, [{}] * 20)
+    assert max(seconds(hooks[1].wait(good, 20))) - begun < soon_s(1)
+    assert attempts(hooks[1].got(good)) == [1] * 20
+    calls = hooks[0].wait(bad, tried + 1)
+    rested = emitted(calls)[tried] - emitted(calls)[tried - 1]
+    assert 1.9 < rested < soon_s(4), "a probe, which fails"
+    time.sleep(0.5)
+    assert len(hooks[0].got(bad)) == tried + 1
+    hooks[0].answers[urllib.parse.urlparse(bad).path] = [response()]
+    calls = hooks[0].wait(bad, tried + 1 + 23)
+    # Of 23 jobs, 3 were tried before the breaker opened, and one was the probe that failed.
+    assert attempts(calls[tried + 1:]).count(1) >= 19
+    assert len(calls) == tried + 24
+    wait_for("an open way", lambda: "resting" not in states(tarry))
+    assert targets(tarry)[origin(bad)]["state"] == "flowing"
+    tarry.stop()
+
+
+@pytest.mark.slow
+def test_a_route_with_one_target_leaves_its_jobs_in_the_bucket_while_that_rests(bench, hooks):
+    not_while_it_looks()
+    url = hooks[0].url(BROKEN)
+    options = BREAKER.replace('"2s"', '"3s"')
+    tarry, = start(bench, conf(options, f'url = "{url}";', topic=""))
+    for _ in range(3):
+        post(tarry, "")
+    wait_for("an open breaker", lambda: "resting" in states(tarry))
+    post_all(tarry, "", [{}] * 50)
+    time.sleep(0.3)
+    before = [tarry.metric("tarry_redis_scripts_total", script=s) for s in ("claim", "retry")]
+    time.sleep(1)
+    after = [tarry.metric("tarry_redis_scripts_total", script=s) for s in ("claim", "retry")]
+    assert after == before
+    hooks[0].answers[urllib.parse.urlparse(url).path] = [response()]
+    calls = hooks[0].wait(url, 3 + 53)
+    assert attempts(calls[3:]).count(1) >= 50
+    tarry.stop()
+
+
+@pytest.mark.slow
+def test_a_slow_target_gets_so_many_at_a_time_and_the_other_is_not_delayed(bench, hooks):
+    tarry, = start(bench, conf("target_in_flight = 2;", "max_in_flight = 16;"))
+    slow, fast = hooks[0].url(("after", 0.1, response())), hooks[1].url(response())
+    post_all(tarry, slow, [{}] * 40)
+    begun = time.time()
+    post_all(tarry, fast, [{}] * 20)
+    assert max(seconds(hooks[1].wait(fast, 20))) - begun < soon_s(0.8)
+    times = seconds(hooks[0].wait(slow, 40))
+    for i in range(2, 40):
+        assert times[i] - times[i - 2] > 0.09, times
+    pairs = sum(b - a < 0.09 for a, b in zip(times, times[1:]))
+    assert pairs >= 13, "and the target is kept busy: most of the 20 come by twos"
+    assert attempts(hooks[0].got(slow)) == [1] * 40
+    tarry.stop()
+
+
+def test_a_target_that_is_gone_gets_nothing_more_until_an_operator_says(bench, hooks):
+    daemons = start(bench, conf(""), 2)
+    one, two = daemons
+    gone, fine = hooks[0].url(GONE), hooks[1].url(response())
+    sibling = hooks[0].url(response())  # of the same host
+    post(one, gone)
+    hooks[0].wait(gone)
+    for daemon in daemons:  # the other is told at once
+        wait_for("a stop", lambda d=daemon: "stopped" in states(d))
+        assert daemon.metric("tarry_targets", route="r", state="stopped") == 1
+    log = one.log.read_text()
+    assert log.count("is stopped") == 1 and "tarry targets r" in log
+    assert gone not in log, "the path of a callback may be a secret"
+    for daemon in daemons:
+        post(daemon, gone)
+        post(daemon, fine)
+        post(daemon, sibling)
+    hooks[1].wait(fine, 2)
+    hooks[0].wait(sibling, 2)
+    assert len(hooks[0].got(gone)) == 1
+    two.stop()
+    two.start()
+    wait_for("the stop after a restart", lambda: targets(two).get(gone))
+    assert targets(two)[gone]["state"] == "stopped"
+    # Before it goes on: what waits may come at once, and must not stop it again.
+    hooks[0].answers[urllib.parse.urlparse(gone).path] = [response()]
+    assert go_on(two, gone)[0] == 200
+    assert go_on(two, gone)[0] == 404
+    assert go_on(two, fine)[0] == 404
+    assert two.ask("POST", "/v1/routes/none/targets/go-on?target=x")[0] == 404
+    assert two.ask("GET", "/v1/routes/none/targets")[0] == 404
+    wait_for("both to go on", lambda: not any("stopped" in states(d) for d in daemons))
+    post(one, gone)
+    assert set(attempts(hooks[0].wait(gone, 2))) == {1}
+    for daemon in daemons:
+        daemon.stop()
+
+
+@pytest.mark.slow
+def test_a_route_with_one_target_waits_whole_and_goes_on_at_once(bench, hooks):
+    not_while_it_looks()
+    url = hooks[0].url(GONE)
+    tarry, = start(bench, conf("", f'url = "{url}";', topic=""))
+    post(tarry, "")
+    wait_for("a stop", lambda: "stopped" in states(tarry))
+    time.sleep(1.2)  # the job that found out comes back
+    for _ in range(20):
+        post(tarry, "")
+    time.sleep(1)
+    assert len(hooks[0].got(url)) == 1
+    hooks[0].answers[urllib.parse.urlparse(url).path] = [response()]
+    assert go_on(tarry, url)[0] == 404
+    assert go_on(tarry, origin(url))[0] == 200  # the sink's own URL
+    calls = hooks[0].wait(url, 22, timeout_s=20)
+    assert attempts(calls) == [1] * 22
+    tarry.stop()
