@@ -14,7 +14,7 @@ from lib import limits, rediscluster, servers, tarry, verify
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: more than 1.5 s; not in ./tests/run quick")
-    config.addinivalue_line("markers", "long: 15 s of waiting, or much CPU; only in ./tests/run all")
+    config.addinivalue_line("markers", "long: much waiting or CPU; only in ./tests/run all")
     config.addinivalue_line("markers", "smoke: also under the sanitizers")
     config.pluginmanager.register(limits.Limits())
 

@@ -256,7 +256,6 @@ def test_an_audit_that_is_killed_midway_leaves_nothing_behind(bench):
     place.tarry.stop(signal.SIGKILL)
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["http-http"])
 def test_under_load_an_audit_finds_nothing_and_loses_nothing(bench, name):

@@ -194,7 +194,6 @@ def test_route_that_comes_back_by_a_reload_with_jobs_and_other_buckets_is_refuse
     h.tarry.stop()
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", [False, True], ids=["stop", "kill-9"])
 def test_no_kafka_record_is_lost_as_the_route_gets_other_buckets(bench, kill):

@@ -80,7 +80,6 @@ def test_nothing_is_accepted_that_too_few_replicas_have(bench):
     tarry.stop()
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_deliveries_go_on_while_too_few_replicas_are_there(bench):
     server, port = with_port(bench)

@@ -82,7 +82,6 @@ def test_far_jobs_are_cancelled_replaced_and_refused_as_near_ones(bench):
     w.tarry.stop()
 
 
-@pytest.mark.long
 def test_one_key_keeps_its_order_while_its_slot_moves(bench):
     """Of those due at one time the first that came leaves first, near or far."""
     w = World(bench, horizon="8s", route='order = "key";')

@@ -94,7 +94,6 @@ def test_a_daemon_that_delivered_before_it_was_stopped_may_still_say_so(bench):
     a.stop()
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["http-http", "http-kafka"])
 def test_daemons_that_are_stopped_in_turns_repeat_what_was_in_flight_and_lose_nothing(bench, name):

@@ -554,7 +554,6 @@ def test_import_says_what_is_wrong(bench):
     assert move.run("--source", "in")[:2] == (66, {})  # nothing to move: see test_import_place.py
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_an_import_that_was_killed_or_lost_redis_is_run_again_and_nothing_is_missing(bench):
     move = lmstfy_move(bench)

@@ -206,7 +206,6 @@ def test_an_instance_that_hangs_is_helped_and_changes_nothing_when_it_comes_back
     g.stop()
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_joining_and_leaving_under_load_loses_and_repeats_nothing(bench):
     routes = ("a", "b", "c")

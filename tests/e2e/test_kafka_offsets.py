@@ -41,7 +41,6 @@ def test_the_committed_offset_follows_the_stored_offset_after_the_lag(bench):
     way.tarry.stop()
 
 
-@pytest.mark.long
 def test_records_read_again_after_kill_9_are_stored_once(bench):
     way = start(bench)
     batch = make(way, 4000, 15000)

@@ -14,7 +14,6 @@ from lib.servers import wait_for
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kilobytes", [10, 100, 600])
 def test_writes_that_redis_lost_under_load_are_read_again(bench, kilobytes):
     way = start(bench)

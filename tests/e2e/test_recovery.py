@@ -131,7 +131,6 @@ def test_a_renewal_whose_answer_is_lost_is_renewed_once_more(bench):
     daemon.stop()
 
 
-@pytest.mark.long
 def test_a_daemon_that_was_stopped_beyond_a_renewed_lease_settles_nothing(bench):
     hook = bench.keep(collect.FromHttp(
         lambda a: ("after", {b"1": 9, b"2": 14}[a.header("delay-attempt")],
@@ -152,7 +151,6 @@ def test_a_daemon_that_was_stopped_beyond_a_renewed_lease_settles_nothing(bench)
     a.stop(), b.stop()
 
 
-@pytest.mark.long
 def test_a_daemon_that_was_stopped_beyond_its_lease_alone_delivers_once(bench):
     """When it goes on, it renews its own leases before it looks for those that have ended."""
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 20, 200)))
@@ -185,7 +183,6 @@ def test_a_delivery_of_a_route_that_a_reload_took_out_is_delivered_once(bench):
     daemon.stop()
 
 
-@pytest.mark.long
 def test_a_job_in_flight_at_a_kill_9_is_delivered_within_15_s(bench):
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 60) if a.header("delay-attempt") == b"1" else 200))
     daemon = bench.tarry(bench.redis().url, hooks(hook.url)).start()

@@ -27,7 +27,6 @@ def run(way, away, back, away_s, during=lambda: None):
     way.tarry.stop()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["kafka-http", "mqtt-kafka", "http-http"])
 def test_redis_is_killed_and_started_again(bench, name):
     # With everysec Redis answers before it writes while an fsync is slow: a kill would lose that.

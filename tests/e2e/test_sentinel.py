@@ -107,7 +107,6 @@ def test_a_planned_failover_and_the_return_of_the_old_master_as_a_replica(bench,
     tarry.stop()
 
 
-@pytest.mark.long
 def test_a_planned_failover_loses_no_job_that_one_of_two_replicas_had(bench, watched):
     """The old master stays writable until the sentinels notice that they have promoted a replica, and
     what it accepts then goes to the other replica alone, which drops it."""

@@ -172,7 +172,6 @@ def load(rnd, tarry, route, first, count):
     assert tarry.ask("POST", "/v1/routes/nobody/jobs", b"x")[0] == 404
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_so_they_do_over_two_instances_that_come_and_go_on_every_route(bench):
     rnd, redis = random.Random(11), bench.redis()
