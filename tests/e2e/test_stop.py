@@ -132,7 +132,7 @@ def test_a_hanging_kafka_delays_the_stop_only_once(bench):
     producer.produce("in", b"x")
     assert producer.flush(30) == 0
     wait_for("the record", lambda: tarry.metric("tarry_jobs_stored_total", route="r") == 1)
-    kafka.child.send_signal(signal.SIGSTOP)
+    servers.freeze(kafka.child)
     begun = time.monotonic()
     tarry.stop()
     took_s = time.monotonic() - begun

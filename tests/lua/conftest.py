@@ -49,6 +49,7 @@ def lasting(text):
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: more than 1.5 s; not in ./tests/run quick")
     config.pluginmanager.register(limits.Limits())
 
 

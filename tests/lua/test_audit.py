@@ -291,6 +291,7 @@ def test_out_of_memory_a_repair_is_done_all_the_same(bucket, server):
     assert audit(bucket) == {}
 
 
+@pytest.mark.slow
 def test_what_moves_between_the_steps_is_no_finding(bucket):
     rnd, now, ids = random.Random(5), [1000], [f"job{i}" for i in range(300)]
 

@@ -82,6 +82,7 @@ def test_a_page_ends_at_its_limits_and_the_next_goes_on_behind_it(letters):
     assert few == ["20", "21", "22", "23", "24"] and pages == 3
 
 
+@pytest.mark.slow
 def test_no_call_looks_at_more_than_it_may_also_when_nothing_matches(letters):
     for n in range(1200):
         letters.bury(str(n), 10)

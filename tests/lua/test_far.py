@@ -354,6 +354,7 @@ def test_the_order_holds_when_the_horizon_changes(keyed):
 
 # --- many ---
 
+@pytest.mark.slow
 def test_lists_have_pages_and_each_job_is_found(far):
     n = 2 * FAR_PAGE + 100
     ids = [f"job{i}" for i in range(n)]

@@ -114,6 +114,7 @@ def test_all_jobs_are_dropped_also_behind_a_slot_whose_jobs_have_gone(q):
 
 # --- others ---
 
+@pytest.mark.slow
 def test_an_audit_does_not_read_thousands_of_slots_at_once(far, server):
     for i in range(0, 1500, 500):
         far.put(*[(f"job{n}", FAR + n * WIDTH) for n in range(i, i + 500)])
@@ -131,6 +132,7 @@ def wide(far):
     return far
 
 
+@pytest.mark.slow
 def test_a_wrong_count_of_thousands_of_slots_is_found_and_put_right(wide, server):
     server.hincrby(wide.key["slots"], "#", 2)
     assert audit(wide) == {"counts": ["far 2"], "sums": ["2"]}
@@ -138,6 +140,7 @@ def test_a_wrong_count_of_thousands_of_slots_is_found_and_put_right(wide, server
     assert audit(wide) == {} and wide.counts[:2] == [1500, 1500]
 
 
+@pytest.mark.slow
 def test_of_thousands_of_slots_one_that_nobody_would_move_is_found(wide, server):
     lost = server.zrange(wide.key["far"], 700, 700)[0]
     server.zrem(wide.key["far"], lost)

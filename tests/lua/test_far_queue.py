@@ -177,6 +177,7 @@ def test_of_an_id_that_is_one_in_all_queues_only_the_last_stays(server):
     assert server.hlen(ids) == 0 and server.exists("tarry:{s}:a:far") == 0
 
 
+@pytest.mark.slow
 def test_no_sequence_of_calls_loses_or_doubles_a_job(q):
     """Each job is handed out once, not before it is due, or was ended before that."""
     rnd, now, due, got, ended = random.Random(7), NOW, {}, set(), set()

@@ -177,6 +177,7 @@ def test_what_others_did_to_a_job_is_told_to_who_could_not_say_his_word(bucket):
         assert goes() in "cr" and bucket.ack(lease, id_, how="+") == "y"
 
 
+@pytest.mark.slow
 def test_leases_do_not_run_away_from_the_clock(bucket):
     for _ in range(3000):
         bucket.enqueue([("a", 900)])

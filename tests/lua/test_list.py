@@ -43,6 +43,7 @@ def test_pages_of_any_size_give_each_job_once(far, most, look):
     assert ids(rows)[:60] == [f"j{n:03}" for n in range(60)]
 
 
+@pytest.mark.slow
 def test_a_slot_of_several_lists_is_gone_through_whole(far):
     for n in range(0, 9000, 500):
         far.enqueue([(f"k{k:04}", 9000 + k % 900) for k in range(n, n + 500)])

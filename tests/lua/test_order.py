@@ -223,6 +223,7 @@ def test_held_jobs_still_go_when_the_order_is_switched_off(keyed):
     assert all_in_turn(keyed, 10) == [["0", "free"], ["1"], ["2"], ["3"], ["4"]]
 
 
+@pytest.mark.slow
 def test_the_largest_batch_of_one_group(keyed, server):
     ids = [f"{n:04}" for n in range(1000)]
     assert keyed.enqueue([job(id_, 1000 - int(id_), A) for id_ in ids])[1] == "s" * 1000

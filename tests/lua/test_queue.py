@@ -345,6 +345,7 @@ def test_where_ids_are_global_the_last_of_an_id_is_the_only_one(server):
     assert [put(a.key, "x", "r7"), put(a.key, "x", "r7")] == [b"r"] * 2, "sent again: one is gone from b"
 
 
+@pytest.mark.slow
 def test_no_order_of_calls_loses_or_doubles_a_job(q):
     rnd = random.Random(7)
     q.tries, now, alive = 3, 1000, set()

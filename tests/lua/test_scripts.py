@@ -2,6 +2,8 @@
 """Each script of lua/ against a private Redis. A name is the sentence that it proves."""
 import random
 
+import pytest
+
 from conftest import HOUR_MS
 
 
@@ -64,6 +66,7 @@ def test_claim_takes_no_more_than_it_is_asked_for(bucket):
     assert head == 3 and [j[0] for j in jobs] == [b"a", b"b"]
 
 
+@pytest.mark.slow
 def test_claim_stops_before_its_reply_holds_more_than_16_mib_of_jobs(bucket):
     large = b"x" * (5 * 1024 * 1024)
     for n in range(7):

@@ -279,6 +279,14 @@ class KafkaMock(Server):
         assert within(20, f"topic {name}", self.child.stdout.readline) == b"ok\n"
 
 
+def freeze(child):
+    """Returns when every thread has stopped: until one of them has seen SIGSTOP, all go on."""
+    child.send_signal(signal.SIGSTOP)
+    tasks = Path(f"/proc/{child.pid}/task")
+    wait_for("all threads to stop", lambda: all(
+        (task / "stat").read_text().rpartition(") ")[2][0] == "T" for task in tasks.iterdir()))
+
+
 def can_run_kafka():
     """Whether its jars and a Java are there. TARRY_KAFKA=mock asks for the mock cluster."""
     return (os.environ.get("TARRY_KAFKA") != "mock" and bool(shutil.which("java")) and
