@@ -69,6 +69,7 @@ def texts(arrival):
                   if not n.startswith("delay-") and n not in transport)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kafka-http", "http-mqtt", "mqtt-kafka", "kafka-kafka"])
 def test_an_event_goes_from_protocol_to_protocol(bench, name):
     way = ways.Way(bench, name)
@@ -85,6 +86,7 @@ def test_an_event_goes_from_protocol_to_protocol(bench, name):
     way.tarry.stop()
 
 
+@pytest.mark.slow
 def test_of_two_names_that_mqtt_has_but_once_one_goes_out(bench):
     way = ways.Way(bench, "kafka-mqtt")
     send(way, event_for("kafka", EVENT) + [("id", "plain"), ("ce_traceparent", "older"),

@@ -175,6 +175,7 @@ def test_jobs_of_every_other_set_are_cancelled_by_delay_id(bench):
     k.tarry.stop()
 
 
+@pytest.mark.slow
 def test_headers_of_a_set_that_is_not_switched_on_are_data(bench):
     k = Kafka(bench, ("none", "dapr"))
     headers = {"scheduler-epoch": soon_s(3600), "scheduler-target-topic": k.other,
@@ -203,6 +204,7 @@ def test_our_own_headers_count_before_those_of_a_set(bench):
     k.tarry.stop()
 
 
+@pytest.mark.slow
 def test_what_a_set_s_header_gets_wrong_is_a_dead_letter_with_its_reason(bench):
     k = Kafka(bench)
     rows = [("rabbitmq", {"x-delay": "soon"}, "bad-delay"),

@@ -108,6 +108,7 @@ def test_the_target_of_a_dead_letter_may_hold_what_a_wildcard_stood_for(bench):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_poison_record_goes_to_the_dead_letter_topic_as_it_came_and_the_source_goes_on(bench):
     address, topic, out, dead = bench.kafka.address, *(f"{bench.name}.{s}"
                                                        for s in ("in", "out", "dead"))

@@ -4,6 +4,7 @@ import struct
 import time
 
 import confluent_kafka
+import pytest
 
 from lib import collect
 
@@ -42,6 +43,7 @@ def all_of(letter, name):
     return [v for n, v in letter.headers if n == f"kafka_dlt-{name}"]
 
 
+@pytest.mark.slow
 def test_a_dead_letter_tells_where_its_record_stood(bench):
     m = Morgue(bench)
     stamp = int(time.time() * 1000) - 5000
@@ -61,6 +63,7 @@ def test_a_dead_letter_tells_where_its_record_stood(bench):
     m.tarry.stop()
 
 
+@pytest.mark.slow
 def test_of_a_record_that_died_before_the_last_headers_count(bench):
     m = Morgue(bench)
     before = [("kafka_dlt-original-topic", b"elsewhere"), ("x-mine", b"1"),

@@ -159,6 +159,7 @@ def expected(way_in, out):
     return of_producer([(n, v or b"") for n, v in kept]), key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way_in", SENT)
 def test_headers_key_and_payload_survive_as_the_table_says(bench, way_in):
     ways = Ways(bench)
@@ -172,6 +173,7 @@ def test_headers_key_and_payload_survive_as_the_table_says(bench, way_in):
     ways.tarry.stop()
 
 
+@pytest.mark.slow
 def test_an_id_and_headers_that_are_not_text_have_a_base64_form_in_each_listing(bench):
     topic, id_ = f"{bench.name}.in", b"\xff\xfe/1"
     bench.kafka.add_topic(topic, 1)

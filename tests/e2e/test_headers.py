@@ -117,6 +117,7 @@ def test_every_way_to_say_when_is_understood_over_kafka(bench):
     k.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_record_as_large_as_kafka_takes_by_default_is_delivered(bench):
     k = Kafka(bench)
     k.producer = confluent_kafka.Producer({"bootstrap.servers": k.address,
@@ -164,6 +165,7 @@ def test_with_key_is_id_a_record_of_the_same_key_replaces_or_adds_nothing(bench)
     k.tarry.stop()
 
 
+@pytest.mark.slow
 def test_deliver_before_in_each_form_ends_a_job_that_comes_too_late(bench):
     k = Kafka(bench)
     now = now_ms()
@@ -180,6 +182,7 @@ def test_deliver_before_in_each_form_ends_a_job_that_comes_too_late(bench):
 
 # ------------------------------------------------------------------------------ where to
 
+@pytest.mark.slow
 def test_delay_to_leads_to_a_kafka_topic_that_the_route_allows_and_to_no_other(bench):
     k = Kafka(bench, route=f'to_allow = [ "{bench.name}.oth*" ];')
     k.send({"delay-to": k.other, "deliver-after": "500ms"}, b"other", b"k")
@@ -220,6 +223,7 @@ def test_delay_to_leads_to_a_url_only_where_route_and_sink_allow_it(bench):
 
 # ------------------------------------------------------------------- MQTT 5 and Kafka
 
+@pytest.mark.slow
 def test_user_properties_become_kafka_headers_and_come_back(bench):
     broker, address = bench.mosquitto(), bench.kafka.address
     between = f"{bench.name}.between"
@@ -462,6 +466,7 @@ def test_what_a_message_gets_wrong_is_refused_over_http_with_its_reason(bench):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_what_a_message_gets_wrong_is_a_dead_letter_of_kafka_with_its_reason(bench):
     k = Kafka(bench, route=ROUTE, daemon='job_max = "1KiB";')
     for i, (headers, _) in enumerate(BAD):
@@ -510,6 +515,7 @@ CONTRADICTIONS = [
 ]
 
 
+@pytest.mark.slow
 def test_headers_that_contradict_each_other_are_a_dead_letter(bench):
     k = Kafka(bench)
     for i, (headers, _) in enumerate(CONTRADICTIONS):
@@ -539,6 +545,7 @@ def test_over_http_a_parameter_that_contradicts_a_header_is_refused(bench):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_the_dead_letter_of_a_refused_message_is_found_by_its_delay_id(bench):
     k = Kafka(bench, '''key_is_id = true;''')
     k.send({"delay-id": "order-1", "deliver-after": "soon"}, b"named")
@@ -579,6 +586,7 @@ def test_a_delay_of_another_api_is_clamped_too_where_the_route_says_so(bench):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_record_whose_target_cannot_be_told_is_a_dead_letter_and_the_rest_goes_on(bench):
     k = Kafka(bench, kept='topic = "{header.x-to}";')
     k.send({"x-other": "1"}, b"no route", b"k")
@@ -589,6 +597,7 @@ def test_a_record_whose_target_cannot_be_told_is_a_dead_letter_and_the_rest_goes
     k.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_message_that_goes_round_ends_as_a_loop(bench):
     address, there, back = bench.kafka.address, f"{bench.name}.there", f"{bench.name}.back"
     for topic in (there, back):

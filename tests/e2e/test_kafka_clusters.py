@@ -19,6 +19,7 @@ def clusters(bench):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", ["1ms", "3s"])
 def test_records_of_topics_of_one_name_in_two_clusters_are_all_delivered(bench, clusters, delay):
     hook = bench.keep(collect.FromHttp())

@@ -45,6 +45,7 @@ def pauses(tarry):
     return tarry.log.read_text(errors="replace").count("librdkafka PAUSE")
 
 
+@pytest.mark.slow
 def test_a_backlog_is_read_without_pausing_partitions_at_every_full_queue(bench):
     """To resume one, librdkafka is to seek, and then fetches everything again."""
     redis, tarry, _ = start(bench, COUNT)

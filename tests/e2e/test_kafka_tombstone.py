@@ -93,6 +93,7 @@ def test_with_key_is_id_a_tombstone_cancels_the_job_of_its_key(bench):
     r.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_null_value_with_a_time_or_of_an_event_is_a_job(bench):
     r = Records(bench)
     begun = time.time()
@@ -116,6 +117,7 @@ def test_null_value_job_makes_a_tombstone_a_job(bench):
     r.tarry.stop()
 
 
+@pytest.mark.slow
 def test_header_values_come_through_as_bytes(bench):
     r = Records(bench, "binary_ints = true;")
     due_ms = int(time.time() * 1000) + 700

@@ -142,6 +142,7 @@ def holds(client_port):
     return any(row[2].endswith(f":{client_port:04X}") and row[3] in ("01", "08") for row in rows)
 
 
+@pytest.mark.slow
 def test_jobs_collected_for_a_disconnected_client_return_without_an_attempt(bench):
     """The client of a batch hangs up when it has a job of one queue, and the Redis of the next one
     stands still."""

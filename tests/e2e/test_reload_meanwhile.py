@@ -425,6 +425,7 @@ def test_redis_that_dies_within_a_reload(bench, hook):
     d.tarry.stop()
 
 
+@pytest.mark.slow
 def test_a_source_that_waits_for_the_end_of_a_reload_reads_again_what_redis_lost(bench):
     """It has its place in its group by then, from a mark that Redis has no more."""
     go_on = threading.Event()

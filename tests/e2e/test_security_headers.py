@@ -46,6 +46,7 @@ def read_request(listener, got):
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
 
+@pytest.mark.slow
 def test_to_http_only_what_can_stand_there_goes_along(bench, topic_in):
     got = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -64,6 +65,7 @@ def test_to_http_only_what_can_stand_there_goes_along(bench, topic_in):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_to_mqtt_only_text_goes_along(bench, topic_in):
     broker = bench.mosquitto()
     out = bench.keep(collect.FromMqtt(broker.port, "out/#"))
@@ -78,6 +80,7 @@ def test_to_mqtt_only_text_goes_along(bench, topic_in):
     tarry.stop()
 
 
+@pytest.mark.slow
 def test_kafka_carries_bytes_as_they_are(bench, topic_in):
     """Its headers have lengths, no line ends: nothing can be injected, and nothing is lost."""
     bench.kafka.add_topic(f"{bench.name}.out", 1)
@@ -92,6 +95,7 @@ def test_kafka_carries_bytes_as_they_are(bench, topic_in):
     tarry.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sink,bad", [
     ("kafka", ["a b", "a\nb", "../x", "a\0b", "ä"]), ("mqtt", ["a/#", "a/+", "a\0b", "a\nb"]),
     ("http", ["http://h/\r\nX: y", "http://h\0/", "file:///etc/passwd", "gopher://h/", "http://a@b/"])])
