@@ -31,6 +31,7 @@ def test_an_idle_daemon_sleeps_and_pending_jobs_cost_no_cpu(bench):
         routes:  {{ a: {{ from = "k"; to = "k"; topic = "out"; }};
                     b: {{ from = [ "m", "http" ]; to = "m"; topic = "out"; }}; }};''').start()
     broker.wait_subscribed("in")
+    servers.wait_for("the partitions", lambda: "partitions assigned" in tarry.log.read_text())
     wakeups, cpu = rest(tarry)
     verify.note(f"idle: {wakeups:.1f} wake-ups/s, {cpu:.2f} s of CPU in {WATCH_S} s")
     assert wakeups < 5
