@@ -179,9 +179,9 @@ static void check_state(struct wait *w, unsigned i, const char *state)
 /* Stop waiting if the daemon is older and does not report "drained". */
 static void check_drained(struct wait *w, unsigned i, const json_t *route, bool *drained)
 {
-    const json_t *told = json_object_get(route, "drained");
-    *drained = json_is_true(told);
-    if (w->code != EX_OK || json_is_boolean(told))
+    const json_t *value = json_object_get(route, "drained");
+    *drained = json_is_true(value);
+    if (w->code != EX_OK || json_is_boolean(value))
         return;
     ctl_progress(NULL);
     fprintf(stderr,

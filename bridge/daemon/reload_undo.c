@@ -92,7 +92,7 @@ static void *as_read(const struct opt *rows, size_t size, void *used)
 
 static void note_failure(struct reload *r, const char *name, const struct err *err)
 {
-    buf_addf(&r->errors, "%s runs no more, nor could it be started again: %s\n", name,
+    buf_addf(&r->errors, "%s has stopped, and tarry could not start it again: %s\n", name,
              err->text);
 }
 
@@ -136,7 +136,7 @@ static int restore(struct reload *r, struct err *err)
 }
 
 const struct reload_step reload_undo[] = {
-    {"the end of parts that were new", stop_new, still_runs, false, true},
-    {"what was ended", restore, NULL, false, true},
+    {"new parts to stop", stop_new, still_runs, false, true},
+    {"stopped parts to start again", restore, NULL, false, true},
     {.undone = true},
 };

@@ -197,8 +197,8 @@ void membership_each(const struct membership *a, membership_each_cb *each, void 
 {
     for (size_t i = 0; i < a->list.n; i++) {
         const struct member *one = &a->list.ones[i];
-        const struct membership_instance told = {
+        const struct membership_instance instance = {
             .id = one->id, .routes = one->routes, .self = slice_is(one->id, a->id)};
-        each(arg, &told);
+        each(arg, &instance);
     }
 }

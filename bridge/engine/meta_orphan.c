@@ -18,9 +18,9 @@ struct orphan {
     char *field, *value;
     struct bucket **buckets; /* of a route */
     int64_t bucket_count;
-    unsigned open;          /* calls without an answer */
-    bool torn;              /* an answer failed: keep the old counts */
-    bool known, told, gone; /* gone: it is configured, or its value has changed */
+    unsigned open;            /* calls without an answer */
+    bool torn;                /* an answer failed: keep the old counts */
+    bool known, logged, gone; /* gone: it is configured, or its value has changed */
     int64_t jobs, queues;
     int64_t new_jobs, new_queues; /* of the count in progress */
 };
@@ -63,9 +63,9 @@ static bool is_configured(const struct meta *m, const char *field)
 static void warn(struct orphan *o)
 {
     const char *sink = after(o->field, "sink:");
-    if (o->told || o->jobs == 0)
+    if (o->logged || o->jobs == 0)
         return;
-    o->told = true;
+    o->logged = true;
     if (sink)
         log_warn("daemon",
                  "the sink %s is not configured as a queue: %" PRId64

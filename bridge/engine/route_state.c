@@ -27,7 +27,7 @@ struct route_states {
 static const struct {
     const char *name; /* also the value in Redis; running routes have no field there */
     enum log_level level;
-    const char *told; /* log text for the change to this state */
+    const char *text; /* log text for the change to this state */
 } rows[] = {
     [ROUTE_UNKNOWN] = {"unknown", LOG_INFO, ""},
     [ROUTE_RUNNING] = {"running", LOG_INFO, "is running again"},
@@ -84,7 +84,7 @@ static void set_state(struct route *route, enum route_state state)
     route->state = state;
     route->state_ms = loop_mono_ms();
     if (!silent)
-        log_msg(rows[state].level, route->conf->name, "%s", rows[state].told);
+        log_msg(rows[state].level, route->conf->name, "%s", rows[state].text);
     if (could || !route_may_claim(route))
         return;
     EACH_SCHED (route, s)
