@@ -15,9 +15,9 @@
 #include "bridge/base/fault.h"
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
-#include "bridge/conf/opt.h"
 #include "bridge/job/job.h"
-#include "bridge/queue/queue.h"
+#include "bridge/opt.h"
+#include "bridge/queue.h"
 
 /* ------------------------------------------------------------------ sources */
 
@@ -48,7 +48,7 @@ struct source_ops {
     /* All jobs of this source use one route: at least one of its routes must have no
      * match. */
     bool one_route;
-    /* Its calls of bridge/queue/queue.h consider only routes that end at a queue. If the
+    /* Its calls of bridge/queue.h consider only routes that end at a queue. If the
      * target of the route does not depend on the topic, a topic in these calls is the
      * name of the queue itself. */
     bool queues_apart;
@@ -174,7 +174,7 @@ void source_cancel(struct source *src, struct slice route, struct slice id,
                    cancelled_cb *cb, void *arg);
 
 /* Return the name of the route that accepts that topic; p NULL: no route does. in_queue
- * receives whether the route ends at a queue (bridge/queue/queue.h); may be NULL. */
+ * receives whether the route ends at a queue (bridge/queue.h); may be NULL. */
 struct slice source_route(struct source *src, struct slice topic, bool *in_queue);
 
 /* The daemon's own HTTP listener, for sources that use it (bridge/http/httpd.h). */
@@ -253,7 +253,7 @@ struct sink_ops {
      * delivers until the new one is ready, for a few seconds at most. NULL: always
      * ready. */
     bool (*ready)(const void *self);
-    /* Not NULL: consumers pull the jobs (bridge/queue/queue.h), and the core never calls
+    /* Not NULL: consumers pull the jobs (bridge/queue.h), and the core never calls
      * deliver. Returns the rules, which are part of self. */
     const struct queue_rules *(*queue)(const void *self);
     int (*check)(const void *self, struct err *err); /* see source_ops; may be NULL */

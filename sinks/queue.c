@@ -2,7 +2,7 @@
 /*
  * queue.c - the queue sink: its jobs wait in Redis until consumers pull them.
  *
- * The core's pull queues (bridge/queue/queue.h) deliver the jobs. The options here set
+ * The core's pull queues (bridge/queue.h) deliver the jobs. The options here set
  * their rules.
  */
 #include "bridge/plugin.h"

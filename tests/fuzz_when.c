@@ -6,7 +6,7 @@
  */
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "bridge/conf/opt.h"
+#include "bridge/opt.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * unit_delay.c - the header contract of bridge/job/delay.h, row by row.
  */
 #include "bridge/base/when.h"
-#include "bridge/conf/opt.h"
+#include "bridge/opt.h"
 #include "bridge/job/delay.h"
 
 #include <setjmp.h>

@@ -4,7 +4,7 @@
  */
 #include "bridge/base/retry.h"
 #include "bridge/base/text.h"
-#include "bridge/conf/opt.h"
+#include "bridge/opt.h"
 #include "bridge/conf/opt_type.h"
 #include "tests/unit.h"
 

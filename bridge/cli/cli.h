@@ -6,7 +6,7 @@
 #ifndef BRIDGE_CLI_H
 #define BRIDGE_CLI_H
 
-#include "bridge/conf/opt.h"
+#include "bridge/opt.h"
 
 #include <stdbool.h>
 #include <stddef.h>

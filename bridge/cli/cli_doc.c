@@ -5,7 +5,7 @@
  */
 #include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"
-#include "bridge/conf/opt.h"
+#include "bridge/opt.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 
 #include "bridge/base/buf.h"
 #include "bridge/base/retry.h"
-#include "bridge/conf/opt.h"
+#include "bridge/opt.h"
 #include "bridge/conf/listen.h"
 
 #include <stdint.h>

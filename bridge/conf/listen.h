@@ -8,7 +8,7 @@
 
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
-#include "bridge/conf/opt.h"
+#include "bridge/opt.h"
 
 #include <stdbool.h>
 #include <stdint.h>

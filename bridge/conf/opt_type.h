@@ -6,7 +6,7 @@
 #ifndef BRIDGE_OPT_TYPE_H
 #define BRIDGE_OPT_TYPE_H
 
-#include "bridge/conf/opt.h"
+#include "bridge/opt.h"
 
 struct opt_type_row {
     const char *name;            /* in help and errors */

@@ -4,7 +4,7 @@
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
-#include "bridge/queue/queue.h"
+#include "bridge/queue.h"
 
 #include <stdlib.h>
 

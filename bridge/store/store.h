@@ -18,7 +18,7 @@
 #define BRIDGE_STORE_H
 
 #include "bridge/job/job.h"
-#include "bridge/store/queue_data.h"
+#include "bridge/queue.h"
 #include "bridge/redis/redis_probe.h"
 #include "bridge/redis/redis.h"
 #include "bridge/store/script.h"

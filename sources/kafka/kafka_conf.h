@@ -9,7 +9,7 @@
 #define SOURCES_KAFKA_KAFKA_CONF_H
 
 #include "bridge/base/mem.h"
-#include "bridge/conf/opt.h"
+#include "bridge/opt.h"
 
 #include <stdbool.h>
 #include <stddef.h>

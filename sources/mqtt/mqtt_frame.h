@@ -16,7 +16,7 @@
 
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
-#include "bridge/conf/opt.h"
+#include "bridge/opt.h"
 #include "sources/mqtt/mqtt_link.h"
 
 #include <stdbool.h>

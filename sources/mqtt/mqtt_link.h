@@ -8,7 +8,7 @@
 #define SOURCES_MQTT_MQTT_LINK_H
 
 #include "bridge/base/mem.h"
-#include "bridge/conf/opt.h"
+#include "bridge/opt.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -31,7 +31,7 @@
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/queue/queue.h"
+#include "bridge/queue.h"
 #include "bridge/store/batcher.h"
 
 #include <getopt.h>
