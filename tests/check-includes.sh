@@ -22,18 +22,11 @@ gnutls/                     ^bridge/http/httpd_tls.c$
 openssl/                    ^(bridge/(base/net|http/tokens)|sinks/http/http_sign)[a-z_]*.[ch]$
 '
 
-# The folders of bridge/: each may include itself and those before it, of the others and of
-# bridge/ itself only what the exceptions say. Whoever removes one takes its line out: an exception
-# that nobody needs is a fault.
-order='base job opt.h queue.h plugin.h redis conf store metrics http engine queue admin import daemon cli'
-
-# FOLDER  HEADER  why
-exceptions='
-engine  queue/queue_place.h  a bucket of a queue is a bucket
-'
+# What is in bridge/: each folder and file may include itself and those before it.
+order='base job opt.h queue.h plugin.h redis conf store metrics http engine queue admin import daemon cli plugins.c main.c'
 
 # shellcheck disable=SC2046 # the names of source files hold no blanks
-faults=$(awk -v libraries="$libraries" -v order="$order" -v exceptions="$exceptions" '
+faults=$(awk -v libraries="$libraries" -v order="$order" '
 function fault(rule) { printf "%s:%d: %s\n", FILENAME, FNR, rule }
 function plugin(path) { sub(/^[^\/]*\//, "", path); sub(/[\/.].*/, "", path); return path }
 BEGIN {
@@ -46,9 +39,6 @@ BEGIN {
         if (split(row[i], f, " ") == 2) { header[++n] = f[1]; allowed[n] = f[2] }
     rows = split(order, row, " ")
     for (i = 1; i <= rows; i++) place[row[i]] = i
-    rows = split(exceptions, row, "\n")
-    for (i = 1; i <= rows; i++)
-        if (split(row[i], f, " ") > 2) exception[f[1] " " f[2]] = 1
 }
 /^[ \t]*extern / && FILENAME ~ /^(bridge|sources|sinks)\/.*\.c$/ && FILENAME != "bridge/plugins.c" {
     fault("extern stands in headers, and in bridge/plugins.c")
@@ -66,15 +56,12 @@ BEGIN {
 what ~ /^libconfig/ && FILENAME ~ /^bridge\// { if (reader && reader != FILENAME)
     fault("<libconfig.h> is for one file, which is " reader " already"); reader = FILENAME }
 /"/ && what !~ /\// { fault("write the path from the top of the tree: \"" room "/" what "\"") }
-theirs == "bridge" && split(FILENAME, here, "/") == 3 && room == "bridge" {
-    from = here[2]; there = substr(what, 8); folder = there; sub(/\/.*/, "", folder)
-    if (!(from in place))
-        fault("bridge/" from "/ has no place in the order of tests/check-includes.sh")
-    else if (!(folder in place) || place[folder] > place[from]) {
-        if (!((from " " there) in exception))
-            fault("bridge/" from "/ may include of bridge/ what comes before it: see tests/check-includes.sh")
-        needed[from " " there] = 1
-    }
+theirs == "bridge" && room == "bridge" {
+    split(FILENAME, here, "/"); split(what, there, "/")
+    if (!(here[2] in place))
+        fault("bridge/" here[2] " has no place in the order of tests/check-includes.sh")
+    else if (!(there[2] in place) || place[there[2]] > place[here[2]])
+        fault("bridge/" here[2] " may include of bridge/ what comes before it: see tests/check-includes.sh")
 }
 room == "bridge" && (theirs == "sources" || theirs == "sinks") && FILENAME != "bridge/plugins.c" {
     fault("bridge/ knows no source and no sink")
@@ -91,10 +78,7 @@ FILENAME == "bridge/plugin.h" { open_to_plugins[what] = 1 }
     else if (theirs != room && !(room == "sinks" && theirs == "sources"))
         fault("what both sides share stands in sources/NAME/")
 }
-END {
-    for (e in exception)
-        if (!(e in needed)) print "tests/check-includes.sh:1: nobody needs the exception: " e
-}' $(code)
+' $(code)
 for file in $(code) $(find lua -name '*.lua' 2>/dev/null | sort); do
     case $(head -n 1 "$file") in
     '/* SPDX-License-Identifier: BSD-2-Clause */' | '-- SPDX-License-Identifier: BSD-2-Clause') ;;

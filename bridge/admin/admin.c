@@ -6,7 +6,7 @@
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"
 #include "bridge/admin/metrics.h"
-#include "bridge/queue/queue_place.h"
+#include "bridge/engine/queue_object.h"
 
 static const char text_type[] = "text/plain; charset=utf-8";
 

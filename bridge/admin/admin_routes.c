@@ -8,7 +8,7 @@
 #include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/admin/metrics.h"
-#include "bridge/queue/queue_place.h"
+#include "bridge/engine/queue_object.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"
 

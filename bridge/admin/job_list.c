@@ -11,7 +11,7 @@
 #include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/route.h"
-#include "bridge/queue/queue_place.h"
+#include "bridge/engine/queue_object.h"
 #include "bridge/store/store.h"
 
 #include <inttypes.h>

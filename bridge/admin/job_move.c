@@ -7,7 +7,7 @@
 #include "bridge/base/when.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/route.h"
-#include "bridge/queue/queue_place.h"
+#include "bridge/engine/queue_object.h"
 #include "bridge/store/store.h"
 
 #include <inttypes.h>

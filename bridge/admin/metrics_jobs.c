@@ -4,7 +4,7 @@
  */
 #include "bridge/admin/metrics.h"
 #include "bridge/engine/bridge.h"
-#include "bridge/queue/queue_place.h"
+#include "bridge/engine/queue_object.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "bridge/cli/cli.h"
 #include "bridge/engine/core_tool.h"
 #include "bridge/engine/meta.h"
-#include "bridge/queue/queue_place.h"
+#include "bridge/engine/queue_object.h"
 #include "bridge/redis/embedded.h"
 #include "bridge/store/store.h"
 

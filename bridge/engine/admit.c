@@ -5,7 +5,7 @@
 #include "bridge/job/repeat.h"
 #include "bridge/engine/job_id.h"
 #include "bridge/engine/route.h"
-#include "bridge/queue/queue_place.h"
+#include "bridge/engine/queue_object.h"
 
 #include <stdio.h>
 

@@ -66,6 +66,8 @@ struct bridge {
 
     /* Work in progress: */
     TAILQ_HEAD(, pull) pulls;        /* consumers that wait or are being served */
+    bool pulls_resumed;              /* a paused route runs again: queue_turn() resumes
+                                      * the consumers that were held */
     TAILQ_HEAD(, queue) queues_due;  /* to be handled at the end of the turn */
     TAILQ_HEAD(, queue) queues_idle; /* may be freed at the end of the turn */
     unsigned queues_idle_count;

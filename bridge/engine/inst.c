@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/inst.h"
 #include "bridge/engine/bridge.h"
-#include "bridge/queue/queue_place.h"
+#include "bridge/engine/queue_object.h"
 #include "bridge/http/httpd.h"
 #include "bridge/job/delay.h"
 

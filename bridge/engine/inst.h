@@ -19,7 +19,7 @@
 
 struct bridge;
 struct queue;
-struct queue_sweep;
+struct queue_listed;
 struct sched;
 
 struct source {
@@ -55,6 +55,17 @@ struct source {
     struct log_limit complain_kv; /* for errors of Redis about the key-value store */
 };
 
+/* A count of all queues of a sink, repeated again and again: queue_list.c. */
+struct queue_sweep {
+    struct queue_listed *names; /* of the last list, and added here since */
+    struct queue_listed *next;  /* the next to sweep; NULL: all were swept */
+    unsigned open;              /* calls in flight */
+    bool listing;
+    bool torn;         /* a call failed: the sum would be wrong */
+    int64_t begun_ms;  /* monotonic; 0: not started */
+    struct counts sum; /* of the sweep in progress */
+};
+
 struct sink {
     struct bridge *bridge;
     struct conf_sink *conf; /* shared with the configuration */
@@ -81,8 +92,8 @@ struct sink {
     const struct queue_rules *rules; /* NULL: not a queue sink */
     struct store *store;             /* of its queues: the main one or a pool's */
     struct queue *queues;            /* queue objects of this process, by name */
-    struct queue_sweep *sweep;       /* NULL: none has started */
     struct queue_stats queue_stats;
+    struct queue_sweep sweep;
     struct counts sum; /* of all its queues, at the last sweep (queue_list.c) */
     size_t sum_names;  /* number of queues in it */
     int64_t sum_ms;    /* monotonic: start of that sweep; 0: none yet */

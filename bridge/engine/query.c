@@ -4,7 +4,7 @@
  */
 #include "bridge/engine/bridge.h"
 #include "bridge/job/tries.h"
-#include "bridge/queue/queue_place.h"
+#include "bridge/engine/queue_object.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/submit.h"
 

@@ -308,3 +308,8 @@ int64_t route_spread_ms(const struct route *route, const struct job *job)
     uint64_t mixed = hash_fnv1a(HASH_FNV1A, job->id) * 0x9E3779B97F4A7C15u;
     return (int64_t)((unsigned __int128)mixed * (uint64_t)within_ms >> 64);
 }
+
+struct store *route_store(const struct route *route)
+{
+    return route->sink->rules ? route->sink->store : route->bridge->store;
+}

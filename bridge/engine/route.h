@@ -125,6 +125,8 @@ bool route_comes_from(const struct route *route, const struct source *src);
 struct route *route_first(const struct source *src);
 /* Find a route by name; NULL: no such route. */
 struct route *route_of_name(const struct bridge *bridge, struct slice name);
+/* Return the store that contains the route's jobs. */
+struct store *route_store(const struct route *route);
 /* Fill in what the wildcards of the route's match stand for in the job's topic; they are
  * parts of the topic. captures has room for MATCH_CAPTURES_MAX. Returns the number. */
 unsigned route_captures(const struct route *route, const struct job *job,

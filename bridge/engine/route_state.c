@@ -2,7 +2,6 @@
 #include "bridge/engine/route_state.h"
 #include "bridge/engine/membership.h"
 #include "bridge/engine/bridge.h"
-#include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/sched.h"
 
@@ -89,7 +88,7 @@ static void set_state(struct route *route, enum route_state state)
         return;
     EACH_SCHED (route, s)
         sched_look(s);
-    queue_release_held(route);
+    route->bridge->pulls_resumed = true;
 }
 
 /* A newer tarry may have set an unknown state: treat the route as paused. */

@@ -6,7 +6,7 @@
 #include "bridge/engine/bridge.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/job_id.h"
-#include "bridge/queue/queue_place.h"
+#include "bridge/engine/queue_object.h"
 #include "bridge/engine/route.h"
 
 #include <stdio.h>

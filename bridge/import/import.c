@@ -12,7 +12,7 @@
 #include "bridge/base/when.h"
 #include "bridge/import/import_parts.h"
 #include "bridge/job/tries.h"
-#include "bridge/queue/queue_place.h"
+#include "bridge/engine/queue_object.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/kv.h"
 

@@ -103,8 +103,6 @@ static void answer_number(void *arg)
     ask_end(ask);
 }
 
-static void name_gone(struct sink *sink, struct slice name);
-
 /* Removes the name, unless its score is not used_ms any more: then a job was added. */
 static void unlist_unused(struct queue *q, int64_t used_ms)
 {
@@ -114,7 +112,7 @@ static void unlist_unused(struct queue *q, int64_t used_ms)
     store_unlist(sink->store, buf_slice(&key), (struct slice){q->name, q->name_n},
                  used_ms);
     buf_free(&key);
-    name_gone(sink, (struct slice){q->name, q->name_n});
+    queue_name_drop(sink, (struct slice){q->name, q->name_n});
     q->listed_ms = QUEUE_NOT_LISTED;
     q->note_lost = false;
 }
@@ -299,47 +297,28 @@ void queue_usage(struct source *src, struct slice topic, queue_usage_cb *cb, voi
 
 /* --- the sweep --- */
 
-/* A queue that is listed in Redis, as far as this instance knows. */
-struct listed {
-    UT_hash_handle hh; /* by name; swept in the order of insertion */
-    int64_t used_ms;
-    size_t name_n;
-    char name[];
-};
-
-struct queue_sweep {
-    struct sink *sink;
-    struct listed *names; /* of the last list, and added here since */
-    struct listed *next;  /* the next to sweep; NULL: all were swept */
-    unsigned open;        /* calls in flight */
-    bool listing;
-    bool torn;         /* a call failed: the sum would be wrong */
-    int64_t begun_ms;  /* monotonic */
-    struct counts sum; /* of the sweep in progress */
-};
-
 struct swept {
-    struct queue_sweep *sweep;
     struct queue *queue;
     int64_t used_ms;
 };
 
 /* All queues were swept. */
-static void sweep_end(struct queue_sweep *sweep)
+static void sweep_end(struct sink *sink)
 {
+    const struct queue_sweep *sweep = &sink->sweep;
     if (sweep->torn) /* keep the old sums */
         return;
-    sweep->sink->sum = sweep->sum;
-    sweep->sink->sum_names = HASH_COUNT(sweep->names);
-    sweep->sink->sum_ms = sweep->begun_ms;
+    sink->sum = sweep->sum;
+    sink->sum_names = HASH_COUNT(sweep->names);
+    sink->sum_ms = sweep->begun_ms;
 }
 
 static void on_swept(void *arg, const struct store_measure_reply *counts)
 {
     struct swept *swept = arg;
-    struct queue_sweep *sweep = swept->sweep;
-    struct sink *sink = sweep->sink;
     struct queue *q = swept->queue;
+    struct sink *sink = q->sink;
+    struct queue_sweep *sweep = &sink->sweep;
     if (counts && q->settles_more) { /* a call settles only a limited number */
         q->settles_more = false;
         store_measure(q->bucket, NULL, 0, on_swept, swept);
@@ -364,133 +343,58 @@ static void on_swept(void *arg, const struct store_measure_reply *counts)
     }
     free(swept);
     if (sweep->open == 0 && sweep->next == NULL)
-        sweep_end(sweep);
-}
-
-static void name_drop(struct queue_sweep *sweep, struct listed *l)
-{
-    if (sweep->next == l)
-        sweep->next = l->hh.next;
-    HASH_DEL(sweep->names, l);
-    free(l);
-}
-
-static void forget_names(struct queue_sweep *sweep)
-{
-    while (sweep->names)
-        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the macro loses track of the head
-        name_drop(sweep, sweep->names);
-}
-
-static struct listed *name_find(const struct queue_sweep *sweep, struct slice name)
-{
-    struct listed *l;
-    HASH_FIND(hh, sweep->names, name.p, name.n, l);
-    return l;
-}
-
-static void name_add(struct queue_sweep *sweep, struct slice name, int64_t used_ms)
-{
-    if (name_find(sweep, name))
-        return;
-    struct listed *l = mem_alloc(sizeof(*l) + name.n + 1);
-    l->used_ms = used_ms;
-    l->name_n = name.n;
-    memcpy(l->name, name.p, name.n);
-    HASH_ADD_KEYPTR(hh, sweep->names, l->name, l->name_n, l);
+        sweep_end(sink);
 }
 
 static void on_names(void *arg, const struct redisReply *reply)
 {
-    struct queue_sweep *sweep = arg;
+    struct sink *sink = arg;
+    struct queue_sweep *sweep = &sink->sweep;
     sweep->listing = false;
     sweep->torn = reply == NULL;
     size_t n = redis_items(reply) / 2;
     sweep->sum = (struct counts){.head_ms = -1, .lease_ms = -1};
     if (reply)
-        forget_names(sweep);
+        queue_names_forget(sink);
     for (size_t i = 0; i < n; i++) {
         struct slice name = redis_text(redis_item(reply, 2 * i));
         if (queue_name_is_good(name))
-            name_add(sweep, name, redis_score(redis_item(reply, 2 * i + 1)));
+            queue_name_add(sink, name, redis_score(redis_item(reply, 2 * i + 1)));
     }
     sweep->next = reply ? sweep->names : NULL;
     if (sweep->next == NULL)
-        sweep_end(sweep);
+        sweep_end(sink);
 }
 
-static void sweep_begin(struct queue_sweep *sweep)
+static void sweep_begin(struct sink *sink)
 {
+    struct queue_sweep *sweep = &sink->sweep;
     sweep->torn = false;
     sweep->begun_ms = loop_mono_ms();
     sweep->listing = true;
-    ask_list(sweep->sink, on_names, sweep);
-}
-
-static struct queue_sweep *sweep_of(struct sink *sink)
-{
-    if (sink->sweep == NULL) {
-        sink->sweep = mem_alloc(sizeof(*sink->sweep));
-        sink->sweep->sink = sink;
-        sink->sweep->begun_ms = -SWEEP_MS;
-        sink->sweep->torn = true;
-    }
-    return sink->sweep;
-}
-
-void queue_name_noted(struct sink *sink, struct slice name)
-{
-    name_add(sweep_of(sink), name, store_now_ms(sink->store));
-}
-
-static void name_gone(struct sink *sink, struct slice name)
-{
-    struct listed *l = name_find(sweep_of(sink), name);
-    if (l)
-        name_drop(sink->sweep, l);
-}
-
-bool queue_has_room(struct sink *sink, struct slice name)
-{
-    const struct queue_sweep *sweep = sweep_of(sink);
-    int64_t most = sink->rules->names_max;
-    return most == 0 || HASH_COUNT(sweep->names) < most || name_find(sweep, name);
+    ask_list(sink, on_names, sink);
 }
 
 void queue_sweep_tick(struct sink *sink)
 {
-    struct queue_sweep *sweep = sweep_of(sink);
+    struct queue_sweep *sweep = &sink->sweep;
     if (!store_is_up(sink->store) || sweep->open > 0 || sweep->listing ||
         sink->bridge->draining)
         return;
-    if (sweep->next == NULL && loop_mono_ms() - sweep->begun_ms >= SWEEP_MS) {
-        sweep_begin(sweep);
+    if (sweep->next == NULL &&
+        (sweep->begun_ms == 0 || loop_mono_ms() - sweep->begun_ms >= SWEEP_MS)) {
+        sweep_begin(sink);
         return;
     }
     for (unsigned i = 0; i < SWEEP_STEP && sweep->next; i++) {
-        const struct listed *l = sweep->next;
+        const struct queue_listed *l = sweep->next;
         struct swept *swept = mem_alloc(sizeof(*swept));
         sweep->next = l->hh.next;
-        swept->sweep = sweep;
         swept->queue = queue_borrow(sink, (struct slice){l->name, l->name_n});
         swept->used_ms = l->used_ms;
         sweep->open++;
         store_measure(swept->queue->bucket, NULL, 0, on_swept, swept);
     }
-}
-
-bool queue_sweep_is_open(const struct sink *sink)
-{
-    return sink->sweep && (sink->sweep->open > 0 || sink->sweep->listing);
-}
-
-void queue_sweep_fini(struct sink *sink)
-{
-    if (sink->sweep == NULL)
-        return;
-    forget_names(sink->sweep);
-    free(sink->sweep);
-    sink->sweep = NULL;
 }
 
 void queue_watch(struct source *src, queue_watch_cb *cb, void *arg)

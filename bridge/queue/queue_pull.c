@@ -12,11 +12,6 @@
 
 #include <stdlib.h>
 
-bool queue_has_waiters(const struct queue *q)
-{
-    return !TAILQ_EMPTY(&q->fresh) || !TAILQ_EMPTY(&q->parked);
-}
-
 void pull_leave_waiter(struct waiter *waiter)
 {
     if (waiter->where != WAITER_AWAY)
@@ -152,12 +147,13 @@ void pull_hold(struct waiter *waiter)
     }
 }
 
-void queue_release_held(struct route *route)
+void pull_resume_held(struct bridge *bridge)
 {
     struct pull *p;
-    TAILQ_FOREACH (p, &route->bridge->pulls, link)
+    TAILQ_FOREACH (p, &bridge->pulls, link)
         for (unsigned i = 0; i < p->waiter_count; i++)
-            if (p->waiters[i].where == WAITER_HELD && p->waiters[i].route == route) {
+            if (p->waiters[i].where == WAITER_HELD &&
+                route_may_claim(p->waiters[i].route)) {
                 pull_leave_waiter(&p->waiters[i]);
                 take_waiter(&p->waiters[i], true);
             }
