@@ -392,18 +392,25 @@ struct bucket *route_bucket_of(struct route *route, struct slice id, struct slic
     return q->bucket;
 }
 
-struct bucket *route_bucket_of_id(struct route *route, struct slice id)
+struct queue *route_queue(const struct route *route, struct slice topic,
+                          const struct slice *captures, unsigned n)
 {
-    if (route->sink->rules == NULL)
-        return route_bucket(route, id)->bucket;
     struct buf name = {0};
     struct err err;
-    struct job job = {.partition = -1, .offset = -1};
+    const struct job job = {.topic = topic, .partition = -1, .offset = -1};
     struct queue *q = NULL;
-    if (tmpl_render(route->target, &job, NULL, 0, slice_of(route->conf->name), &name,
+    if (tmpl_render(route->target, &job, captures, n, slice_of(route->conf->name), &name,
                     &err) == 0 &&
         queue_name_is_good(buf_slice(&name)))
         q = queue_of(route->sink, buf_slice(&name));
     buf_free(&name);
+    return q;
+}
+
+struct bucket *route_bucket_of_id(struct route *route, struct slice id)
+{
+    if (route->sink->rules == NULL)
+        return route_bucket(route, id)->bucket;
+    const struct queue *q = route_queue(route, (struct slice){NULL, 0}, NULL, 0);
     return q ? q->bucket : NULL;
 }

@@ -68,7 +68,11 @@ void queue_leave(struct queue *q);
  * stores: the job creates the queue; false for a cancel. */
 struct bucket *route_bucket_of(struct route *route, struct slice id, struct slice target,
                                bool stores);
-/* The same without a target; NULL: the queue depends on the topic. */
+/* Return the queue that the route's target names for that topic (p NULL: none); NULL: the
+ * target cannot be rendered, or is not a valid name. captures: see route_captures(). */
+struct queue *route_queue(const struct route *route, struct slice topic,
+                          const struct slice *captures, unsigned n);
+/* The bucket without a target; NULL: the queue depends on the topic. */
 struct bucket *route_bucket_of_id(struct route *route, struct slice id);
 
 /* --- names --- */

@@ -248,9 +248,7 @@ static void hand_out(struct queue *q, struct waiter *waiter,
         return;
     }
     p->answered = true;
-    pull_leave_waiter(waiter);
-    p->turn++;
-    pull_ask_next(p);
+    pull_ask_elsewhere(waiter);
 }
 
 /* No job for the waiter. reached: false if the call handed out its maximum before this
@@ -265,9 +263,7 @@ static void got_none(struct waiter *waiter, bool answered, bool reached)
             pull_give_up(p);
     } else if (reached) {
         p->answered = true;
-        pull_leave_waiter(waiter);
-        p->turn++;
-        pull_ask_next(p);
+        pull_ask_elsewhere(waiter);
     } /* else the waiter stays where it is */
 }
 

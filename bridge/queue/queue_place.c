@@ -49,7 +49,6 @@ void place_find(struct source *src, struct slice topic, struct slice id,
 {
     struct slice captures[MATCH_CAPTURES_MAX];
     unsigned n;
-    struct err err;
     *place = (struct place){QUEUE_NO_ROUTE, NULL, NULL, NULL};
     struct route *route = route_of(src, topic, captures, &n);
     if (route == NULL)
@@ -63,21 +62,14 @@ void place_find(struct source *src, struct slice topic, struct slice id,
     }
     if (topic.p == NULL)
         return; /* the caller looks the id up */
-    struct buf name = {0};
-    struct job job = {.topic = topic, .partition = -1, .offset = -1};
-    int bad = 0;
-    if (src->ops->queues_apart && route->topic_is_queue)
-        buf_add_slice(&name, topic);
-    else
-        bad = tmpl_render(route->target, &job, captures, n, slice_of(route->conf->name),
-                          &name, &err);
-    if (bad == 0 && queue_name_is_good(buf_slice(&name))) {
-        place->queue = queue_of(route->sink, buf_slice(&name));
+    if (!src->ops->queues_apart || !route->topic_is_queue)
+        place->queue = route_queue(route, topic, captures, n);
+    else if (queue_name_is_good(topic))
+        place->queue = queue_of(route->sink, topic);
+    if (place->queue)
         place->bucket = place->queue->bucket;
-    } else {
+    else
         place->code = QUEUE_NO_ROUTE;
-    }
-    buf_free(&name);
 }
 
 int64_t source_now_ms(struct source *src, struct slice topic)

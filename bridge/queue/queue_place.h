@@ -75,10 +75,9 @@ struct pull {
     struct waiter waiters[];
 };
 
-void pull_leave_waiter(struct waiter *waiter);
-/* Add the consumer as fresh waiter of its next queue. After the last queue, park it at
- * all queues, or call its callback. */
-void pull_ask_next(struct pull *p);
+/* This queue has no further job for the consumer: it becomes a fresh waiter of its next
+ * queue. After the last queue, park it at all queues, or call its callback. */
+void pull_ask_elsewhere(struct waiter *waiter);
 /* Redis is unreachable. Tries the next queue, which may be in another Redis. After the
  * last queue a consumer that does not wait is answered at once; others continue to
  * wait. */

@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-void pull_leave_waiter(struct waiter *waiter)
+static void leave_waiter(struct waiter *waiter)
 {
     if (waiter->where != WAITER_AWAY)
         waiter->queue->waiters--;
@@ -53,7 +53,7 @@ void pull_free(struct pull *p)
 {
     free_jobs(p);
     for (unsigned i = 0; i < p->waiter_count; i++) {
-        pull_leave_waiter(&p->waiters[i]);
+        leave_waiter(&p->waiters[i]);
         if (p->waiters[i].queue == NULL)
             continue;
         p->waiters[i].queue->refs--;
@@ -99,7 +99,9 @@ void pull_give_up(struct pull *p)
         answer_empty(p, p->answered ? QUEUE_NONE : QUEUE_AWAY);
 }
 
-void pull_ask_next(struct pull *p)
+/* Add the consumer as fresh waiter of its next queue. After the last queue, park it at
+ * all queues, or call its callback. */
+static void ask_next(struct pull *p)
 {
     while (p->turn < p->waiter_count && p->waiters[p->turn].queue == NULL)
         p->turn++;
@@ -118,6 +120,13 @@ void pull_ask_next(struct pull *p)
             take_waiter(&p->waiters[i], true);
 }
 
+void pull_ask_elsewhere(struct waiter *waiter)
+{
+    leave_waiter(waiter);
+    waiter->pull->turn++;
+    ask_next(waiter->pull);
+}
+
 /* Continue from the loop: no topic has a queue or a route, or the waiter was held. */
 static void on_deferred(void *arg)
 {
@@ -128,7 +137,7 @@ static void on_deferred(void *arg)
     else if (p->turn > p->waiter_count)
         answer_empty(p, QUEUE_NO_ROUTE);
     else
-        pull_ask_next(p);
+        ask_next(p);
 }
 
 void pull_hold(struct waiter *waiter)
@@ -136,7 +145,7 @@ void pull_hold(struct waiter *waiter)
     struct pull *p = waiter->pull;
     bool fresh = waiter->where == WAITER_FRESH;
     p->answered |= waiter->route->state == ROUTE_PAUSED; /* as if no job were due */
-    pull_leave_waiter(waiter);
+    leave_waiter(waiter);
     if (fresh) {
         p->turn++;
         p->deferred = true;
@@ -154,7 +163,7 @@ void pull_resume_held(struct bridge *bridge)
         for (unsigned i = 0; i < p->waiter_count; i++)
             if (p->waiters[i].where == WAITER_HELD &&
                 route_may_claim(p->waiters[i].route)) {
-                pull_leave_waiter(&p->waiters[i]);
+                leave_waiter(&p->waiters[i]);
                 take_waiter(&p->waiters[i], true);
             }
 }
@@ -163,9 +172,7 @@ void pull_unanswered(struct waiter *waiter)
 {
     struct pull *p = waiter->pull;
     if (waiter->where == WAITER_FRESH && p->turn + 1 < p->waiter_count) {
-        pull_leave_waiter(waiter);
-        p->turn++;
-        pull_ask_next(p);
+        pull_ask_elsewhere(waiter);
     } else if (p->timer == NULL || p->got > 0) {
         pull_give_up(p);
     }
@@ -221,7 +228,7 @@ struct pull *queue_pull(struct source *src, const struct queue_ask *ask,
     }
     p->queueless = !queued;
     if (queued) {
-        pull_ask_next(p);
+        ask_next(p);
     } else {
         p->deferred = true;
         p->turn = placed ? 0 : p->waiter_count + 1;
