@@ -89,6 +89,8 @@ bool queue_name_is_good(struct slice name);
 /* Return whether a job may be stored in that queue: it exists, or is within names_max, as
  * far as this instance knows. */
 bool queue_has_room(const struct sink *sink, struct slice name);
+/* Change what this instance knows of the list; Redis is not called. used_ms: time of the
+ * last job, ms since 1970. */
 void queue_name_add(struct sink *sink, struct slice name, int64_t used_ms);
 void queue_name_drop(struct sink *sink, struct slice name);
 void queue_names_forget(struct sink *sink);
@@ -105,7 +107,7 @@ void queue_look_all(struct bridge *bridge);
 void queue_objects_tick(struct sink *sink);
 /* Free the oldest unused objects above the number that is kept; call it once per turn. */
 void queue_free_idle(struct bridge *bridge);
-/* Free all unused objects of a sink that a reload has taken out. */
+/* The same for a sink that a reload has taken out: free all unused objects. */
 void queue_old_tick(struct sink *sink);
 /* Return whether no queue of this sink has an object or a call in flight, so a reload can
  * free it. */
