@@ -74,7 +74,7 @@ static void each_sched(struct bridge *bridge, void (*what)(struct sched *s))
 
 static void on_instances(void *arg)
 {
-    each_sched(arg, sched_moved);
+    each_sched(arg, sched_members_changed);
 }
 
 static void on_store_up(void *arg)

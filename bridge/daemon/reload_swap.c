@@ -184,8 +184,8 @@ static void go_on(struct bridge *bridge)
     membership_routes_changed(bridge->membership);
     EACH_ROUTE (bridge, route)
         EACH_SCHED (route, s) {
-            s->paced_us = 0; /* a new rate may allow more */
-            sched_moved(s);
+            s->paced_until_us = 0; /* a new rate may allow more */
+            sched_members_changed(s);
         }
 }
 

@@ -15,7 +15,7 @@
 static void pump(struct route *route)
 {
     EACH_SCHED (route, s)
-        sched_head(s, s->head_ms);
+        sched_set_head(s, s->head_ms);
 }
 
 void reload_resume_parts(struct reload *r)

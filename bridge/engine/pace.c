@@ -410,7 +410,7 @@ static void on_turn(void *arg)
         return;
     p->wake = false;
     EACH_SCHED (p->route, s)
-        sched_head(s, s->head_ms);
+        sched_set_head(s, s->head_ms);
 }
 
 static void on_tick(void *arg)
