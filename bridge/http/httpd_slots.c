@@ -71,11 +71,11 @@ static struct httpd_address *enter(struct httpd *h, struct MHD_Connection *mc)
     return address;
 }
 
-static void tell_of(struct httpd *h, const struct httpd_address *address)
+static void log_crowded(struct httpd *h, const struct httpd_address *address)
 {
     char text[INET6_ADDRSTRLEN] = "";
     inet_ntop(AF_INET6, address->key, text, sizeof(text));
-    log_limited(&h->crowded, LOG_WARN, h->name,
+    log_limited(&h->too_many, LOG_WARN, h->name,
                 "%s has %lld connections, the limit connections_per_address: tarry "
                 "refuses further connections from it",
                 text, (long long)h->opts.connections_per_address);
@@ -96,7 +96,7 @@ bool httpd_slots_full(const struct httpd *h)
     return in_use(h) > (unsigned)h->opts.connections_max;
 }
 
-static void turn_away(struct httpd_conn *conn, enum httpd_refusal what)
+static void reject_and_close(struct httpd_conn *conn, enum httpd_refusal what)
 {
     httpd_refuse_raw(conn, what);
     httpd_conn_close(conn);
@@ -109,7 +109,7 @@ static void end_oldest(struct httpd *h, const struct httpd_conn *but)
     if (oldest == but)
         oldest = h->conns[READING].first;
     if (oldest)
-        turn_away(oldest, NO_SLOT);
+        reject_and_close(oldest, CONNECTIONS_FULL);
 }
 
 static void make_room(struct httpd_conn *conn)
@@ -124,11 +124,11 @@ static void make_room(struct httpd_conn *conn)
                 idle ? "tarry closes idle connections to accept new ones"
                      : "tarry answers only probes, and other requests with 503");
     if (idle) {
-        httpd_count(MADE_ROOM);
+        httpd_count(IDLE_CLOSED);
         httpd_conn_close(idle);
         return;
     }
-    conn->spare = true;
+    conn->over_limit = true;
     if (in_use(h) > (unsigned)h->opts.connections_max + SPARES)
         end_oldest(h, conn);
 }
@@ -139,8 +139,8 @@ void httpd_slots_enter(struct httpd_conn *conn, struct MHD_Connection *mc)
     int64_t most = h->opts.connections_per_address;
     conn->address = enter(h, mc);
     if (most > 0 && conn->address && conn->address->n > most) {
-        tell_of(h, conn->address);
-        turn_away(conn, TOO_MANY);
+        log_crowded(h, conn->address);
+        reject_and_close(conn, TOO_MANY_CONNECTIONS);
     } else {
         make_room(conn);
     }
