@@ -183,7 +183,7 @@ static bool read_next(struct reload *r)
 }
 
 /* Reject the reload; the configuration in use remains. */
-static void turn_away(struct reload *r)
+static void reject_while_draining(struct reload *r)
 {
     fail(r, "the daemon is stopping");
     log_errors(r);
@@ -196,7 +196,7 @@ static void begin(struct reload *r)
     r->asking = r->waiting;
     r->waiting = NULL;
     if (r->bridge->draining) {
-        turn_away(r);
+        reject_while_draining(r);
         return;
     }
     notify_reloading();
@@ -275,7 +275,7 @@ void reload_end(struct bridge *bridge)
     r->asking = r->waiting;
     r->waiting = NULL;
     answer_all(r, false);
-    buf_clear(&r->errors); /* turn_away() answers later requests */
+    buf_clear(&r->errors); /* reject_while_draining() answers later requests */
 }
 
 struct reload_status reload_status(const struct bridge *bridge)
