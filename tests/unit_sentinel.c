@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_sentinel.c - which of several sentinels' answers is believed.
+ * unit_sentinel.c - which of the answers of several sentinels is chosen.
  */
 #include "bridge/redis/sentinel.h"
 #include "tests/unit.h"
@@ -15,39 +15,39 @@
 #include <cmocka.h>
 
 /* What three sentinels say at one time: "A5" is epoch 5 and place A, "-" no answer. The
- * belief afterwards, in the same form. */
+ * master afterwards, in the same form. */
 struct moment {
     int64_t now_ms;
-    const char *said[3], *belief;
+    const char *answers[3], *master;
 };
 
 static void expect(const struct moment *moments, size_t count)
 {
-    struct sentinel_belief belief = {.epoch = -1};
+    struct sentinel_master master = {.epoch = -1};
     for (size_t i = 0; i < count; i++) {
         const struct moment *m = &moments[i];
         struct sentinel_answer answers[3];
         char places[3][2] = {{0}};
         for (size_t k = 0; k < 3; k++) {
-            bool none = m->said[k][0] == '-';
-            places[k][0] = m->said[k][0];
+            bool none = m->answers[k][0] == '-';
+            places[k][0] = m->answers[k][0];
             answers[k] =
-                (struct sentinel_answer){none ? -1 : atoi(m->said[k] + 1),
+                (struct sentinel_answer){none ? -1 : atoi(m->answers[k] + 1),
                                          none ? NULL : places[k], none ? NULL : "6379"};
         }
-        int chosen = sentinel_believe(&belief, answers, 3, m->now_ms);
+        int chosen = sentinel_choose(&master, answers, 3, m->now_ms);
         if (chosen >= 0)
-            sentinel_belief_take(&belief, &answers[chosen]);
-        if (m->belief[0] == '-') {
-            assert_null(belief.host);
+            sentinel_master_set(&master, &answers[chosen]);
+        if (m->master[0] == '-') {
+            assert_null(master.host);
             continue;
         }
-        assert_non_null(belief.host);
-        if (belief.host[0] != m->belief[0] || belief.epoch != atoi(m->belief + 1))
-            fail_msg("moment %zu: %s%d and not %s", i, belief.host, (int)belief.epoch,
-                     m->belief);
+        assert_non_null(master.host);
+        if (master.host[0] != m->master[0] || master.epoch != atoi(m->master + 1))
+            fail_msg("moment %zu: %s%d and not %s", i, master.host, (int)master.epoch,
+                     m->master);
     }
-    sentinel_belief_free(&belief);
+    sentinel_master_free(&master);
 }
 #define EXPECT(...)                                                                      \
     do {                                                                                 \
@@ -113,7 +113,8 @@ a_sentinel_promotes_from_the_choice_of_a_replica_until_it_is_master(void **state
                 {"update_config", false},
                 {"unknown", false}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        assert_int_equal(sentinel_promotes(slice_of(rows[i].state)), rows[i].promotes);
+        assert_int_equal(sentinel_is_promoting(slice_of(rows[i].state)),
+                         rows[i].promotes);
 }
 
 UNIT(sentinel)

@@ -184,8 +184,8 @@ static enum httpd_refusal find_row(struct httpd_req *req)
     return refusal;
 }
 
-/* Returns whether to refuse a spare connection. It becomes a normal connection if there
- * is room again. */
+/* Returns whether to refuse a connection above the limit. It becomes a normal connection
+ * if there is room again. */
 static bool is_over_limit(const struct httpd_req *req)
 {
     struct httpd_conn *conn = req->conn;

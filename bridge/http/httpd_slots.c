@@ -3,9 +3,9 @@
  * httpd_slots.c - limits the number of connections.
  *
  * Above connections_max each new connection closes the longest idle one. If none is idle,
- * the new connection is a spare: it gets one response, a 503 except for rows open to
- * everybody (health probes). There are SPARES of them. A further connection closes the
- * oldest connection that has not sent a complete request.
+ * the new connection is marked over_limit: it gets one response, a 503 except for rows
+ * open to everybody (health probes). At most OVER_LIMIT_MAX such connections are open. A
+ * further one closes the oldest connection that has not sent a complete request.
  */
 #include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 
 enum {
-    SPARES = 16,
+    OVER_LIMIT_MAX = 16,
     CLOSING_MAX = 48, /* in addition: connections that the library is about to close */
     KEY_BYTES = 16,
     NET_BYTES = 8 /* IPv6: a /64 network counts as one client */
@@ -31,7 +31,7 @@ struct httpd_address {
 
 unsigned httpd_slots_max(const struct httpd_opts *opts)
 {
-    return (unsigned)opts->connections_max + SPARES + CLOSING_MAX;
+    return (unsigned)opts->connections_max + OVER_LIMIT_MAX + CLOSING_MAX;
 }
 
 /* --- per address --- */
@@ -129,7 +129,7 @@ static void make_room(struct httpd_conn *conn)
         return;
     }
     conn->over_limit = true;
-    if (in_use(h) > (unsigned)h->opts.connections_max + SPARES)
+    if (in_use(h) > (unsigned)h->opts.connections_max + OVER_LIMIT_MAX)
         end_oldest(h, conn);
 }
 

@@ -98,10 +98,11 @@ bool redis_is_up(const struct redis *r)
     return r->phase == READY;
 }
 
-bool redis_is_doubted(const struct redis *r)
+bool redis_is_failing_over(const struct redis *r)
 {
     const struct redis_finder *finder = r->conf.finder;
-    return finder != NULL && finder->doubts != NULL && finder->doubts(finder->self);
+    return finder != NULL && finder->is_failing_over != NULL &&
+           finder->is_failing_over(finder->self);
 }
 
 /* ------------------------------------------------------------------ state changes */

@@ -59,7 +59,7 @@ static void on_wait(void *arg, const struct redisReply *reply)
     if (reply == NULL)
         return; /* wait_lost() was called before */
     long long have = reply->type == REDIS_REPLY_INTEGER ? reply->integer : -1;
-    bool doubted = redis_is_doubted(node->redis);
+    bool doubted = redis_is_failing_over(node->redis);
     bool enough = have >= (long long)st->conf.durability.replicas && !doubted;
     int64_t now_us = loop_mono_us();
     if (enough) {
