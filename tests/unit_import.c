@@ -4,7 +4,7 @@
  * lmstfy's lists and timer, values of delay-queue.
  */
 #include "bridge/base/json.h"
-#include "bridge/import/import_parts.h"
+#include "bridge/import/import_internal.h"
 #include "sources/delayqueue/delayqueue.h"
 #include "sources/lmstfy/lmstfy_job.h"
 #include "tests/unit.h"

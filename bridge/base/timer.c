@@ -6,7 +6,7 @@
  * millisecond and a turn early. These timers use the current time and never fire early.
  */
 #include "bridge/base/loop.h"
-#include "bridge/base/loop_parts.h"
+#include "bridge/base/loop_internal.h"
 #include "bridge/base/mem.h"
 
 #include <stdlib.h>

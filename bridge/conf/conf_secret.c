@@ -7,7 +7,7 @@
 #include "bridge/base/hash.h"
 #include "bridge/base/log.h"
 #include "bridge/base/text.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 
 #include <errno.h>
 #include <string.h>

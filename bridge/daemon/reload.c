@@ -10,7 +10,7 @@
 #include "bridge/engine/core.h"
 #include "bridge/engine/inst.h"
 #include "bridge/daemon/leave.h"
-#include "bridge/daemon/reload_parts.h"
+#include "bridge/daemon/reload_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,12 +5,12 @@
  */
 #include "bridge/engine/membership.h"
 #include "bridge/base/log.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/daemon/leave.h"
-#include "bridge/daemon/reload_parts.h"
+#include "bridge/daemon/reload_internal.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/sched.h"
 

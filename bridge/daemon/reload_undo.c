@@ -7,7 +7,7 @@
 #include "bridge/engine/inst.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/daemon/leave.h"
-#include "bridge/daemon/reload_parts.h"
+#include "bridge/daemon/reload_internal.h"
 #include "bridge/engine/sched.h"
 
 #include <stdlib.h>

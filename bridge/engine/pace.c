@@ -10,7 +10,7 @@
  * get different due times, so that they do not all return at once, in vain.
  */
 #include "bridge/engine/pace.h"
-#include "bridge/engine/pace_parts.h"
+#include "bridge/engine/pace_internal.h"
 #include "bridge/engine/sched.h"
 
 #include <limits.h>

@@ -10,7 +10,7 @@
 #include "bridge/http/httpd.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>

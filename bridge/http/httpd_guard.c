@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* httpd_guard.c - authentication and authorization of requests. */
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -11,7 +11,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #if MHD_VERSION < 0x01000000
 #include <dlfcn.h>

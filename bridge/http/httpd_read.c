@@ -9,7 +9,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/http/http_args.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 /* httpd_refuse.c - the server's own error responses. */
 #include "bridge/base/mem.h"
 #include "bridge/http/http_args.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <stdio.h>
 #include <sys/socket.h>

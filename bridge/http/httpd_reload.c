@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* httpd_reload.c - applies new options and renewed certificates to running listeners. */
 #include "bridge/conf/opt_type.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <stddef.h>
 

@@ -9,7 +9,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/http/httpd_url.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

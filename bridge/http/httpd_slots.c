@@ -9,7 +9,7 @@
  */
 #include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

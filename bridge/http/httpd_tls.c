@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"

@@ -10,7 +10,7 @@
 #include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
-#include "bridge/import/import_parts.h"
+#include "bridge/import/import_internal.h"
 #include "bridge/job/tries.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/engine/route.h"

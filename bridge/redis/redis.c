@@ -14,7 +14,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/base/net.h"
 #include "bridge/base/retry.h"
-#include "bridge/redis/redis_parts.h"
+#include "bridge/redis/redis_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * httpd_parts.h - shared by the files of the HTTP server; no other file includes it.
+ * httpd_internal.h - shared by the files of the HTTP server; no other file includes it.
  *
  * httpd.c runs libmicrohttpd on the loop and enforces the time limits of connections.
  * httpd_read.c checks the head of a request and reads the body. httpd_guard.c checks
@@ -9,8 +9,8 @@
  * disconnected clients. httpd_slots.c limits connections. httpd_reload.c applies new
  * options. httpd_tls.c holds the certificates.
  */
-#ifndef BRIDGE_HTTPD_PARTS_H
-#define BRIDGE_HTTPD_PARTS_H
+#ifndef BRIDGE_HTTPD_INTERNAL_H
+#define BRIDGE_HTTPD_INTERNAL_H
 
 #include "bridge/base/log.h"
 #include "bridge/http/httpd.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* conf_parts.h - shared by conf*.c and their tests. */
-#ifndef BRIDGE_CONF_PARTS_H
-#define BRIDGE_CONF_PARTS_H
+/* conf_internal.h - shared by conf*.c and their tests. */
+#ifndef BRIDGE_CONF_INTERNAL_H
+#define BRIDGE_CONF_INTERNAL_H
 
 #include "bridge/base/buf.h"
 #include "bridge/conf/conf.h"
