@@ -174,7 +174,7 @@ static void lose_with(const char *id, size_t kept_n)
 {
     struct job *job = job_new(0);
     char *kept = mem_alloc(kept_n + 1);
-    job->id = job_keep(job, SLICE_LIT("x"));
+    job->id = job_copy_slice(job, SLICE_LIT("x"));
     job->payload = (struct slice){kept, kept_n};
     const struct failed_run lost = {job, {NULL, 0}, true};
     store_fail_run(rig.route, slice_of(id), 5, &lost, NULL, 9, rig_on_result, (void *)id);

@@ -131,7 +131,7 @@ static void ask_lapse(void)
 static void lose(bool dead)
 {
     struct job *job = job_new(0);
-    job->id = job_keep(job, SLICE_LIT("a@1"));
+    job->id = job_copy_slice(job, SLICE_LIT("a@1"));
     const struct failed_run lost = {job, NONE, dead};
     store_fail_run(rig.route, SLICE_LIT("a"), 5, &lost, NULL, 9, rig_on_result, a);
     job_free(job);

@@ -60,7 +60,7 @@ static void set_limit(struct census *c)
 {
     const struct asker *first = STAILQ_FIRST(&c->askers);
     if (first == NULL) {
-        timer_rest(c->limit);
+        timer_stop(c->limit);
         return;
     }
     int64_t left_ms = first->asked_ms + CENSUS_WAIT_MS - loop_mono_ms();

@@ -268,7 +268,7 @@ void reload_end(struct bridge *bridge)
     struct reload *r = bridge->reload;
     if (r == NULL)
         return;
-    timer_rest(r->timer);
+    timer_stop(r->timer);
     r->step = NULL;
     fail(r, "the daemon is stopping");
     answer_all(r, false);

@@ -21,8 +21,8 @@ static uint64_t arrivals(const struct bridge *bridge)
 static void tell(struct source *src)
 {
     bool runs = src->run == PART_RUNS || src->run == PART_STOPPING;
-    if (runs && src->ops->reread && src->use != PART_LEAVING)
-        src->ops->reread(src, src->self);
+    if (runs && src->ops->rewind_to_stored && src->use != PART_LEAVING)
+        src->ops->rewind_to_stored(src, src->self);
 }
 
 void rewind_sources(struct bridge *bridge)

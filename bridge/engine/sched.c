@@ -183,7 +183,7 @@ static void pump(struct sched *s)
     };
     switch (sched_next(&view, &wait_us)) {
     case SCHED_IDLE:
-        timer_rest(s->timer);
+        timer_stop(s->timer);
         break;
     case SCHED_SLEEP:
         timer_set_us(s->timer, wait_us);

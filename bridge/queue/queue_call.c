@@ -87,7 +87,7 @@ static void arm(struct queue *q, int64_t now_us)
         if (all[i] >= 0 && (wait_us < 0 || all[i] < wait_us))
             wait_us = all[i];
     if (wait_us < 0)
-        timer_rest(q->timer);
+        timer_stop(q->timer);
     else
         timer_set_us(q->timer, wait_us);
 }
@@ -136,7 +136,7 @@ void queue_pump(struct queue *q)
         if (rest > 0)
             timer_set_us(q->timer, rest);
         else
-            timer_rest(q->timer); /* until queue_look_all() */
+            timer_stop(q->timer); /* until queue_look_all() */
         queue_leave(q);
         return;
     }

@@ -125,8 +125,8 @@ static void close_connection(struct redis *r)
     if (r->reader)
         redisReaderFree(r->reader);
     r->reader = NULL;
-    timer_rest(r->deadline_timer);
-    timer_rest(r->connect_timer);
+    timer_stop(r->deadline_timer);
+    timer_stop(r->connect_timer);
 }
 
 static int64_t rest_ms(const struct redis *r)
@@ -169,7 +169,7 @@ void redis_ready(struct redis *r)
 {
     r->phase = READY;
     r->up_ms = loop_mono_ms();
-    timer_rest(r->connect_timer);
+    timer_stop(r->connect_timer);
     subscribe_all(r);
     r->on_state(r->arg, REDIS_UP, "");
 }

@@ -130,7 +130,7 @@ static void answer_clients(struct sentinel *s)
             redis_not_found(client->redis, buf_str(&why));
     }
     buf_free(&why);
-    timer_rest(s->grace);
+    timer_stop(s->grace);
 }
 
 /* Make all clients with another address, or none, ask again immediately. */

@@ -82,7 +82,7 @@ static void arm(struct bucket *b)
     if (b->far.first_ms < 0) {
         leave_line(b);
         if (b->far.timer)
-            timer_rest(b->far.timer);
+            timer_stop(b->far.timer);
     } else if (!b->far.listed) {
         int64_t wait_us = until_us(b, b->far.first_ms - early_ms(b));
         wake_after(b, (wait_us + 999) / 1000);
