@@ -111,7 +111,7 @@ static void each_first_result_of_a_batcher_is_tested(void **state)
 {
     (void)state;
     for (unsigned kind = 0; kind < BATCHERS; kind++) {
-        for (const char *p = batcher_rows[kind].again; p && *p; p += 2) {
+        for (const char *p = batcher_rows[kind].resent_answers; p && *p; p += 2) {
             unsigned i = 0;
             while (i < TOLD && (told[i].kind != kind || told[i].code != p[0]))
                 i++;

@@ -198,10 +198,10 @@ static void queued_kafka_changes_are_returned_by_store_give_back(void **state)
     ask_of_kafka_and_others("abcd");
     rig_send_each(BATCHER_ACK, "x");
     assert_int_equal(store_open_count(rig.store), 5);
-    store_give_back(rig.store);
+    store_reject_kafka_changes(rig.store);
     assert_string_equal(buf_str(&rig.results), "a=0 c=0 ");
     assert_int_equal(store_open_count(rig.store), 3);
-    store_give_back(rig.store);
+    store_reject_kafka_changes(rig.store);
     assert_int_equal(rig.answers, 2);
     rig_reconnect();
     assert_true(rig_wait_for(&rig.answers, 5));
@@ -221,7 +221,7 @@ static void changes_in_flight_are_not_returned(void **state)
     fake.paused = true;
     ask_of_kafka_and_others("abcd"); /* the cancels wait for the enqueues */
     assert_true(rig_wait_for(&rig.calls, 1));
-    store_give_back(rig.store);
+    store_reject_kafka_changes(rig.store);
     assert_string_equal(buf_str(&rig.results), "c=0 ");
     fake_resume();
     assert_true(rig_wait_for(&rig.answers, 4));

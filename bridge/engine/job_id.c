@@ -88,6 +88,6 @@ void job_id_set_origin(struct source *src, const struct route *route, struct buc
         buf_addf(name, "*%" PRId64, route->bucket_count);
     if (rewind > 0)
         buf_addf(name, "+%" PRId64, rewind);
-    bucket_chain(b, buf_slice(name), job->offset, origin);
+    bucket_set_origin(b, buf_slice(name), job->offset, origin);
     origin->stamp_ms = job->timestamp_ms > 0 ? job->timestamp_ms : 0;
 }

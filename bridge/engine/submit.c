@@ -130,7 +130,7 @@ static void on_enqueued(void *arg, char code)
         answer(sub, instead ? STORED_REPLACED : sub->reply.outcome);
     } else {
         /* Redis may have stored the job, but on too few replicas. */
-        sub->route->stats.not_stored += !count_stored(sub, change_was(code));
+        sub->route->stats.not_stored += !count_stored(sub, change_safe(code));
         sub->reply.why = no_answer;
         answer(sub, NOT_STORED);
     }
@@ -151,7 +151,7 @@ static void on_cancel_done(void *arg, char code)
         {CANCEL_NOT_THERE, "not-found",
          "no pending job has this id: it was delivered or rejected, or never existed"}};
     struct route_stats *stats = &sub->route->stats;
-    char was = change_was(code); /* also if too few replicas have it */
+    char was = change_safe(code); /* also if too few replicas have it */
     stats->cancels += code != 0 && code != CANCEL_READ_BEFORE;
     stats->not_stored += code == 0;
     if (was == CANCEL_CANCELLED || was == CANCEL_CANCELLED_DEAD)
