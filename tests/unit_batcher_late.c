@@ -127,7 +127,8 @@ static void assert_past_deadline(enum batcher_kind kind, const char *codes,
     rig_stop();
 }
 
-static void a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so(void **state)
+static void
+a_change_done_by_its_deadline_but_on_too_few_replicas_is_reported_as_unsafe(void **state)
 {
     (void)state;
     assert_past_deadline(BATCHER_ENQUEUE, "=sritce", "a=S c=I d=T e=C f=E b=r ");
@@ -249,7 +250,7 @@ UNIT(batcher_late)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_change_not_sent_by_its_deadline_gets_no_result),
         cmocka_unit_test(
-            a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so),
+            a_change_done_by_its_deadline_but_on_too_few_replicas_is_reported_as_unsafe),
         cmocka_unit_test(a_change_not_done_by_its_deadline_gets_no_result),
         cmocka_unit_test(a_change_without_deadline_waits_for_the_replicas),
         cmocka_unit_test(changes_of_other_batchers_do_not_wait_for_replicas),

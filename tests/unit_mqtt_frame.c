@@ -231,7 +231,7 @@ static void a_message_becomes_a_job_with_its_properties_as_headers(void **state)
     buf_free(&props);
 }
 
-static void the_delay_of_the_topic_is_told_apart_from_that_of_a_property(void **state)
+static void the_delay_of_the_topic_is_distinguished_from_that_of_a_property(void **state)
 {
     static const struct {
         const char *topic, *rest, *after, *at;
@@ -299,7 +299,7 @@ UNIT(mqtt_frame)
         cmocka_unit_test(a_frame_with_a_wrong_body_size_is_rejected),
         cmocka_unit_test(broken_properties_end_the_list),
         cmocka_unit_test(a_message_becomes_a_job_with_its_properties_as_headers),
-        cmocka_unit_test(the_delay_of_the_topic_is_told_apart_from_that_of_a_property),
+        cmocka_unit_test(the_delay_of_the_topic_is_distinguished_from_that_of_a_property),
         cmocka_unit_test(an_invalid_message_becomes_a_raw_job_with_a_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -258,7 +258,7 @@ static void on_warning(void *arg, bool serious, const char *text)
     strncat(w->text, text, sizeof(w->text) - strlen(w->text) - 1);
 }
 
-static void an_operator_is_told_what_may_lose_jobs(void **state)
+static void settings_that_may_lose_jobs_are_reported(void **state)
 {
     (void)state;
     const struct {
@@ -489,7 +489,7 @@ UNIT(probe)
         cmocka_unit_test(a_passed_memory_limit_applies_until_five_percent_below),
         cmocka_unit_test(fsync_is_refused_unless_redis_syncs_always),
         cmocka_unit_test(a_server_older_than_6_2_is_refused_and_both_versions_are_named),
-        cmocka_unit_test(an_operator_is_told_what_may_lose_jobs),
+        cmocka_unit_test(settings_that_may_lose_jobs_are_reported),
         cmocka_unit_test_setup_teardown(a_real_server_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(without_config_get_the_probe_uses_info, setup,
                                         teardown),

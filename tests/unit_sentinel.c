@@ -55,7 +55,7 @@ static void expect(const struct moment *moments, size_t count)
         expect(moments, sizeof(moments) / sizeof(moments[0]));                           \
     } while (0)
 
-static void the_newest_configuration_is_believed(void **state)
+static void the_newest_configuration_is_chosen(void **state)
 {
     (void)state;
     EXPECT({1, {"-", "-", "-"}, "-"}, {2, {"-", "A0", "-"}, "A0"},
@@ -79,7 +79,8 @@ static void within_an_epoch_the_majority_of_sentinels_decides(void **state)
            {5, {"A5", "-", "B5"}, "B5"});
 }
 
-static void sentinels_set_up_anew_are_believed_after_ten_seconds(void **state)
+static void
+the_answers_of_sentinels_set_up_anew_are_accepted_after_ten_seconds(void **state)
 {
     (void)state;
     EXPECT({1, {"A9", "A9", "A9"}, "A9"}, {1000, {"B0", "B0", "-"}, "A9"},
@@ -120,10 +121,11 @@ a_sentinel_promotes_from_the_choice_of_a_replica_until_it_is_master(void **state
 UNIT(sentinel)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_newest_configuration_is_believed),
+        cmocka_unit_test(the_newest_configuration_is_chosen),
         cmocka_unit_test(an_outdated_sentinel_is_ignored),
         cmocka_unit_test(within_an_epoch_the_majority_of_sentinels_decides),
-        cmocka_unit_test(sentinels_set_up_anew_are_believed_after_ten_seconds),
+        cmocka_unit_test(
+            the_answers_of_sentinels_set_up_anew_are_accepted_after_ten_seconds),
         cmocka_unit_test(ten_seconds_begin_anew_when_most_no_longer_say_so),
         cmocka_unit_test(
             a_sentinel_promotes_from_the_choice_of_a_replica_until_it_is_master),
