@@ -50,7 +50,7 @@ struct opt {
     const char *choices; /* OPT_CHOICE: "a|b|c" */
     bool optional;       /* may be absent without a default; the field is then NULL or
                           * 0 */
-    bool reread;         /* OPT_FILE: a reload reads the file again without a restart
+    bool reload_file;    /* OPT_FILE: a reload reads the file again without a restart
                           * of the owner */
     bool secret;         /* OPT_LIST, OPT_PAIRS: each value is a secret */
 };

@@ -66,7 +66,7 @@ struct source_ops {
     /* The connection to Redis was lost and restored, and Redis may have lost recent jobs.
      * The core answers submissions that were not stored with NOT_STORED. Read again from
      * the last position that is known to be stored. NULL: not supported. */
-    void (*reread)(struct source *src, void *self);
+    void (*rewind_to_stored)(struct source *src, void *self);
     /* Read again, for this route only, the records written since to_ms (ms since 1970),
      * in all instances. dry_run: only report what it would read. Calls cb once, always
      * after rewind() has returned. NULL: not supported. */
@@ -98,14 +98,14 @@ const char *source_name(const struct source *src); /* also the name in log lines
 int64_t source_now_ms(struct source *src, struct slice topic);
 
 enum stored {
-    STORED,         /* Redis has stored the job */
-    STORED_INSTEAD, /* the job has replaced a pending job with the same id (delay-op:
-                     * replace) */
-    STORED_BEFORE,  /* nothing changed; reason: "exists": a job has this id; "remembered":
+    STORED,          /* Redis has stored the job */
+    STORED_REPLACED, /* the job has replaced a pending job with the same id (delay-op:
+                      * replace) */
+    STORED_ALREADY, /* nothing changed; reason: "exists": a job has this id; "remembered":
                      * a job with this id was delivered within dedupe_window;
                      * "read-again": the record is already stored */
     STORED_DEAD,    /* stored as a dead letter with its reason; acknowledge the message */
-    STORED_NONE,    /* there is nothing to store (a cancel was executed) */
+    STORED_NOTHING, /* there is nothing to store (a cancel was executed) */
     REFUSED,        /* only if ops->answers: why says what to do */
     NOT_STORED      /* Redis has not stored the job; do NOT acknowledge */
 };
@@ -113,9 +113,9 @@ struct stored_reply {
     enum stored outcome;
     struct slice id; /* of the job; borrowed until the callback returns */
     int64_t
-        due_ms; /* -1 with STORED_BEFORE: the due time of the stored job is not known */
-    const char *reason; /* REFUSED, STORED_DEAD: a name of enum reason; STORED_BEFORE: see
-                         * above; else "" */
+        due_ms; /* -1 with STORED_ALREADY: the due time of the stored job is not known */
+    const char *reason; /* REFUSED, STORED_DEAD: a name of enum reason; STORED_ALREADY:
+                         * see above; else "" */
     const char *why;    /* explanation for people, else "" */
 };
 typedef void stored_cb(void *arg, const struct stored_reply *reply);
@@ -134,7 +134,7 @@ void source_session_lost(struct source *src);
 void source_rewound(struct source *src);
 
 /* Return the number of the route's rewind in job->rewinds; 0: none. */
-int64_t reading_rewind(struct slice rewinds, struct slice route);
+int64_t job_rewind_number(struct slice rewinds, struct slice route);
 
 /* Report that the source has stopped; the last step of ops->stop. */
 void source_stopped(struct source *src);
@@ -142,7 +142,7 @@ void source_stopped(struct source *src);
 /* For sources that answer questions about jobs. route: the route's name. */
 enum found {
     FOUND_NONE,
-    FOUND_WAITING,
+    FOUND_PENDING,
     FOUND_IN_FLIGHT,
     FOUND_DEAD,
     FOUND_NO_ROUTE,

@@ -230,7 +230,7 @@ void rig_enqueue(struct bucket *b, const char *id, const struct change *how,
 {
     struct job *job = job_new(body_n);
     char *body = mem_alloc(body_n + 1);
-    job->id = job_keep(job, slice_of(id));
+    job->id = job_copy_slice(job, slice_of(id));
     job->payload = (struct slice){body, body_n};
     struct change *c = change_of_job(sizeof(*c), b, job, NONE, NONE);
     set_parameters(c, how, id);

@@ -26,7 +26,7 @@ static struct job *job_of(struct slice text, const char *prefix)
     struct job *job = job_new(0);
 
     for (size_t i = 0; i < sizeof(required) / sizeof(required[0]); i++)
-        job_add_header(job, job_keepf(job, "%s%s", prefix, required[i]), SLICE_LIT("1"),
+        job_add_header(job, job_format(job, "%s%s", prefix, required[i]), SLICE_LIT("1"),
                        NULL);
     while (text.n > 0) {
         const char *end = memchr(text.p, '\n', text.n);

@@ -66,7 +66,7 @@ static void check_facts(struct slice text)
     redis_facts_info(&facts, text);
     redis_facts_config(&facts, "appendfsync", text);
     redis_facts_config(&facts, "min-replicas-to-write", text);
-    redis_facts_keeps(&facts);
+    redis_facts_persistence(&facts);
     durability_parse(option, &want, NULL);
     if (memory_mark_parse(option, &mark, NULL) == 0)
         must(mark.percent <= 100 && mark.bytes >= 0);

@@ -97,9 +97,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     struct job *job = job_new(n);
 
     opts.delay_headers = flags & 16;
-    job->id = job_keep(job, fuzz_take(&rest, '\n'));
-    job->key =
-        flags & 32 ? job_keep(job, fuzz_take(&rest, '\n')) : (struct slice){NULL, 0};
+    job->id = job_copy_slice(job, fuzz_take(&rest, '\n'));
+    job->key = flags & 32 ? job_copy_slice(job, fuzz_take(&rest, '\n'))
+                          : (struct slice){NULL, 0};
     while (rest.n > 0) {
         struct slice value = fuzz_take(&rest, '\n'), name = fuzz_take(&value, '=');
         if (job_add_header(job, name, value, NULL) < 0)

@@ -50,9 +50,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     unsigned count = 0;
     struct err err = {""};
 
-    job->topic = job_keep(job, fuzz_take(&rest, '\n'));
-    job->key = job_keep(job, fuzz_take(&rest, '\n'));
-    job->id = job_keep(job, fuzz_take(&rest, '\n'));
+    job->topic = job_copy_slice(job, fuzz_take(&rest, '\n'));
+    job->key = job_copy_slice(job, fuzz_take(&rest, '\n'));
+    job->id = job_copy_slice(job, fuzz_take(&rest, '\n'));
     struct slice name = fuzz_take(&rest, '=');
     job_add_header(job, name, rest, NULL);
     if (match_filter_check(filter, &err) == 0 &&

@@ -61,8 +61,8 @@ static void on_look(void *arg, const struct store_look_reply *look)
 static void enqueue(struct origin origin, void *arg)
 {
     struct job *job = job_new(0);
-    job->id = job_keep(job, ID);
-    job->payload = job_keep(job, SLICE_LIT("payload"));
+    job->id = job_copy_slice(job, ID);
+    job->payload = job_copy_slice(job, SLICE_LIT("payload"));
     struct change *c = change_of_job(sizeof(*c), ROUTE, job, NONE, NONE);
     c->origin = origin;
     c->cb = on_code;

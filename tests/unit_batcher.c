@@ -62,11 +62,12 @@ static void a_batch_contains_at_most_the_maximum_of_partitions(void **state)
 
 enum { FULL = 500 };
 
-static struct batcher batcher_of(unsigned queued, unsigned awaited, unsigned flying)
+static struct batcher batcher_of(unsigned queued, unsigned awaited,
+                                 unsigned in_flight_count)
 {
     return (struct batcher){.queued = queued,
                             .awaited = awaited,
-                            .flying = flying,
+                            .in_flight_count = in_flight_count,
                             .pacer = {.last_us = 1000000, .gap_us = 2000}};
 }
 
@@ -91,16 +92,16 @@ static void changes_that_no_client_awaits_are_paced(void **state)
 static void changes_wait_while_two_batches_are_in_flight(void **state)
 {
     (void)state;
-    struct batcher batcher = batcher_of(FULL - 1, FULL - 1, BATCHES_OUT - 1);
+    struct batcher batcher = batcher_of(FULL - 1, FULL - 1, BATCHES_IN_FLIGHT - 1);
     assert_int_equal(batcher_wait_us(&batcher, FULL, 1000000), 0);
-    batcher.flying = BATCHES_OUT;
+    batcher.in_flight_count = BATCHES_IN_FLIGHT;
     assert_int_equal(batcher_wait_us(&batcher, FULL, 9000000), -1);
 }
 
 static void a_full_batch_does_not_wait(void **state)
 {
     (void)state;
-    struct batcher batcher = batcher_of(FULL, 0, BATCHES_OUT);
+    struct batcher batcher = batcher_of(FULL, 0, BATCHES_IN_FLIGHT);
     assert_int_equal(batcher_wait_us(&batcher, FULL, 1000000), 0);
 }
 
@@ -150,13 +151,13 @@ static void a_batcher_stops_at_the_maximum_of_batches(void **state)
     (void)state;
     rig_start(2, 0);
     fake.paused = true;
-    for (unsigned i = 0; i < 2 * BATCHES_OUT_FULL + 3; i++)
+    for (unsigned i = 0; i < 2 * FULL_BATCHES_IN_FLIGHT + 3; i++)
         rig_send(BATCHER_ACK, id_of(i));
     rig_send(BATCHER_FINISH, "z"); /* whatever may leave has left before it */
-    assert_true(rig_wait_for(&rig.calls, BATCHES_OUT_FULL + 1));
+    assert_true(rig_wait_for(&rig.calls, FULL_BATCHES_IN_FLIGHT + 1));
     assert_string_equal(buf_str(&rig.sizes), "2 2 2 2 2 2 2 2 1 ");
     fake_resume();
-    assert_true(rig_wait_for(&rig.answers, 2 * BATCHES_OUT_FULL + 4));
+    assert_true(rig_wait_for(&rig.answers, 2 * FULL_BATCHES_IN_FLIGHT + 4));
     assert_string_equal(buf_str(&rig.sizes), "2 2 2 2 2 2 2 2 1 2 1 ");
     rig_stop();
 }
@@ -174,7 +175,7 @@ static void lose_with(const char *id, size_t kept_n)
 {
     struct job *job = job_new(0);
     char *kept = mem_alloc(kept_n + 1);
-    job->id = job_keep(job, SLICE_LIT("x"));
+    job->id = job_copy_slice(job, SLICE_LIT("x"));
     job->payload = (struct slice){kept, kept_n};
     const struct failed_run lost = {job, {NULL, 0}, true};
     store_fail_run(rig.route, slice_of(id), 5, &lost, NULL, 9, rig_on_result, (void *)id);

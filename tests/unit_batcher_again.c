@@ -111,7 +111,7 @@ static void each_first_result_of_a_batcher_is_tested(void **state)
 {
     (void)state;
     for (unsigned kind = 0; kind < BATCHERS; kind++) {
-        for (const char *p = batcher_rows[kind].again; p && *p; p += 2) {
+        for (const char *p = batcher_rows[kind].resent_answers; p && *p; p += 2) {
             unsigned i = 0;
             while (i < TOLD && (told[i].kind != kind || told[i].code != p[0]))
                 i++;
@@ -131,7 +131,7 @@ static void ask_lapse(void)
 static void lose(bool dead)
 {
     struct job *job = job_new(0);
-    job->id = job_keep(job, SLICE_LIT("a@1"));
+    job->id = job_copy_slice(job, SLICE_LIT("a@1"));
     const struct failed_run lost = {job, NONE, dead};
     store_fail_run(rig.route, SLICE_LIT("a"), 5, &lost, NULL, 9, rig_on_result, a);
     job_free(job);

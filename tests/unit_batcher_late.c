@@ -127,7 +127,8 @@ static void assert_past_deadline(enum batcher_kind kind, const char *codes,
     rig_stop();
 }
 
-static void a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so(void **state)
+static void
+a_change_done_by_its_deadline_but_on_too_few_replicas_is_reported_as_unsafe(void **state)
 {
     (void)state;
     assert_past_deadline(BATCHER_ENQUEUE, "=sritce", "a=S c=I d=T e=C f=E b=r ");
@@ -198,10 +199,10 @@ static void queued_kafka_changes_are_returned_by_store_give_back(void **state)
     ask_of_kafka_and_others("abcd");
     rig_send_each(BATCHER_ACK, "x");
     assert_int_equal(store_open_count(rig.store), 5);
-    store_give_back(rig.store);
+    store_reject_kafka_changes(rig.store);
     assert_string_equal(buf_str(&rig.results), "a=0 c=0 ");
     assert_int_equal(store_open_count(rig.store), 3);
-    store_give_back(rig.store);
+    store_reject_kafka_changes(rig.store);
     assert_int_equal(rig.answers, 2);
     rig_reconnect();
     assert_true(rig_wait_for(&rig.answers, 5));
@@ -221,7 +222,7 @@ static void changes_in_flight_are_not_returned(void **state)
     fake.paused = true;
     ask_of_kafka_and_others("abcd"); /* the cancels wait for the enqueues */
     assert_true(rig_wait_for(&rig.calls, 1));
-    store_give_back(rig.store);
+    store_reject_kafka_changes(rig.store);
     assert_string_equal(buf_str(&rig.results), "c=0 ");
     fake_resume();
     assert_true(rig_wait_for(&rig.answers, 4));
@@ -249,7 +250,7 @@ UNIT(batcher_late)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_change_not_sent_by_its_deadline_gets_no_result),
         cmocka_unit_test(
-            a_change_done_by_its_deadline_but_on_too_few_replicas_is_told_so),
+            a_change_done_by_its_deadline_but_on_too_few_replicas_is_reported_as_unsafe),
         cmocka_unit_test(a_change_not_done_by_its_deadline_gets_no_result),
         cmocka_unit_test(a_change_without_deadline_waits_for_the_replicas),
         cmocka_unit_test(changes_of_other_batchers_do_not_wait_for_replicas),

@@ -3,7 +3,7 @@
  * unit_compat.c - the headers of other schedulers, set by set; see bridge/job/compat.c.
  */
 #include "bridge/base/when.h"
-#include "bridge/job/delay_parts.h"
+#include "bridge/job/delay_internal.h"
 #include "bridge/job/repeat.h"
 
 #include <setjmp.h>

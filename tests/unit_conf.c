@@ -6,7 +6,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 #include "bridge/plugin.h"
 #include "tests/unit.h"
 

@@ -5,7 +5,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf_diff.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

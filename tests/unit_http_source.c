@@ -201,7 +201,7 @@ static void a_job_of_a_queue_is_shown_in_each_state(void **state)
     (void)state;
     struct buf out = {0};
     struct job *job = job_new(0);
-    job->payload = job_keep(job, SLICE_LIT("p"));
+    job->payload = job_copy_slice(job, SLICE_LIT("p"));
     job->due_ms = 1769860800123;
     struct queue_job q = {.job = job,
                           .id = SLICE_LIT("i"),
@@ -247,7 +247,7 @@ static void a_dead_letter_is_shown_with_all_fields(void **state)
     (void)state;
     struct buf out = {0};
     struct job *job = job_new(0);
-    job->payload = job_keep(job, SLICE_LIT("p"));
+    job->payload = job_copy_slice(job, SLICE_LIT("p"));
     job->due_ms = 1769860800123;
     struct tries tries = {.reason = "retries",
                           .error = "HTTP 503\n",
@@ -354,8 +354,8 @@ static void a_job_is_shown_with_all_fields(void **state)
     (void)state;
     struct buf out = {0};
     struct job *job = job_new(0);
-    job->payload = job_keep(job, (struct slice){"\xff\0", 2});
-    job->key = job_keep(job, SLICE_LIT("k"));
+    job->payload = job_copy_slice(job, (struct slice){"\xff\0", 2});
+    job->key = job_copy_slice(job, SLICE_LIT("k"));
     job_add_header(job, SLICE_LIT("a"), SLICE_LIT("1"), NULL);
     job_add_header(job, SLICE_LIT("b"), SLICE_LIT("2"), NULL);
     job_add_header(job, SLICE_LIT("a"), (struct slice){0}, NULL);

@@ -428,7 +428,7 @@ static void arguments_are_read_from_every_place_a_row_names(void **state)
     }
 }
 
-static void an_unknown_path_or_method_is_told_as_json(void **state)
+static void an_unknown_path_or_method_is_reported_as_json(void **state)
 {
     (void)state;
     char *answer = talk("GET /none HTTP/1.1\r\n" LAST "\r\n");
@@ -439,7 +439,7 @@ static void an_unknown_path_or_method_is_told_as_json(void **state)
     assert_non_null(strstr(answer, "Allow: GET, HEAD, POST\r\n"));
 }
 
-static void rows_that_were_gone_are_served_by_who_brings_them_back(void **state)
+static void removed_rows_are_served_again_by_the_listener_that_adds_them(void **state)
 {
     (void)state;
     char *answer = talk("GET /tell/a HTTP/1.1\r\n" HOST "\r\n"
@@ -809,7 +809,7 @@ static void every_form_of_a_request_is_read(void **state)
     with_rest = false;
 }
 
-static void a_client_that_expects_it_is_told_to_continue(void **state)
+static void a_client_that_sends_expect_gets_100_continue(void **state)
 {
     (void)state;
     char *answer = talk_slowly(
@@ -1118,8 +1118,8 @@ UNIT(httpd)
         cmocka_unit_test(a_path_matches_segment_by_segment),
         cmocka_unit_test(arguments_are_read_from_every_place_a_row_names),
         cmocka_unit_test(requests_in_one_piece_are_answered_in_their_order),
-        cmocka_unit_test(an_unknown_path_or_method_is_told_as_json),
-        cmocka_unit_test(rows_that_were_gone_are_served_by_who_brings_them_back),
+        cmocka_unit_test(an_unknown_path_or_method_is_reported_as_json),
+        cmocka_unit_test(removed_rows_are_served_again_by_the_listener_that_adds_them),
         cmocka_unit_test(head_is_get_without_the_body),
         cmocka_unit_test(ambiguous_framing_is_refused),
         cmocka_unit_test(a_head_that_could_be_read_in_another_way_is_refused),
@@ -1138,7 +1138,7 @@ UNIT(httpd)
         cmocka_unit_test(a_bad_address_is_refused_with_a_reason),
         cmocka_unit_test(a_row_of_any_method_takes_every_method),
         cmocka_unit_test(every_form_of_a_request_is_read),
-        cmocka_unit_test(a_client_that_expects_it_is_told_to_continue),
+        cmocka_unit_test(a_client_that_sends_expect_gets_100_continue),
         cmocka_unit_test(http_1_0_stays_only_when_it_asks),
         cmocka_unit_test(what_no_row_takes_goes_to_the_rest),
         cmocka_unit_test(refusals_have_the_shape_of_the_api),

@@ -4,7 +4,7 @@
  * lmstfy's lists and timer, values of delay-queue.
  */
 #include "bridge/base/json.h"
-#include "bridge/import/import_parts.h"
+#include "bridge/import/import_internal.h"
 #include "sources/delayqueue/delayqueue.h"
 #include "sources/lmstfy/lmstfy_job.h"
 #include "tests/unit.h"
@@ -144,7 +144,7 @@ static void add_pair(void *arg, struct slice name, struct slice value)
     buf_addf(out, "%.*s=%.*s;", SLICE_ARG(name), SLICE_ARG(value));
 }
 
-static void each_text_of_an_object_is_told(void **state)
+static void each_text_of_an_object_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -198,7 +198,7 @@ UNIT(import)
         cmocka_unit_test(an_entry_of_a_list_holds_tries_and_id),
         cmocka_unit_test(an_entry_of_the_timer_contains_namespace_queue_tries_and_id),
         cmocka_unit_test(a_key_names_namespace_queue_and_job),
-        cmocka_unit_test(each_text_of_an_object_is_told),
+        cmocka_unit_test(each_text_of_an_object_is_reported),
         cmocka_unit_test(a_key_is_reported_as_new_only_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

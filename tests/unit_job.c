@@ -52,7 +52,7 @@ static void memory_kept_by_a_job_never_moves(void **state)
     static struct slice kept[PIECES];
     struct job *job = job_new(100);
     for (int i = 0; i < PIECES; i++)
-        kept[i] = job_keepf(job, "%0*d", 1 + i % 700, i);
+        kept[i] = job_format(job, "%0*d", 1 + i % 700, i);
     for (int i = 0; i < PIECES; i++) {
         assert_int_equal(atoi(kept[i].p), i);
         assert_int_equal(strlen(kept[i].p), kept[i].n);
@@ -64,13 +64,13 @@ static void kept_bytes_end_with_a_nul_and_null_stays_null(void **state)
 {
     (void)state;
     struct job *job = job_new(0);
-    struct slice s = job_keep(job, SLICE_LIT("a\0b"));
+    struct slice s = job_copy_slice(job, SLICE_LIT("a\0b"));
     assert_int_equal(s.n, 3);
     assert_memory_equal(s.p, "a\0b", 4);
-    s = job_keep(job, SLICE_LIT(""));
+    s = job_copy_slice(job, SLICE_LIT(""));
     assert_non_null(s.p);
     assert_int_equal(s.p[0], 0);
-    assert_null(job_keep(job, none).p);
+    assert_null(job_copy_slice(job, none).p);
     job_free(job);
 }
 
@@ -79,7 +79,7 @@ static void memory_for_structures_is_aligned_and_zeroed(void **state)
     (void)state;
     struct job *job = job_new(0);
     for (size_t n = 0; n < 3000; n += 37) {
-        job_keep(job, SLICE_LIT("x"));
+        job_copy_slice(job, SLICE_LIT("x"));
         char *p = job_memory(job, n);
         assert_int_equal((uintptr_t)p % _Alignof(max_align_t), 0);
         for (size_t i = 0; i < n; i++)
@@ -108,8 +108,8 @@ static void headers_keep_their_order_and_are_found_without_case(void **state)
     (void)state;
     struct job *job = job_new(0);
     for (int i = 0; i < JOB_HEADERS_MAX; i++) {
-        struct slice name = job_keepf(job, "Name-%d", i);
-        assert_int_equal(job_add_header(job, name, job_keepf(job, "%d", i), NULL), 0);
+        struct slice name = job_format(job, "Name-%d", i);
+        assert_int_equal(job_add_header(job, name, job_format(job, "%d", i), NULL), 0);
     }
     assert_int_equal(job->header_count, JOB_HEADERS_MAX);
     for (int i = 0; i < JOB_HEADERS_MAX; i++)

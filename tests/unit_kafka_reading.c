@@ -39,7 +39,7 @@ static void rewind_of_a_route_is_found_by_its_whole_name(void **state)
     };
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++)
-        assert_int_equal(reading_rewind(rows[i].text, rows[i].route), rows[i].number);
+        assert_int_equal(job_rewind_number(rows[i].text, rows[i].route), rows[i].number);
 }
 
 static void incarnation_of_a_partition_is_0_if_redis_has_none(void **state)

@@ -163,7 +163,7 @@ static void a_query_shows_the_task_as_created(void **state)
         "\"has_retry\":1,\"callback\":\"http://a/?b\\u0026c\",\"content\":\"\\u0000c\","
         "\"creat_time\":1700000000}");
     buf_clear(&out);
-    job->payload = job_keep(job, SLICE_LIT("not ours"));
+    job->payload = job_copy_slice(job, SLICE_LIT("not ours"));
     job->tries_max = 0;
     later_show(&out, job, 0);
     assert_non_null(strstr(buf_str(&out), "\"content\":\"not ours\""));

@@ -258,7 +258,7 @@ static void a_job_is_shown_byte_for_byte(void **state)
     take(&attrs, "Job-Attr-B", "x<y");
     take(&attrs, "Job-Attr-A", "1");
     lmstfy_attrs_store(&attrs, job);
-    job->payload = job_keep(job, SLICE_LIT("hello"));
+    job->payload = job_copy_slice(job, SLICE_LIT("hello"));
     struct queue_job found = {.job = job,
                               .id = SLICE_LIT("101ARYZ6S410000000000000000"),
                               .state = QUEUE_IN_FLIGHT,

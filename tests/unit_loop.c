@@ -374,7 +374,7 @@ static void a_watch_deleted_by_another_is_not_called(void **state)
     }
 }
 
-static void a_refused_connection_is_told_as_an_error_or_writable(void **state)
+static void a_refused_connection_is_reported_as_an_error_or_writable(void **state)
 {
     (void)state;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
@@ -402,7 +402,7 @@ static void read_one(void *arg, unsigned events)
         loop_stop();
 }
 
-static void what_came_before_a_connection_broke_is_told_and_then_that_it_did(void **state)
+static void data_received_before_a_connection_broke_is_reported_first(void **state)
 {
     (void)state;
     int fds[2];
@@ -480,7 +480,7 @@ static int status_of(const char *script, int pass_fd)
     return exit_status;
 }
 
-static void a_childs_exit_code_or_signal_is_told(void **state)
+static void a_childs_exit_code_or_signal_is_reported(void **state)
 {
     (void)state;
     assert_int_equal(status_of("exit 7", -1), 7);
@@ -573,7 +573,7 @@ static void a_name_is_resolved_or_refused_with_a_reason(void **state)
     assert_true(strlen(resolved_text) > 5);
 }
 
-static void a_cancelled_name_is_not_told(void **state)
+static void a_cancelled_name_resolution_calls_nothing(void **state)
 {
     (void)state;
     resolved_text[0] = '\0';
@@ -605,17 +605,17 @@ UNIT(loop)
         CASE(posts_of_a_thread_arrive_in_order),
         CASE(what_is_still_open_at_the_end_leaks_nothing),
         CASE(a_watch_deleted_by_another_is_not_called),
-        CASE(a_refused_connection_is_told_as_an_error_or_writable),
-        CASE(what_came_before_a_connection_broke_is_told_and_then_that_it_did),
+        CASE(a_refused_connection_is_reported_as_an_error_or_writable),
+        CASE(data_received_before_a_connection_broke_is_reported_first),
         CASE(a_signal_reaches_its_callback),
         CASE(a_signal_after_the_end_of_the_loop_does_not_end_the_process),
-        CASE(a_childs_exit_code_or_signal_is_told),
+        CASE(a_childs_exit_code_or_signal_is_reported),
         CASE(a_child_has_the_passed_descriptor_and_no_other),
         CASE(a_program_that_is_not_there_is_an_error_at_once),
         CASE(a_child_ends_when_its_parent_is_killed),
         CASE(a_numeric_address_is_resolved_later_not_from_within),
         CASE(a_name_is_resolved_or_refused_with_a_reason),
-        CASE(a_cancelled_name_is_not_told),
+        CASE(a_cancelled_name_resolution_calls_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,7 +219,7 @@ static void a_message_becomes_a_job_with_its_properties_as_headers(void **state)
                                    .payload = SLICE_LIT("x"),
                                    .props = buf_slice(&props)};
     struct job *job = mqtt_job_new(&m);
-    assert_null(job->unread);
+    assert_null(job->unreadable);
     assert_true(slice_is(job->topic, "a/b") && slice_is(job->payload, "x"));
     assert_null(job->key.p);
     assert_true(job->offset == -1 && job->partition == -1);
@@ -231,7 +231,7 @@ static void a_message_becomes_a_job_with_its_properties_as_headers(void **state)
     buf_free(&props);
 }
 
-static void the_delay_of_the_topic_is_told_apart_from_that_of_a_property(void **state)
+static void the_delay_of_the_topic_is_distinguished_from_that_of_a_property(void **state)
 {
     static const struct {
         const char *topic, *rest, *after, *at;
@@ -252,7 +252,7 @@ static void the_delay_of_the_topic_is_told_apart_from_that_of_a_property(void **
                                        .payload = SLICE_LIT(""),
                                        .props = buf_slice(&props)};
         struct job *job = mqtt_job_new(&m);
-        assert_null(job->unread);
+        assert_null(job->unreadable);
         assert_true(slice_is(job->topic, rows[i].rest));
         assert_true((job->after.p == NULL) == (rows[i].after == NULL));
         assert_true((job->at.p == NULL) == (rows[i].at == NULL));
@@ -279,8 +279,8 @@ static void an_invalid_message_becomes_a_raw_job_with_a_reason(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct job *job = mqtt_job_new(&rows[i]);
-        assert_string_equal(job->unread, "oversize");
-        assert_true(job->unread_why.n > 0);
+        assert_string_equal(job->unreadable, "oversize");
+        assert_true(job->unreadable_why.n > 0);
         assert_true(slice_is(job->payload, "cut"));
         assert_int_equal(job->header_count, 0);
         job_free(job);
@@ -299,7 +299,7 @@ UNIT(mqtt_frame)
         cmocka_unit_test(a_frame_with_a_wrong_body_size_is_rejected),
         cmocka_unit_test(broken_properties_end_the_list),
         cmocka_unit_test(a_message_becomes_a_job_with_its_properties_as_headers),
-        cmocka_unit_test(the_delay_of_the_topic_is_told_apart_from_that_of_a_property),
+        cmocka_unit_test(the_delay_of_the_topic_is_distinguished_from_that_of_a_property),
         cmocka_unit_test(an_invalid_message_becomes_a_raw_job_with_a_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

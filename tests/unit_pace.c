@@ -296,7 +296,7 @@ static void a_target_gets_no_more_at_a_time_than_it_may(void **state)
     assert_true(asked[1].answered && asked[1].got.go);
 }
 
-static void who_waits_for_room_goes_when_there_is_some_in_its_order(void **state)
+static void jobs_that_wait_for_a_slot_are_delivered_in_order(void **state)
 {
     (void)state;
     world.conf.target_in_flight = 1;
@@ -313,7 +313,7 @@ static void who_waits_for_room_goes_when_there_is_some_in_its_order(void **state
     }
 }
 
-static void who_waits_too_long_is_put_back_each_to_its_own_time(void **state)
+static void jobs_that_wait_too_long_are_put_back_each_with_its_own_due_time(void **state)
 {
     (void)state;
     world.conf.target_in_flight = 1;
@@ -341,7 +341,7 @@ static int64_t least_left_ms(int64_t ms, int64_t begun_ms)
     return left_ms > 0 ? left_ms : 0;
 }
 
-static void a_failing_target_rests_and_the_others_do_not(void **state)
+static void a_failing_target_is_paused_and_other_targets_are_not(void **state)
 {
     (void)state;
     struct pace *p = begin("{topic}");
@@ -398,7 +398,7 @@ static void a_rejection_is_no_failure(void **state)
     }
 }
 
-static void a_route_with_one_target_claims_nothing_while_it_rests(void **state)
+static void a_route_with_one_target_claims_nothing_while_it_is_paused(void **state)
 {
     (void)state;
     world.conf.target_in_flight = 5;
@@ -426,7 +426,7 @@ static void a_route_with_one_target_claims_nothing_while_it_rests(void **state)
     assert_int_equal(pace_room(p), 5);
 }
 
-static void a_route_whose_jobs_name_their_targets_never_rests(void **state)
+static void a_route_whose_jobs_name_their_targets_is_never_paused(void **state)
 {
     (void)state;
     static char *any[] = {any_target};
@@ -566,14 +566,14 @@ UNIT(pace)
         cmocka_unit_test(a_breaker_without_recent_outcomes_is_blank),
         cmocka_unit_test(a_short_window_works_at_any_clock_value),
         IN_A_WORLD(a_target_gets_no_more_at_a_time_than_it_may),
-        IN_A_WORLD(who_waits_for_room_goes_when_there_is_some_in_its_order),
-        IN_A_WORLD(who_waits_too_long_is_put_back_each_to_its_own_time),
-        IN_A_WORLD(a_failing_target_rests_and_the_others_do_not),
+        IN_A_WORLD(jobs_that_wait_for_a_slot_are_delivered_in_order),
+        IN_A_WORLD(jobs_that_wait_too_long_are_put_back_each_with_its_own_due_time),
+        IN_A_WORLD(a_failing_target_is_paused_and_other_targets_are_not),
         IN_A_WORLD(one_probe_goes_and_its_success_lets_all_go),
         IN_A_WORLD(jobs_of_a_resting_target_come_back_one_by_one_after_the_probe),
         IN_A_WORLD(a_rejection_is_no_failure),
-        IN_A_WORLD(a_route_with_one_target_claims_nothing_while_it_rests),
-        IN_A_WORLD(a_route_whose_jobs_name_their_targets_never_rests),
+        IN_A_WORLD(a_route_with_one_target_claims_nothing_while_it_is_paused),
+        IN_A_WORLD(a_route_whose_jobs_name_their_targets_is_never_paused),
         IN_A_WORLD(memory_is_bounded_and_what_is_in_flight_is_kept),
         IN_A_WORLD(states_are_listed_and_counted),
         cmocka_unit_test(a_route_without_rate_options_has_no_rate_limit),

@@ -103,18 +103,18 @@ static void how_it_keeps_follows_from_its_configuration(void **state)
     const struct {
         const char *appendonly, *appendfsync, *rewrite, *save; /* NULL: forbidden */
         const char *info;
-        enum redis_durability keeps;
+        enum redis_persistence persistence;
     } rows[] = {
-        {"no", "everysec", "no", "", "aof_enabled:0", KEEPS_NOTHING},
-        {"no", "always", "no", "3600 1 300 100", "aof_enabled:0", KEEPS_SNAPSHOTS},
-        {"yes", "everysec", "no", "3600 1", "aof_enabled:1", KEEPS_SECOND},
-        {"yes", "no", "no", "", "aof_enabled:1", KEEPS_SECOND},
-        {"yes", "always", "no", "", "aof_enabled:1", KEEPS_ALL},
-        {"yes", "always", "yes", "", "aof_enabled:1", KEEPS_SECOND},
-        {NULL, NULL, NULL, NULL, "aof_enabled:1", KEEPS_UNKNOWN},
-        {NULL, NULL, NULL, NULL, "aof_enabled:0", KEEPS_SNAPSHOTS},
-        {NULL, NULL, NULL, NULL, "", KEEPS_UNKNOWN},
-        {"yes", NULL, NULL, NULL, "aof_enabled:1", KEEPS_UNKNOWN},
+        {"no", "everysec", "no", "", "aof_enabled:0", PERSISTS_NOTHING},
+        {"no", "always", "no", "3600 1 300 100", "aof_enabled:0", PERSISTS_SNAPSHOTS},
+        {"yes", "everysec", "no", "3600 1", "aof_enabled:1", PERSISTS_EVERY_SECOND},
+        {"yes", "no", "no", "", "aof_enabled:1", PERSISTS_EVERY_SECOND},
+        {"yes", "always", "no", "", "aof_enabled:1", PERSISTS_EVERY_WRITE},
+        {"yes", "always", "yes", "", "aof_enabled:1", PERSISTS_EVERY_SECOND},
+        {NULL, NULL, NULL, NULL, "aof_enabled:1", PERSISTS_UNKNOWN},
+        {NULL, NULL, NULL, NULL, "aof_enabled:0", PERSISTS_SNAPSHOTS},
+        {NULL, NULL, NULL, NULL, "", PERSISTS_UNKNOWN},
+        {"yes", NULL, NULL, NULL, "aof_enabled:1", PERSISTS_UNKNOWN},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct redis_facts facts;
@@ -125,8 +125,8 @@ static void how_it_keeps_follows_from_its_configuration(void **state)
         redis_facts_config(&facts, "no-appendfsync-on-rewrite",
                            slice_of(rows[i].rewrite));
         redis_facts_config(&facts, "save", slice_of(rows[i].save));
-        if (redis_facts_keeps(&facts) != rows[i].keeps)
-            fail_msg("row %zu: %d", i, redis_facts_keeps(&facts));
+        if (redis_facts_persistence(&facts) != rows[i].persistence)
+            fail_msg("row %zu: %d", i, redis_facts_persistence(&facts));
     }
 }
 
@@ -200,17 +200,17 @@ static void fsync_is_refused_unless_redis_syncs_always(void **state)
     (void)state;
     const struct durability async = {0}, fsync_wanted = {.fsync = true};
     const struct {
-        enum redis_durability keeps;
+        enum redis_persistence persistence;
         const char *part; /* NULL: it fits */
     } rows[] = {
-        {KEEPS_ALL, NULL},
-        {KEEPS_SECOND, "appendfsync always"},
-        {KEEPS_SNAPSHOTS, "appendonly yes"},
-        {KEEPS_NOTHING, "appendonly yes"},
-        {KEEPS_UNKNOWN, "+config|get"},
+        {PERSISTS_EVERY_WRITE, NULL},
+        {PERSISTS_EVERY_SECOND, "appendfsync always"},
+        {PERSISTS_SNAPSHOTS, "appendonly yes"},
+        {PERSISTS_NOTHING, "appendonly yes"},
+        {PERSISTS_UNKNOWN, "+config|get"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct redis_facts facts = {.keeps = rows[i].keeps};
+        struct redis_facts facts = {.persistence = rows[i].persistence};
         struct err err = {""};
         assert_int_equal(redis_facts_fit(&facts, &async, &err), 0);
         assert_int_equal(redis_facts_fit(&facts, &fsync_wanted, &err),
@@ -234,7 +234,7 @@ static void a_server_older_than_6_2_is_refused_and_both_versions_are_named(void 
         {"", true}, /* INFO is forbidden */
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct redis_facts facts = {.keeps = KEEPS_ALL};
+        struct redis_facts facts = {.persistence = PERSISTS_EVERY_WRITE};
         struct err err = {""};
         snprintf(facts.version, sizeof(facts.version), "%s", rows[i].version);
         assert_int_equal(redis_facts_fit(&facts, &async, &err), rows[i].fits ? 0 : -1);
@@ -258,7 +258,7 @@ static void on_warning(void *arg, bool serious, const char *text)
     strncat(w->text, text, sizeof(w->text) - strlen(w->text) - 1);
 }
 
-static void an_operator_is_told_what_may_lose_jobs(void **state)
+static void settings_that_may_lose_jobs_are_reported(void **state)
 {
     (void)state;
     const struct {
@@ -266,18 +266,26 @@ static void an_operator_is_told_what_may_lose_jobs(void **state)
         unsigned wanted_replicas, count, serious;
         const char *part;
     } rows[] = {
-        {{.keeps = KEEPS_SECOND, .min_replicas = 0}, 0, 0, 0, ""},
-        {{.keeps = KEEPS_UNKNOWN, .min_replicas = -1, .replicas = 2}, 2, 0, 0, ""},
-        {{.keeps = KEEPS_NOTHING}, 0, 1, 0, "only in memory"},
-        {{.keeps = KEEPS_SNAPSHOTS}, 0, 1, 0, "no append-only file"},
-        {{.keeps = KEEPS_ALL, .evicts = true}, 0, 1, 1, "may drop jobs"},
-        {{.keeps = KEEPS_ALL, .replicas = 1, .min_replicas = 1},
+        {{.persistence = PERSISTS_EVERY_SECOND, .min_replicas = 0}, 0, 0, 0, ""},
+        {{.persistence = PERSISTS_UNKNOWN, .min_replicas = -1, .replicas = 2},
+         2,
+         0,
+         0,
+         ""},
+        {{.persistence = PERSISTS_NOTHING}, 0, 1, 0, "only in memory"},
+        {{.persistence = PERSISTS_SNAPSHOTS}, 0, 1, 0, "no append-only file"},
+        {{.persistence = PERSISTS_EVERY_WRITE, .evicts = true}, 0, 1, 1, "may drop jobs"},
+        {{.persistence = PERSISTS_EVERY_WRITE, .replicas = 1, .min_replicas = 1},
          2,
          1,
          0,
          "1 connected replicas"},
-        {{.keeps = KEEPS_ALL, .replicas = 1}, 0, 1, 0, "min-replicas-to-write"},
-        {{.keeps = KEEPS_NOTHING, .evicts = true, .replicas = 1}, 3, 4, 1, ""},
+        {{.persistence = PERSISTS_EVERY_WRITE, .replicas = 1},
+         0,
+         1,
+         0,
+         "min-replicas-to-write"},
+        {{.persistence = PERSISTS_NOTHING, .evicts = true, .replicas = 1}, 3, 4, 1, ""},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const struct durability want = {.replicas = rows[i].wanted_replicas};
@@ -414,7 +422,7 @@ static void a_real_server_is_read(void **state)
     start_server(more);
     ask(&a, "");
     assert_int_equal(a.answered, 1);
-    assert_int_equal(a.facts.keeps, KEEPS_ALL);
+    assert_int_equal(a.facts.persistence, PERSISTS_EVERY_WRITE);
     assert_int_equal(a.facts.max_bytes, 100 << 20);
     assert_true(a.facts.used_bytes > 100000);
     assert_int_equal(a.facts.min_replicas, 2);
@@ -432,7 +440,7 @@ static void a_real_server_is_read(void **state)
         loop_run();
     assert_int_equal(a.answered, 1);
     assert_true(a.facts.used_bytes > before_bytes + 5000000);
-    assert_int_equal(a.facts.keeps, KEEPS_ALL); /* not asked again */
+    assert_int_equal(a.facts.persistence, PERSISTS_EVERY_WRITE); /* not asked again */
     assert_int_equal(a.facts.min_replicas, 2);
     redis_free(a.redis);
 }
@@ -446,7 +454,7 @@ static void without_config_get_the_probe_uses_info(void **state)
     start_server(more);
     ask(&a, "narrow:pw@");
     assert_int_equal(a.answered, 1);
-    assert_int_equal(a.facts.keeps, KEEPS_SNAPSHOTS);
+    assert_int_equal(a.facts.persistence, PERSISTS_SNAPSHOTS);
     assert_int_equal(a.facts.min_replicas, -1);
     assert_int_equal(a.facts.max_bytes, 0);
     assert_true(a.facts.used_bytes > 0);
@@ -481,7 +489,7 @@ UNIT(probe)
         cmocka_unit_test(a_passed_memory_limit_applies_until_five_percent_below),
         cmocka_unit_test(fsync_is_refused_unless_redis_syncs_always),
         cmocka_unit_test(a_server_older_than_6_2_is_refused_and_both_versions_are_named),
-        cmocka_unit_test(an_operator_is_told_what_may_lose_jobs),
+        cmocka_unit_test(settings_that_may_lose_jobs_are_reported),
         cmocka_unit_test_setup_teardown(a_real_server_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(without_config_get_the_probe_uses_info, setup,
                                         teardown),

@@ -353,7 +353,7 @@ static void an_acl_user_is_let_in_and_sees_only_what_it_may(void **state)
     redis_free(r);
 }
 
-static void a_wrong_password_is_told_and_not_tried_in_a_hot_loop(void **state)
+static void a_wrong_password_is_reported_and_retried_with_backoff(void **state)
 {
     (void)state;
     struct watcher w = {0};
@@ -429,7 +429,7 @@ static void a_connection_that_answered_no_call_is_opened_again_ever_later(void *
     assert_true(lose_again_and_again(9, false) > 1500); /* 5 + 10 + ... ms, less 30 % */
 }
 
-static void a_full_server_is_told_in_its_words(void **state)
+static void the_error_text_of_a_full_server_is_reported(void **state)
 {
     (void)state;
     struct watcher w = {0}, w2 = {0};
@@ -498,7 +498,7 @@ static void look_when_lost(void *arg, const redisReply *reply)
 }
 
 /* A callback that gets NULL must see that the connection is down. */
-static void a_loss_is_told_before_the_open_commands_get_null(void **state)
+static void a_lost_connection_is_reported_before_open_commands_get_null(void **state)
 {
     (void)state;
     const struct slice ping = SLICE_LIT("PING");
@@ -667,7 +667,7 @@ static void tls_is_verified_and_a_wrong_name_refused(void **state)
     redis_free(r);
 }
 
-static void a_host_that_is_not_there_is_told(void **state)
+static void an_unreachable_host_is_reported(void **state)
 {
     (void)state;
     struct watcher w = {0};
@@ -790,16 +790,16 @@ UNIT(redis)
         CASE(a_server_that_dies_right_after_an_answer_is_missed_at_once),
         CASE(a_silent_server_is_left_after_the_deadline),
         CASE(an_acl_user_is_let_in_and_sees_only_what_it_may),
-        CASE(a_wrong_password_is_told_and_not_tried_in_a_hot_loop),
+        CASE(a_wrong_password_is_reported_and_retried_with_backoff),
         CASE(a_connection_that_answered_a_call_is_opened_again_after_the_first_backoff),
         CASE(a_connection_that_answered_no_call_is_opened_again_ever_later),
-        CASE(a_full_server_is_told_in_its_words),
+        CASE(the_error_text_of_a_full_server_is_reported),
         CASE(a_reply_callback_may_reconnect_or_free),
-        CASE(a_loss_is_told_before_the_open_commands_get_null),
+        CASE(a_lost_connection_is_reported_before_open_commands_get_null),
         CASE(a_state_callback_may_free_with_commands_open),
         CASE(a_subscription_outlives_the_connection),
         CASE(tls_is_verified_and_a_wrong_name_refused),
-        CASE(a_host_that_is_not_there_is_told),
+        CASE(an_unreachable_host_is_reported),
         CASE(an_embedded_server_keeps_its_data_when_killed_or_stopped),
         CASE(a_second_embedded_server_waits_for_one_whose_daemon_was_killed),
         CASE(an_embedded_server_that_cannot_start_says_why),

@@ -154,7 +154,7 @@ static void a_find_that_hangs_is_cut_by_the_connect_timeout(void **state)
     redis_free(s.redis);
 }
 
-static void one_that_rests_can_be_hurried(void **state)
+static void reconnect_now_ends_the_backoff(void **state)
 {
     (void)state;
     struct seeking s = {.port = NULL, .connect_timeout_ms = 5000};
@@ -164,7 +164,7 @@ static void one_that_rests_can_be_hurried(void **state)
     assert_false(reached(&s.up, 1, 100));
     redis_reconnect_now(s.redis);
     assert_true(reached(&s.up, 1, 6000));
-    redis_reconnect_now(s.redis); /* nothing to hurry */
+    redis_reconnect_now(s.redis); /* not in backoff: no effect */
     assert_false(reached(&s.down, 2, 50));
     redis_free(s.redis);
 }
@@ -220,7 +220,7 @@ static void a_replica_is_left_until_it_is_a_master(void **state)
 }
 
 /* ROLE is for a check: without it the first READONLY tells. */
-static void who_may_not_ask_for_the_role_is_let_in(void **state)
+static void a_user_without_permission_for_role_can_connect(void **state)
 {
     (void)state;
     unsigned said = 0;
@@ -293,10 +293,10 @@ UNIT(redis_find)
         CASE(found_by_its_finder_and_asked_again_each_time),
         CASE(what_the_finder_says_is_the_reason),
         CASE(a_find_that_hangs_is_cut_by_the_connect_timeout),
-        CASE(one_that_rests_can_be_hurried),
+        CASE(reconnect_now_ends_the_backoff),
         CASE(it_may_be_freed_before_it_has_asked),
         CASE(a_replica_is_left_until_it_is_a_master),
-        CASE(who_may_not_ask_for_the_role_is_let_in),
+        CASE(a_user_without_permission_for_role_can_connect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,7 +99,7 @@ static void on_stored(void *arg, char code)
 static void ask_enqueue(void)
 {
     struct job *job = job_new(0);
-    job->id = job_keep(job, ID);
+    job->id = job_copy_slice(job, ID);
     struct change *c = change_of_job(sizeof(*c), run.route, job, (struct slice){NULL, 0},
                                      (struct slice){NULL, 0});
     c->cb = on_stored;
@@ -148,7 +148,7 @@ static bool run_for(int64_t limit_ms, const bool *until)
 {
     timer_set(run.limit, limit_ms);
     loop_run();
-    timer_rest(run.limit);
+    timer_stop(run.limit);
     return *until;
 }
 

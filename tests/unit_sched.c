@@ -20,34 +20,34 @@ static void a_bucket_does_what_its_view_says(void **state)
         enum sched_next next;
         int64_t wait_us;
     } rows[] = {
-        /* due in, gap, credit, of, more, paced, unsure */
-        {{-1, 0, 10, 10, false, 0, false}, SCHED_REST, -1},
-        {{-1, 500, 0, 10, true, 0, false}, SCHED_REST, -1},
+        /* due in, gap, credit, of, more, paced, head_stale */
+        {{-1, 0, 10, 10, false, 0, false}, SCHED_IDLE, -1},
+        {{-1, 500, 0, 10, true, 0, false}, SCHED_IDLE, -1},
         {{1, 0, 10, 10, false, 0, false}, SCHED_SLEEP, 1},
         {{1500000, 0, 10, 10, false, 0, false}, SCHED_SLEEP, 1500000},
         /* left to the tick */
-        {{1500001, 0, 10, 10, false, 0, false}, SCHED_REST, 1500001},
+        {{1500001, 0, 10, 10, false, 0, false}, SCHED_IDLE, 1500001},
         {{0, 0, 0, 10, false, 0, false}, SCHED_WAIT_CREDIT, 0},
         {{0, 800, 0, 10, true, 0, false}, SCHED_WAIT_CREDIT, 0},
         {{0, 0, 1, 10, false, 0, false}, SCHED_CLAIM, 0},
-        {{0, 800, 10, 10, false, 0, false}, SCHED_SLEEP, 800}, /* waits for company */
-        {{0, 800, 10, 10, true, 0, false}, SCHED_CLAIM, 0},    /* a backlog does not */
+        {{0, 800, 10, 10, false, 0, false}, SCHED_SLEEP, 800}, /* waits for more jobs */
+        {{0, 800, 10, 10, true, 0, false}, SCHED_CLAIM, 0}, /* a backlog does not wait */
         /* little credit: wait for more */
         {{0, 800, 4, 10, true, 0, false}, SCHED_SLEEP, 800},
         {{0, 800, 5, 10, true, 0, false}, SCHED_CLAIM, 0},
-        {{0, 800, SCHED_WORTH, 10000, true, 0, false}, SCHED_CLAIM, 0},
+        {{0, 800, SCHED_CREDIT_MIN, 10000, true, 0, false}, SCHED_CLAIM, 0},
         /* the rate, or the target rests */
         {{0, 0, 10, 10, true, 700, false}, SCHED_SLEEP, 700},
         {{0, 900, 10, 10, true, 700, false}, SCHED_SLEEP, 700},
         {{0, 0, 0, 10, true, 700, false}, SCHED_WAIT_CREDIT, 0},
         {{400, 0, 10, 10, true, 700, false}, SCHED_SLEEP, 400},
         /* The head may be gone: Redis is asked, but only where a claim could follow. */
-        {{0, 0, 1, 10, false, 0, true}, SCHED_LOOK, 0},
-        {{0, 800, 10, 10, true, 0, true}, SCHED_LOOK, 0},
+        {{0, 0, 1, 10, false, 0, true}, SCHED_READ_HEAD, 0},
+        {{0, 800, 10, 10, true, 0, true}, SCHED_READ_HEAD, 0},
         {{0, 0, 0, 10, false, 0, true}, SCHED_WAIT_CREDIT, 0},
         {{0, 0, 10, 10, true, 700, true}, SCHED_SLEEP, 700},
         {{400, 0, 10, 10, true, 0, true}, SCHED_SLEEP, 400},
-        {{-1, 0, 10, 10, true, 0, true}, SCHED_REST, -1},
+        {{-1, 0, 10, 10, true, 0, true}, SCHED_IDLE, -1},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         int64_t wait_us;

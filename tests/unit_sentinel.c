@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_sentinel.c - which of several sentinels' answers is believed.
+ * unit_sentinel.c - which of the answers of several sentinels is chosen.
  */
 #include "bridge/redis/sentinel.h"
 #include "tests/unit.h"
@@ -15,39 +15,39 @@
 #include <cmocka.h>
 
 /* What three sentinels say at one time: "A5" is epoch 5 and place A, "-" no answer. The
- * belief afterwards, in the same form. */
+ * master afterwards, in the same form. */
 struct moment {
     int64_t now_ms;
-    const char *said[3], *belief;
+    const char *answers[3], *master;
 };
 
 static void expect(const struct moment *moments, size_t count)
 {
-    struct sentinel_belief belief = {.epoch = -1};
+    struct sentinel_master master = {.epoch = -1};
     for (size_t i = 0; i < count; i++) {
         const struct moment *m = &moments[i];
         struct sentinel_answer answers[3];
         char places[3][2] = {{0}};
         for (size_t k = 0; k < 3; k++) {
-            bool none = m->said[k][0] == '-';
-            places[k][0] = m->said[k][0];
+            bool none = m->answers[k][0] == '-';
+            places[k][0] = m->answers[k][0];
             answers[k] =
-                (struct sentinel_answer){none ? -1 : atoi(m->said[k] + 1),
+                (struct sentinel_answer){none ? -1 : atoi(m->answers[k] + 1),
                                          none ? NULL : places[k], none ? NULL : "6379"};
         }
-        int chosen = sentinel_believe(&belief, answers, 3, m->now_ms);
+        int chosen = sentinel_choose(&master, answers, 3, m->now_ms);
         if (chosen >= 0)
-            sentinel_belief_take(&belief, &answers[chosen]);
-        if (m->belief[0] == '-') {
-            assert_null(belief.host);
+            sentinel_master_set(&master, &answers[chosen]);
+        if (m->master[0] == '-') {
+            assert_null(master.host);
             continue;
         }
-        assert_non_null(belief.host);
-        if (belief.host[0] != m->belief[0] || belief.epoch != atoi(m->belief + 1))
-            fail_msg("moment %zu: %s%d and not %s", i, belief.host, (int)belief.epoch,
-                     m->belief);
+        assert_non_null(master.host);
+        if (master.host[0] != m->master[0] || master.epoch != atoi(m->master + 1))
+            fail_msg("moment %zu: %s%d and not %s", i, master.host, (int)master.epoch,
+                     m->master);
     }
-    sentinel_belief_free(&belief);
+    sentinel_master_free(&master);
 }
 #define EXPECT(...)                                                                      \
     do {                                                                                 \
@@ -55,7 +55,7 @@ static void expect(const struct moment *moments, size_t count)
         expect(moments, sizeof(moments) / sizeof(moments[0]));                           \
     } while (0)
 
-static void the_newest_configuration_is_believed(void **state)
+static void the_newest_configuration_is_chosen(void **state)
 {
     (void)state;
     EXPECT({1, {"-", "-", "-"}, "-"}, {2, {"-", "A0", "-"}, "A0"},
@@ -79,7 +79,8 @@ static void within_an_epoch_the_majority_of_sentinels_decides(void **state)
            {5, {"A5", "-", "B5"}, "B5"});
 }
 
-static void sentinels_set_up_anew_are_believed_after_ten_seconds(void **state)
+static void
+the_answers_of_sentinels_set_up_anew_are_accepted_after_ten_seconds(void **state)
 {
     (void)state;
     EXPECT({1, {"A9", "A9", "A9"}, "A9"}, {1000, {"B0", "B0", "-"}, "A9"},
@@ -113,16 +114,18 @@ a_sentinel_promotes_from_the_choice_of_a_replica_until_it_is_master(void **state
                 {"update_config", false},
                 {"unknown", false}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        assert_int_equal(sentinel_promotes(slice_of(rows[i].state)), rows[i].promotes);
+        assert_int_equal(sentinel_is_promoting(slice_of(rows[i].state)),
+                         rows[i].promotes);
 }
 
 UNIT(sentinel)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_newest_configuration_is_believed),
+        cmocka_unit_test(the_newest_configuration_is_chosen),
         cmocka_unit_test(an_outdated_sentinel_is_ignored),
         cmocka_unit_test(within_an_epoch_the_majority_of_sentinels_decides),
-        cmocka_unit_test(sentinels_set_up_anew_are_believed_after_ten_seconds),
+        cmocka_unit_test(
+            the_answers_of_sentinels_set_up_anew_are_accepted_after_ten_seconds),
         cmocka_unit_test(ten_seconds_begin_anew_when_most_no_longer_say_so),
         cmocka_unit_test(
             a_sentinel_promotes_from_the_choice_of_a_replica_until_it_is_master),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Who may ask what over HTTP: bridge/http/tokens.c. */
 #include "bridge/conf/conf.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

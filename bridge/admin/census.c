@@ -60,7 +60,7 @@ static void set_limit(struct census *c)
 {
     const struct asker *first = STAILQ_FIRST(&c->askers);
     if (first == NULL) {
-        timer_rest(c->limit);
+        timer_stop(c->limit);
         return;
     }
     int64_t left_ms = first->asked_ms + CENSUS_WAIT_MS - loop_mono_ms();
@@ -159,7 +159,7 @@ static void begin(void *arg)
 {
     struct census *c = arg;
     struct bridge *bridge = c->bridge;
-    struct batch_of_asks b = {.most = store_count_most(bridge->store)};
+    struct batch_of_asks b = {.most = store_count_max(bridge->store)};
     struct asker *asker;
     size_t n = 0;
     must(c->parts == NULL && b.most <= sizeof(b.asks) / sizeof(b.asks[0]));

@@ -181,10 +181,10 @@ static void explain(void *arg, struct httpd_req *req)
     }
     if (args->topic.p) {
         job->route = (struct slice){NULL, 0};
-        job->topic = job_keep(job, args->topic);
+        job->topic = job_copy_slice(job, args->topic);
     }
     if (args->key.p)
-        job->key = job_keep(job, args->key);
+        job->key = job_copy_slice(job, args->key);
     if (src->ops->read_topic && job->topic.p)
         src->ops->read_topic(job);
     explain_message(src, job, req);

@@ -53,7 +53,7 @@ static const struct http_param list_params[] = {
 #undef AT
 
 struct row {
-    struct list_place place;
+    struct list_position place;
     unsigned seq; /* order of arrival: keeps the order of rows from one bucket */
     char *member;
     struct buf json;
@@ -63,7 +63,7 @@ struct part { /* one bucket */
     struct listing *listing;
     int64_t number;
     bool more;
-    struct list_place last;
+    struct list_position last;
     char *member;
 };
 
@@ -71,8 +71,8 @@ struct listing {
     struct httpd_req *req;
     const struct list_args *args; /* all 0 once the listener has stopped */
     struct route *route;
-    bool failed;             /* Redis did not answer */
-    struct list_place start; /* where the page starts; after owns its member */
+    bool failed;                /* Redis did not answer */
+    struct list_position start; /* where the page starts; after owns its member */
     bool begun;
     struct buf after;
     struct part *parts;
@@ -92,14 +92,14 @@ static int read_cursor(struct listing *l, struct slice cursor)
         n[WHAT] != l->args->what)
         return -1;
     l->begun = true;
-    l->start = (struct list_place){.score = n[SCORE],
-                                   .ordinal = n[ORDINAL] - 1,
-                                   .bucket = n[BUCKET],
-                                   .member = buf_slice(&l->after)};
+    l->start = (struct list_position){.score = n[SCORE],
+                                      .ordinal = n[ORDINAL] - 1,
+                                      .bucket = n[BUCKET],
+                                      .member = buf_slice(&l->after)};
     return 0;
 }
 
-static void set_start(struct listing *l, const struct list_place *p)
+static void set_start(struct listing *l, const struct list_position *p)
 {
     struct buf after = {0};
     buf_add_slice(&after, p->member);
@@ -110,7 +110,7 @@ static void set_start(struct listing *l, const struct list_place *p)
     l->begun = true;
 }
 
-static void add_cursor(const struct listing *l, const struct list_place *p,
+static void add_cursor(const struct listing *l, const struct list_position *p,
                        struct buf *out)
 {
     const int64_t n[] = {l->args->what, p->score, p->ordinal + 1, p->bucket};
@@ -147,7 +147,7 @@ static void listing_free(struct listing *l)
 
 /* Order by score, then slots first, then bucket. Rows of one bucket with the same score
  * are equal: compare_rows() keeps the order of the bucket. */
-static int compare(const struct list_place *a, const struct list_place *b)
+static int compare(const struct list_position *a, const struct list_position *b)
 {
     if (a->score != b->score)
         return a->score < b->score ? -1 : 1;
@@ -165,9 +165,9 @@ static int compare_rows(const void *one, const void *other)
 
 /* Return the last place up to which all buckets have listed their jobs; NULL: all are
  * listed. */
-static const struct list_place *last_complete(const struct listing *l)
+static const struct list_position *last_complete(const struct listing *l)
 {
-    const struct list_place *least = NULL;
+    const struct list_position *least = NULL;
     for (int64_t i = 0; i < l->part_count; i++)
         if (l->parts[i].more && (least == NULL || compare(&l->parts[i].last, least) < 0))
             least = &l->parts[i].last;
@@ -176,7 +176,7 @@ static const struct list_place *last_complete(const struct listing *l)
 
 /* Sort the rows and return how many the page may contain: no bucket has unlisted jobs
  * before them. */
-static unsigned complete_rows(struct listing *l, const struct list_place *mark)
+static unsigned complete_rows(struct listing *l, const struct list_position *mark)
 {
     unsigned n = 0;
     if (l->count > 0)
@@ -188,7 +188,7 @@ static unsigned complete_rows(struct listing *l, const struct list_place *mark)
 }
 
 /* end: where the next page starts; NULL: there is none. */
-static void answer_page(struct listing *l, unsigned n, const struct list_place *end)
+static void answer_page(struct listing *l, unsigned n, const struct list_position *end)
 {
     struct buf out = {0}, cursor = {0};
     must(n == 0 || l->rows != NULL);
@@ -219,7 +219,7 @@ static void ask_all(struct listing *l);
 /* Called when all buckets have answered. */
 static void merge(struct listing *l)
 {
-    const struct list_place *mark = last_complete(l), *end = mark;
+    const struct list_position *mark = last_complete(l), *end = mark;
     if (l->failed || l->args->max == 0) {
         answer_unavailable(l);
         return;
@@ -271,10 +271,10 @@ static void keep(struct part *part, const struct store_list_item *found)
     *row = (struct row){.seq = l->received++};
     row->member = mem_alloc(found->member.n + 1);
     slice_put(row->member, found->member);
-    row->place = (struct list_place){.score = found->score,
-                                     .ordinal = found->ordinal,
-                                     .bucket = part->number,
-                                     .member = {row->member, found->member.n}};
+    row->place = (struct list_position){.score = found->score,
+                                        .ordinal = found->ordinal,
+                                        .bucket = part->number,
+                                        .member = {row->member, found->member.n}};
     if (found->record.n > 0)
         job = job_decode(found->id, found->record, &l->route->names, &err);
     if (job)
@@ -296,10 +296,10 @@ static void on_reply(void *arg, const struct store_list_reply *reply)
         part->more = reply->more;
         part->member = mem_alloc(reply->member.n + 1);
         slice_put(part->member, reply->member);
-        part->last = (struct list_place){.score = reply->score,
-                                         .ordinal = reply->ordinal,
-                                         .bucket = part->number,
-                                         .member = {part->member, reply->member.n}};
+        part->last = (struct list_position){.score = reply->score,
+                                            .ordinal = reply->ordinal,
+                                            .bucket = part->number,
+                                            .member = {part->member, reply->member.n}};
     } else {
         l->failed = true;
     }

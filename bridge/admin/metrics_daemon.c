@@ -81,7 +81,7 @@ static void print_scripts(const struct store *store, struct buf *out)
     for (int i = 0; i < SCRIPTS; i++)
         metric_histogram(out, "tarry_redis_command_duration_seconds",
                          LABELS({"script", script_name((enum script)i)}),
-                         store_script_took(store, (enum script)i));
+                         store_script_durations(store, (enum script)i));
 }
 
 static void print_errors(const struct store *store, struct buf *out)
@@ -117,7 +117,7 @@ static void print_redis(const struct bridge *bridge, bool answers, struct buf *o
     gauge(out, "tarry_redis_durability_level",
           "How Redis persists data: 0 unknown, 1 memory only, 2 snapshots, 3 append-only "
           "file synced each second, 4 append-only file synced before each reply.",
-          (int64_t)store_keeps(store));
+          (int64_t)store_persistence(store));
     gauge(out, "tarry_redis_memory_bytes", "Memory that Redis uses.", used_bytes);
     gauge(out, "tarry_redis_memory_max_bytes", "Its maxmemory; 0: no limit.", max_bytes);
 }

@@ -6,7 +6,7 @@
  * async-signal-safe calls are allowed, because other threads may hold locks.
  */
 #include "bridge/base/loop.h"
-#include "bridge/base/loop_parts.h"
+#include "bridge/base/loop_internal.h"
 #include "bridge/base/mem.h"
 
 #include <errno.h>

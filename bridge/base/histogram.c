@@ -55,11 +55,11 @@ double histogram_quantile(const struct histogram *h, double q)
 
 void recent_tick(struct recent *r, const struct histogram *all, int64_t now_ms)
 {
-    if (now_ms - r->turned_ms < RECENT_MS)
+    if (now_ms - r->rotated_ms < RECENT_MS)
         return;
     r->before[0] = r->before[1];
     r->before[1] = *all;
-    r->turned_ms = now_ms;
+    r->rotated_ms = now_ms;
 }
 
 struct histogram recent_of(const struct recent *r, const struct histogram *all)

@@ -28,7 +28,7 @@ enum { RECENT_MS = 60 * 1000 };
 struct recent {
     struct histogram before[2]; /* copies of all: two rotations ago, at the last
                                  * rotation */
-    int64_t turned_ms;
+    int64_t rotated_ms;
 };
 
 /* Rotates the copies every RECENT_MS. Call it about once a second. all: all values so

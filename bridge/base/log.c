@@ -143,8 +143,9 @@ static struct slice trace_id(struct slice traceparent)
     return id;
 }
 
-static void put(enum log_level level, const char *who, const struct log_about *about,
-                uint64_t left_out, const char *text)
+static void write_line(enum log_level level, const char *who,
+                       const struct log_about *about, uint64_t suppressed,
+                       const char *text)
 {
     struct buf line = {0};
     pthread_once(&looked, find_journal);
@@ -161,7 +162,7 @@ static void put(enum log_level level, const char *who, const struct log_about *a
     add_number(&line, "attempt", about->attempt);
     if (about->err && *about->err)
         add_redacted(&line, "err", about->err);
-    add_number(&line, "suppressed", left_out);
+    add_number(&line, "suppressed", suppressed);
     add_redacted(&line, "msg", text);
     buf_add_str(&line, json ? "}\n" : "\n");
     lines[level]++;
@@ -174,13 +175,13 @@ static void put(enum log_level level, const char *who, const struct log_about *a
 /* --- rate limits --- */
 
 /* Returns false if the line must be suppressed; counts it. */
-static bool is_due(struct log_limit *limit, uint64_t *left_out)
+static bool is_due(struct log_limit *limit, uint64_t *suppressed)
 {
     int64_t now_ms = loop_mono_ms();
     pthread_mutex_lock(&limit_lock);
     bool quiet = limit->next_ms != 0 && now_ms < limit->next_ms;
-    *left_out = quiet ? 0 : limit->left_out;
-    limit->left_out = quiet ? limit->left_out + 1 : 0;
+    *suppressed = quiet ? 0 : limit->suppressed;
+    limit->suppressed = quiet ? limit->suppressed + 1 : 0;
     if (!quiet)
         limit->next_ms =
             now_ms + (limit->period_ms > 0 ? limit->period_ms : LIMIT_PERIOD_MS);
@@ -188,26 +189,26 @@ static bool is_due(struct log_limit *limit, uint64_t *left_out)
     return !quiet;
 }
 
-__attribute__((format(printf, 4, 0))) static void say(enum log_level level,
-                                                      const char *who,
-                                                      const struct log_about *about,
-                                                      const char *fmt, va_list args)
+__attribute__((format(printf, 4, 0))) static void log_va(enum log_level level,
+                                                         const char *who,
+                                                         const struct log_about *about,
+                                                         const char *fmt, va_list args)
 {
-    uint64_t left_out = 0;
+    uint64_t suppressed = 0;
     char text[TEXT_MAX_BYTES];
     if ((int)level < least_level)
         return;
-    if (about->limit && !is_due(about->limit, &left_out))
+    if (about->limit && !is_due(about->limit, &suppressed))
         return;
     vsnprintf(text, sizeof(text), fmt, args);
-    put(level, who, about, left_out, text);
+    write_line(level, who, about, suppressed, text);
 }
 
 void log_msg(enum log_level level, const char *who, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    say(level, who, &(const struct log_about){0}, fmt, args);
+    log_va(level, who, &(const struct log_about){0}, fmt, args);
     va_end(args);
 }
 
@@ -216,7 +217,7 @@ void log_limited(struct log_limit *limit, enum log_level level, const char *who,
 {
     va_list args;
     va_start(args, fmt);
-    say(level, who, &(const struct log_about){.limit = limit}, fmt, args);
+    log_va(level, who, &(const struct log_about){.limit = limit}, fmt, args);
     va_end(args);
 }
 
@@ -224,6 +225,6 @@ void log_event(enum log_level level, const struct log_about *about, const char *
 {
     va_list args;
     va_start(args, fmt);
-    say(level, NULL, about, fmt, args);
+    log_va(level, NULL, about, fmt, args);
     va_end(args);
 }

@@ -36,7 +36,7 @@ void log_msg(enum log_level level, const char *who, const char *fmt, ...)
  * (0: 10 s). The next line contains the count of suppressed lines: suppressed=N. */
 struct log_limit {
     int64_t next_ms;
-    uint64_t left_out;
+    uint64_t suppressed;
     int64_t period_ms;
 };
 void log_limited(struct log_limit *limit, enum log_level level, const char *who,

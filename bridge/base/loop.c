@@ -6,7 +6,7 @@
  * A turn ends in libuv's prepare phase: after all callbacks, before the next wait.
  */
 #include "bridge/base/loop.h"
-#include "bridge/base/loop_parts.h"
+#include "bridge/base/loop_internal.h"
 #include "bridge/base/mem.h"
 
 #include <netdb.h>

@@ -74,7 +74,7 @@ void timer_set(struct timer *t, int64_t delay_ms);
 void timer_set_us(struct timer *t, int64_t delay_us);
 /* Calls cb every period_ms. Timers with a period of whole seconds share one turn. */
 struct timer *timer_every(int64_t period_ms, loop_cb *cb, void *arg);
-void timer_rest(struct timer *t); /* stops it until timer_set() */
+void timer_stop(struct timer *t); /* stops it until timer_set() */
 bool timer_is_set(const struct timer *t);
 void timer_del(struct timer *t); /* NULL is allowed */
 

@@ -244,7 +244,7 @@ static void on_more(void *arg)
 static void opened(struct net *n)
 {
     n->state = OPEN;
-    timer_rest(n->address_timer);
+    timer_stop(n->address_timer);
     n->why.text[0] = '\0';
     watch_set(n->watch, WATCH_READ);
     n->cbs->on_open(n->arg);

@@ -177,13 +177,13 @@ void notify_extend(int64_t wait_ms)
 }
 
 /* Pings twice per watchdog timeout, one call early. */
-void notify_alive(void)
+void notify_watchdog(void)
 {
     int64_t now_ms = loop_mono_ms();
     if (!manager.there)
         return;
     if (manager.watchdog_ms > 0 &&
-        now_ms - manager.alive_ms >= manager.watchdog_ms / 2 - NOTIFY_ALIVE_MS) {
+        now_ms - manager.alive_ms >= manager.watchdog_ms / 2 - NOTIFY_WATCHDOG_MS) {
         manager.alive_ms = now_ms;
         manager.owed[ALIVE] = true;
     }

@@ -26,10 +26,10 @@ void notify_stopping(void);
 void notify_status(const char *text);
 /* Extends the manager's timeout for the start or stop in progress to wait_ms from now. */
 void notify_extend(int64_t wait_ms);
-/* Reports progress. Call it every NOTIFY_ALIVE_MS; it pings the manager's watchdog as
+/* Reports progress. Call it every NOTIFY_WATCHDOG_MS; it pings the manager's watchdog as
  * often as the manager requires. */
-void notify_alive(void);
+void notify_watchdog(void);
 
-enum { NOTIFY_ALIVE_MS = 1000 };
+enum { NOTIFY_WATCHDOG_MS = 1000 };
 
 #endif

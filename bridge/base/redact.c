@@ -14,7 +14,7 @@ enum { TOKEN_LEAST = 8 }; /* shorter text after "Bearer" is no token */
 #define TOKEN_BYTES NAME_BYTES "+/=~"
 
 /* The text being searched, and the secret found in it. */
-struct look {
+struct scan {
     const char *text, *p;   /* the whole text; the current position */
     const char *from, *end; /* the secret found */
 };
@@ -47,7 +47,7 @@ bool redact_is_secret_name(struct slice name)
 /* "://user:password@": the last '@' counts, because people forget to encode an '@' in the
  * password. Without an '@' before the path, a ':' precedes a port; if no number follows,
  * it precedes a password that contains a '/'. */
-static bool find_userinfo(struct look *l)
+static bool find_userinfo(struct scan *l)
 {
     if (strncmp(l->p, "://", 3) != 0)
         return false;
@@ -68,7 +68,7 @@ static bool find_userinfo(struct look *l)
     return true;
 }
 
-static bool begins_word(const struct look *l)
+static bool begins_word(const struct scan *l)
 {
     return l->p == l->text || !strchr(NAME_BYTES, l->p[-1]);
 }
@@ -82,7 +82,7 @@ static const char *end_of_quoted(const char *p)
 }
 
 /* Finds NAME=value, "NAME":"value", and "Authorization:" with the rest of the line. */
-static bool find_named(struct look *l)
+static bool find_named(struct scan *l)
 {
     if (!begins_word(l))
         return false;
@@ -111,7 +111,7 @@ static bool find_named(struct look *l)
 }
 
 /* Finds secrets with a known prefix. */
-static bool find_opening(struct look *l)
+static bool find_opening(struct scan *l)
 {
     static const char *const openings[] = {"Bearer ", "whsec_", "whsk_",
                                            "eyJhbGci" /* a JWT: {"alg */};
@@ -129,9 +129,9 @@ static bool find_opening(struct look *l)
     return false;
 }
 
-static bool find_here(struct look *l)
+static bool find_here(struct scan *l)
 {
-    static bool (*const finders[])(struct look *) = {find_userinfo, find_named,
+    static bool (*const finders[])(struct scan *) = {find_userinfo, find_named,
                                                      find_opening};
 
     for (size_t i = 0; i < sizeof(finders) / sizeof(finders[0]); i++)
@@ -142,7 +142,7 @@ static bool find_here(struct look *l)
 
 bool redact_finds(const char *text)
 {
-    struct look l = {.text = text};
+    struct scan l = {.text = text};
 
     for (l.p = text; *l.p; l.p++)
         if (find_here(&l))
@@ -161,7 +161,7 @@ static size_t put(char *out, size_t size, size_t n, const char *from, size_t cou
 
 const char *redact_text(char *out, size_t size, const char *text)
 {
-    struct look l = {.text = text};
+    struct scan l = {.text = text};
     size_t n = 0;
 
     for (l.p = text; *l.p;) {

@@ -6,7 +6,7 @@
  * millisecond and a turn early. These timers use the current time and never fire early.
  */
 #include "bridge/base/loop.h"
-#include "bridge/base/loop_parts.h"
+#include "bridge/base/loop_internal.h"
 #include "bridge/base/mem.h"
 
 #include <stdlib.h>
@@ -182,7 +182,7 @@ struct timer *timer_new(loop_cb *cb, void *arg)
 
 void timer_set_us(struct timer *t, int64_t delay_us)
 {
-    timer_rest(t);
+    timer_stop(t);
     delay_us = delay_us < 0 ? 0 : delay_us > DELAY_MAX_US ? DELAY_MAX_US : delay_us;
     /* Adds 1, because the clock is truncated to microseconds. */
     t->deadline_us = loop_mono_us() + delay_us + (delay_us > 0);
@@ -206,7 +206,7 @@ struct timer *timer_every(int64_t period_ms, loop_cb *cb, void *arg)
     return t;
 }
 
-void timer_rest(struct timer *t)
+void timer_stop(struct timer *t)
 {
     if (t->index != AT_REST)
         heap_remove(t);
@@ -222,6 +222,6 @@ void timer_del(struct timer *t)
 {
     if (t == NULL)
         return;
-    timer_rest(t);
+    timer_stop(t);
     loop_defer_free(t);
 }

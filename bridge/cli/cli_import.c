@@ -6,7 +6,7 @@
 #include "bridge/base/log.h"
 #include "bridge/base/text.h"
 #include "bridge/cli/cli.h"
-#include "bridge/import/import_parts.h"
+#include "bridge/import/import_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

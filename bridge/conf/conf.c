@@ -4,7 +4,7 @@
 #include "bridge/base/log.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 #include "bridge/plugin.h"
 
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * conf_check.c - checks across parts: names that must exist, numbers that limit each
  * other. conf_check_route.c checks routes, conf_check_http.c listeners and tokens.
  */
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 #include "bridge/job/delay.h"
 #include "bridge/plugin.h"
 #include "bridge/redis/redis.h"

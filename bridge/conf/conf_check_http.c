@@ -3,7 +3,7 @@
  * conf_check_http.c - checks listeners: conflicting options, access by tokens, exposure
  * to strangers.
  */
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 #include "bridge/conf/listen.h"
 
 #include <stdio.h>

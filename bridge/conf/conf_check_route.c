@@ -4,7 +4,7 @@
  * templates compile, and no option conflicts with its sink or another option.
  */
 #include "bridge/job/tmpl.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 #include "bridge/plugin.h"
 
 #include <string.h>

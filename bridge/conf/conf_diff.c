@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/conf/conf_diff.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 #include "bridge/plugin.h"
 
 #include <inttypes.h>

@@ -7,7 +7,7 @@
  * and far from the cause. Loop thread, or before it runs.
  */
 #include "bridge/base/mem.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 #include "bridge/plugin.h"
 
 #include <dlfcn.h>

@@ -4,7 +4,7 @@
  * and of the plugins. Continues after an error, so that one run reports all errors.
  */
 #include "bridge/base/mem.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 #include "bridge/plugin.h"
 
 #include <ctype.h>

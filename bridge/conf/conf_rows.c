@@ -5,7 +5,7 @@
  * A new option is one row here and one field in conf.h. Parsing, checks, defaults and
  * `tarry options` use the row.
  */
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 #include "bridge/plugin.h"
 
 #include <string.h>

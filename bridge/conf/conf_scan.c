@@ -9,7 +9,7 @@
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "bridge/base/hash.h"
 #include "bridge/base/log.h"
 #include "bridge/base/text.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -40,7 +40,7 @@ uint64_t conf_files_fingerprint(const struct opt *rows, const void *self)
 
     for (; rows->name != NULL; rows++) {
         char *path = NULL;
-        if (!is_file(rows->type) || rows->reread)
+        if (!is_file(rows->type) || rows->reload_file)
             continue;
         memcpy(&path, (const char *)self + rows->offset, sizeof(path));
         if (path != NULL && *path != '\0') {

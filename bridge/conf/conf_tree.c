@@ -10,7 +10,7 @@
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -80,15 +80,15 @@ struct httpd_opts {
         HTTPD_ROW(prefix "tls_cert", OPT_FILE, type, field.tls_cert, NULL,               \
                   .help = "Enables TLS, 1.2 or later: the server certificate "           \
                           "and its intermediate certificates, PEM.",                     \
-                  .optional = true, .reread = true),                                     \
+                  .optional = true, .reload_file = true),                                \
         HTTPD_ROW(prefix "tls_key", OPT_KEY_FILE, type, field.tls_key, NULL,             \
                   .help = "The private key of tls_cert, PEM; default: tls_cert "         \
                           "contains the key.",                                           \
-                  .optional = true, .reread = true),                                     \
+                  .optional = true, .reload_file = true),                                \
         HTTPD_ROW(prefix "tls_client_ca", OPT_FILE, type, field.tls_client_ca, NULL,     \
                   .help = "Clients must present a certificate that one of "              \
                           "these authorities has signed, PEM.",                          \
-                  .optional = true, .reread = true),                                     \
+                  .optional = true, .reload_file = true),                                \
         HTTPD_ROW(prefix "hosts", OPT_LIST, type, field.hosts, "",                       \
                   .help = "Host names accepted in the Host header, besides "             \
                           "addresses, localhost and names without a dot; "               \

@@ -6,7 +6,7 @@
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -28,7 +28,8 @@
 
 enum { EXIT_UNAVAILABLE = 69, EXIT_BY_FORCE = 70, EXIT_CONF = 78 };
 enum { SECOND_SIGNAL_MS = 200, LOADING_MS = 30000 };
-_Static_assert((int)SCHED_TICK_MS == (int)NOTIFY_ALIVE_MS, "a tick is a sign of life");
+_Static_assert((int)SCHED_TICK_MS == (int)NOTIFY_WATCHDOG_MS,
+               "each tick pings the watchdog");
 
 struct daemon {
     struct bridge bridge;
@@ -74,7 +75,7 @@ static void each_sched(struct bridge *bridge, void (*what)(struct sched *s))
 
 static void on_instances(void *arg)
 {
-    each_sched(arg, sched_moved);
+    each_sched(arg, sched_members_changed);
 }
 
 static void on_store_up(void *arg)
@@ -200,7 +201,7 @@ static void notify_manager(const struct daemon *daemon)
     if (!daemon->bridge.started && strstr(why, "LOADING"))
         notify_extend(LOADING_MS); /* Redis is loading: do not time out and restart */
     notify_status(text);
-    notify_alive();
+    notify_watchdog();
 }
 
 static void on_tick(void *arg)

@@ -10,7 +10,7 @@
 #include "bridge/engine/core.h"
 #include "bridge/engine/inst.h"
 #include "bridge/daemon/leave.h"
-#include "bridge/daemon/reload_parts.h"
+#include "bridge/daemon/reload_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -183,7 +183,7 @@ static bool read_next(struct reload *r)
 }
 
 /* Reject the reload; the configuration in use remains. */
-static void turn_away(struct reload *r)
+static void reject_while_draining(struct reload *r)
 {
     fail(r, "the daemon is stopping");
     log_errors(r);
@@ -196,7 +196,7 @@ static void begin(struct reload *r)
     r->asking = r->waiting;
     r->waiting = NULL;
     if (r->bridge->draining) {
-        turn_away(r);
+        reject_while_draining(r);
         return;
     }
     notify_reloading();
@@ -268,14 +268,14 @@ void reload_end(struct bridge *bridge)
     struct reload *r = bridge->reload;
     if (r == NULL)
         return;
-    timer_rest(r->timer);
+    timer_stop(r->timer);
     r->step = NULL;
     fail(r, "the daemon is stopping");
     answer_all(r, false);
     r->asking = r->waiting;
     r->waiting = NULL;
     answer_all(r, false);
-    buf_clear(&r->errors); /* turn_away() answers later requests */
+    buf_clear(&r->errors); /* reject_while_draining() answers later requests */
 }
 
 struct reload_status reload_status(const struct bridge *bridge)

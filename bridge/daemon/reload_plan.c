@@ -5,7 +5,7 @@
  */
 #include "bridge/engine/inst.h"
 #include "bridge/engine/pace.h"
-#include "bridge/daemon/reload_parts.h"
+#include "bridge/daemon/reload_internal.h"
 #include "bridge/engine/route.h"
 
 #include <stdlib.h>

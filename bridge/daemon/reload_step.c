@@ -6,7 +6,7 @@
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/daemon/reload_parts.h"
+#include "bridge/daemon/reload_internal.h"
 #include "bridge/engine/route.h"
 
 #include <stdlib.h>

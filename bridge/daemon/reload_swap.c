@@ -5,12 +5,12 @@
  */
 #include "bridge/engine/membership.h"
 #include "bridge/base/log.h"
-#include "bridge/conf/conf_parts.h"
+#include "bridge/conf/conf_internal.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/daemon/leave.h"
-#include "bridge/daemon/reload_parts.h"
+#include "bridge/daemon/reload_internal.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/sched.h"
 
@@ -184,8 +184,8 @@ static void go_on(struct bridge *bridge)
     membership_routes_changed(bridge->membership);
     EACH_ROUTE (bridge, route)
         EACH_SCHED (route, s) {
-            s->paced_us = 0; /* a new rate may allow more */
-            sched_moved(s);
+            s->paced_until_us = 0; /* a new rate may allow more */
+            sched_members_changed(s);
         }
 }
 

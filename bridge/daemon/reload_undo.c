@@ -7,7 +7,7 @@
 #include "bridge/engine/inst.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/daemon/leave.h"
-#include "bridge/daemon/reload_parts.h"
+#include "bridge/daemon/reload_internal.h"
 #include "bridge/engine/sched.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 static void pump(struct route *route)
 {
     EACH_SCHED (route, s)
-        sched_head(s, s->head_ms);
+        sched_set_head(s, s->head_ms);
 }
 
 void reload_resume_parts(struct reload *r)

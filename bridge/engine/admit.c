@@ -73,7 +73,7 @@ static int check_target(struct admission *a, struct err *err)
                        "%s does not permit",
                        a->read->to.n < 100 ? (int)a->read->to.n : 100, a->read->to.p,
                        a->route->conf->name);
-    a->job->target = job_keep(a->job, a->read->to);
+    a->job->target = job_copy_slice(a->job, a->read->to);
     a->job->target_asked = true;
     return 0;
 }
@@ -85,7 +85,7 @@ static int check_schedule(struct admission *a, struct err *err)
         return 0;
     for (size_t i = 0; i < route->retry_allow.n; i++)
         if (slice_is(a->read->retry, route->retry_allow.v[i])) {
-            a->job->retry = job_keep(a->job, a->read->retry);
+            a->job->retry = job_copy_slice(a->job, a->read->retry);
             return 0;
         }
     return err_set(err,
@@ -140,7 +140,7 @@ static int check_repeat(struct admission *a, struct err *err)
         (read->repeat_until_ms > 0 && a->job->due_ms > read->repeat_until_ms))
         return err_set(err,
                        "delay-repeat: the first run would be after delay-repeat-until");
-    a->job->repeat = job_keep(a->job, read->repeat);
+    a->job->repeat = job_copy_slice(a->job, read->repeat);
     a->job->repeat_count = read->repeat_count;
     a->job->repeat_until_ms = read->repeat_until_ms;
     a->job->run = 1;
@@ -254,7 +254,7 @@ static struct slice read_asked(struct admission *a, struct delay_read *read)
         job->due_ms = a->now_ms;
         job->expires_ms = 0;
     } else if (read->key.p) { /* empty: deliver it without a key */
-        job->key = read->key.n ? job_keep(job, read->key) : (struct slice){NULL, 0};
+        job->key = read->key.n ? job_copy_slice(job, read->key) : (struct slice){NULL, 0};
     }
     job->replace = job->replace || read->op == DELAY_REPLACE;
     job->again = read->hops > 0;
@@ -274,7 +274,7 @@ static void name_it(struct admission *a, struct slice asked)
 {
     struct job *job = a->job;
     if (asked.n > 0) {
-        job->id = job_keep(job, asked);
+        job->id = job_copy_slice(job, asked);
     } else if (job->id.n == 0 && job->offset >= 0) {
         a->unknown = job->partition >= 0;
         job->id = job_id_of_record(a->src, job);
@@ -292,7 +292,7 @@ static void name_refused(struct admission *a, struct slice asked)
     name_it(a, (struct slice){NULL, 0});
     if (asked.n == 0 || slice_eq(asked, job->id) || asked.n + 1 + job->id.n > JOB_ID_MAX)
         return;
-    job->id = job_keepf(job, "%.*s@%.*s", SLICE_ARG(asked), SLICE_ARG(job->id));
+    job->id = job_format(job, "%.*s@%.*s", SLICE_ARG(asked), SLICE_ARG(job->id));
     a->unknown = false;
 }
 
@@ -333,10 +333,10 @@ void admit(struct source *src, struct job *job, struct admission *a)
     a->reason = NULL;
     a->why.text[0] = '\0'; /* the texts are large, so they are not zeroed */
     a->due_now = a->clamped = a->named = a->unknown = false;
-    job->source = job_keep(job, slice_of(src->conf->name));
-    if (job->unread) { /* stored with its own route, so that it can be replayed */
+    job->source = job_copy_slice(job, slice_of(src->conf->name));
+    if (job->unreadable) { /* stored with its own route, so that it can be replayed */
         job->due_ms = a->now_ms;
-        refuse(a, reason_find(job->unread), job->unread_why.p);
+        refuse(a, reason_find(job->unreadable), job->unreadable_why.p);
         name_it(a, (struct slice){NULL, 0});
         return;
     }

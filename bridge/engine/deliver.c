@@ -10,7 +10,7 @@
 #include "bridge/engine/route.h"
 #include "bridge/engine/sched.h"
 #include "bridge/engine/settle.h"
-#include "bridge/engine/turn_away.h"
+#include "bridge/engine/settle_undeliverable.h"
 
 #include <stdlib.h>
 
@@ -408,10 +408,10 @@ static void deliver_one(struct sched *s, const struct store_claim_item *claimed,
     tries_parse(claimed->tries, &l.tries);
     if (claimed->record.n > 0)
         l.job = job_decode(claimed->id, claimed->record, &s->route->names, &err);
-    if (!turn_away_broken(&l, claimed, &err)) {
+    if (!settle_if_unreadable(&l, claimed, &err)) {
         int64_t due_ms = l.job->due_ms + route_spread_ms(s->route, l.job);
         int64_t lateness_ms = reply->now_ms - due_ms;
-        if (!turn_away(&l, lateness_ms, reply->now_ms)) {
+        if (!settle_if_undeliverable(&l, lateness_ms, reply->now_ms)) {
             begin(&l, lateness_ms, lease_us); /* takes ownership of l.job */
             return;
         }

@@ -35,13 +35,13 @@ static bool is_stripped(struct slice name, const struct delivery *d,
 static void put_dead(const struct route *route, struct job *job, struct delivery *d)
 {
     put(d, "delay-route", slice_of(route->conf->name));
-    put(d, "delay-dead-reason", job_keep(job, slice_of(d->dead->reason)));
-    put(d, "delay-dead-error", job_keep(job, slice_of(d->dead->error)));
+    put(d, "delay-dead-reason", job_copy_slice(job, slice_of(d->dead->reason)));
+    put(d, "delay-dead-error", job_copy_slice(job, slice_of(d->dead->error)));
     if (d->dead->status != 0)
-        put(d, "delay-dead-status", job_keep_number(job, d->dead->status));
-    put(d, "delay-dead-attempts", job_keep_number(job, d->dead->attempts));
-    put(d, "delay-dead-first", job_keep_number(job, d->dead->first_ms));
-    put(d, "delay-dead-last", job_keep_number(job, d->dead->last_ms));
+        put(d, "delay-dead-status", job_format_number(job, d->dead->status));
+    put(d, "delay-dead-attempts", job_format_number(job, d->dead->attempts));
+    put(d, "delay-dead-first", job_format_number(job, d->dead->first_ms));
+    put(d, "delay-dead-last", job_format_number(job, d->dead->last_ms));
 }
 
 void emit_headers(const struct route *route, struct job *job, const struct tries *tries,
@@ -57,15 +57,15 @@ void emit_headers(const struct route *route, struct job *job, const struct tries
      * one. */
     if (d->dead == NULL || job_header(job, "delay-id") == NULL)
         put(d, "delay-id", job->id);
-    put(d, "delay-due", job_keep_number(job, job->due_ms));
-    put(d, "delay-emitted", job_keep_number(job, now_ms));
-    put(d, "delay-attempt", job_keep_number(job, d->attempt));
+    put(d, "delay-due", job_format_number(job, job->due_ms));
+    put(d, "delay-emitted", job_format_number(job, now_ms));
+    put(d, "delay-attempt", job_format_number(job, d->attempt));
     put(d, "delay-source", job->source);
-    put(d, "delay-hops", job_keep_number(job, hops_of(job) + 1));
+    put(d, "delay-hops", job_format_number(job, hops_of(job) + 1));
     if (job->run > 0)
-        put(d, "delay-run", job_keep_number(job, job->run));
+        put(d, "delay-run", job_format_number(job, job->run));
     if (tries->replays > 0)
-        put(d, "delay-replays", job_keep_number(job, tries->replays));
+        put(d, "delay-replays", job_format_number(job, tries->replays));
     if (d->dead)
         put_dead(route, job, d);
 }
@@ -82,7 +82,7 @@ int emit_dead_target(const struct route *route, struct job *job, struct delivery
     int bad = tmpl_render(route->dead_target, job, captures, n,
                           slice_of(route->conf->name), &target, err);
     if (bad == 0)
-        d->target = job_keep(job, buf_slice(&target));
+        d->target = job_copy_slice(job, buf_slice(&target));
     buf_free(&target);
     return bad;
 }

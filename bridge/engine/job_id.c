@@ -15,7 +15,7 @@ static int64_t digits_of(const char *p, const char *end)
     return n;
 }
 
-int64_t reading_rewind(struct slice rewinds, struct slice route)
+int64_t job_rewind_number(struct slice rewinds, struct slice route)
 {
     const char *p = rewinds.p, *end = p ? p + rewinds.n : p;
     while (p < end) {
@@ -47,7 +47,7 @@ struct slice job_id_of_record(struct source *src, struct job *job)
     *at++ = '/';
     at += text_put_decimal(at, job->offset);
     size_t n = (size_t)(at - id);
-    return job_keep(job, (struct slice){n <= JOB_ID_MAX ? id : NULL, n});
+    return job_copy_slice(job, (struct slice){n <= JOB_ID_MAX ? id : NULL, n});
 }
 
 struct slice job_id_new(struct bridge *bridge, struct job *job)
@@ -65,14 +65,14 @@ struct slice job_id_new(struct bridge *bridge, struct job *job)
     unsigned __int128 all = (unsigned __int128)high << INSTANCE_BITS | low;
     for (int i = NAME_CHARS; i-- > 0; all >>= 6)
         text[i] = letters[(unsigned)all & 63];
-    return job_keep(job, (struct slice){text, sizeof(text)});
+    return job_copy_slice(job, (struct slice){text, sizeof(text)});
 }
 
 void job_id_set_origin(struct source *src, const struct route *route, struct bucket *b,
                        const struct job *job, struct origin *origin)
 {
     struct buf *name = &src->partition_name;
-    const int64_t rewind = reading_rewind(job->rewinds, slice_of(route->conf->name));
+    const int64_t rewind = job_rewind_number(job->rewinds, slice_of(route->conf->name));
     buf_clear(name);
     buf_add_str(name, src->conf->name);
     buf_add_str(name, "/");
@@ -88,6 +88,6 @@ void job_id_set_origin(struct source *src, const struct route *route, struct buc
         buf_addf(name, "*%" PRId64, route->bucket_count);
     if (rewind > 0)
         buf_addf(name, "+%" PRId64, rewind);
-    bucket_chain(b, buf_slice(name), job->offset, origin);
+    bucket_set_origin(b, buf_slice(name), job->offset, origin);
     origin->stamp_ms = job->timestamp_ms > 0 ? job->timestamp_ms : 0;
 }

@@ -29,13 +29,13 @@ bool member_list_set(struct member_list *list, const struct slice *members, size
     }
     member_list_fini(list);
     list->text = text;
-    list->ones = mem_alloc((n + 1) * sizeof(*list->ones));
+    list->members = mem_alloc((n + 1) * sizeof(*list->members));
     const char *at = buf_slice(&text).p;
     for (size_t i = 0; i < n; at += members[i++].n + 1) {
         struct slice rest = {at, members[i].n};
         struct slice id = word(&rest);
         if (id.n > 0)
-            list->ones[list->n++] = (struct member){id, rest};
+            list->members[list->n++] = (struct member){id, rest};
     }
     return true;
 }
@@ -43,7 +43,7 @@ bool member_list_set(struct member_list *list, const struct slice *members, size
 void member_list_fini(struct member_list *list)
 {
     buf_free(&list->text);
-    free(list->ones);
+    free(list->members);
     *list = (struct member_list){0};
 }
 
@@ -75,7 +75,7 @@ unsigned member_list_rank(const struct member_list *list, const char *id,
     uint64_t own = weight(slice_of(id), bucket);
     unsigned rank = 0;
     for (size_t i = 0; i < list->n; i++) {
-        const struct member *one = &list->ones[i];
+        const struct member *one = &list->members[i];
         if (!slice_is(one->id, id) && weight(one->id, bucket) > own &&
             member_serves(one, route))
             rank++;

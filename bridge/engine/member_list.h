@@ -20,12 +20,12 @@ struct member { /* parts of struct member_list.text */
 };
 struct member_list { /* zeroed: empty */
     struct buf text; /* all members, one per line */
-    struct member *ones;
+    struct member *members;
     size_t n;
 };
 
 /* Replace the list by the members in Redis: "ID ROUTE ROUTE...", sorted; skips malformed
- * ones. Copies the members. Returns whether the list has changed. */
+ * members. Copies the members. Returns whether the list has changed. */
 bool member_list_set(struct member_list *list, const struct slice *members, size_t n);
 void member_list_fini(struct member_list *list);
 /* Return the rank of instance id among those that serve the route; 0: owner of the

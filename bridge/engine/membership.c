@@ -183,8 +183,8 @@ int membership_others(const struct membership *a, const char *route)
 {
     int n = 0;
     for (size_t i = 0; i < a->list.n; i++)
-        n += !slice_is(a->list.ones[i].id, a->id) &&
-             member_serves(&a->list.ones[i], route);
+        n += !slice_is(a->list.members[i].id, a->id) &&
+             member_serves(&a->list.members[i], route);
     return a->list.n > 0 ? n : -1;
 }
 
@@ -196,7 +196,7 @@ size_t membership_count(const struct membership *a)
 void membership_each(const struct membership *a, membership_each_cb *each, void *arg)
 {
     for (size_t i = 0; i < a->list.n; i++) {
-        const struct member *one = &a->list.ones[i];
+        const struct member *one = &a->list.members[i];
         const struct membership_instance instance = {
             .id = one->id, .routes = one->routes, .self = slice_is(one->id, a->id)};
         each(arg, &instance);

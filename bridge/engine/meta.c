@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/meta.h"
-#include "bridge/engine/meta_parts.h"
+#include "bridge/engine/meta_internal.h"
 #include "bridge/engine/rewind.h"
 #include "bridge/engine/route.h"
 #include "bridge/base/version.h"

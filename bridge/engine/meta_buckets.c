@@ -4,7 +4,7 @@
  * has no jobs, and no other instance serves it. Asked once, when the route starts.
  */
 #include "bridge/engine/membership.h"
-#include "bridge/engine/meta_parts.h"
+#include "bridge/engine/meta_internal.h"
 #include "bridge/engine/route.h"
 
 #include <inttypes.h>

@@ -4,7 +4,7 @@
  * Their jobs stay in Redis; tarry counts them, but does not deliver them. When the route
  * or sink is configured again, it continues with these jobs.
  */
-#include "bridge/engine/meta_parts.h"
+#include "bridge/engine/meta_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
  * get different due times, so that they do not all return at once, in vain.
  */
 #include "bridge/engine/pace.h"
-#include "bridge/engine/pace_parts.h"
+#include "bridge/engine/pace_internal.h"
 #include "bridge/engine/sched.h"
 
 #include <limits.h>
@@ -84,7 +84,7 @@ static uint32_t room(const struct pace *p, const struct target *t)
 }
 
 /* Put the job back if its target is stopped or rests. Returns whether it has. */
-static bool turned_away(struct ask *ask)
+static bool put_back_if_stopped(struct ask *ask)
 {
     struct target *t = ask->target;
     int64_t rest_ms = breaker_wait_ms(&t->breaker, loop_mono_ms());
@@ -121,7 +121,7 @@ static void go_if_still(struct ask *ask)
         return;
     }
     leave(ask->pace, ask->target);
-    if (!turned_away(ask))
+    if (!put_back_if_stopped(ask))
         put_back(ask, ROOM_AGAIN_MS, ask->has_slot);
 }
 
@@ -194,7 +194,7 @@ static void serve(struct pace *p, struct target *t)
     while ((ask = TAILQ_FIRST(&t->waiting)) && (rests || room(p, t) > 0)) {
         TAILQ_REMOVE(&t->waiting, ask, link);
         no_longer_held(ask);
-        if (!turned_away(ask))
+        if (!put_back_if_stopped(ask))
             let_in(ask);
     }
 }
@@ -281,7 +281,7 @@ void pace_ask(struct pace *p, struct slice target, bool has_slot, pace_cb *cb, v
     struct ask *ask = mem_alloc(sizeof(*ask));
     *ask =
         (struct ask){.pace = p, .target = t, .has_slot = has_slot, .cb = cb, .arg = arg};
-    if (turned_away(ask))
+    if (put_back_if_stopped(ask))
         return;
     if (TAILQ_EMPTY(&t->waiting) && room(p, t) > 0)
         let_in(ask);
@@ -410,7 +410,7 @@ static void on_turn(void *arg)
         return;
     p->wake = false;
     EACH_SCHED (p->route, s)
-        sched_head(s, s->head_ms);
+        sched_set_head(s, s->head_ms);
 }
 
 static void on_tick(void *arg)

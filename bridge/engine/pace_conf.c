@@ -4,7 +4,7 @@
  * a reload.
  */
 #include "bridge/job/tmpl.h"
-#include "bridge/engine/pace_parts.h"
+#include "bridge/engine/pace_internal.h"
 
 /* Find the only target of a route whose jobs cannot name another. If the route has no
  * template, it is the sink's default, until a job has a target of its own. */

@@ -4,7 +4,7 @@
  * only if it is stopped there, except for a stop that this instance has not written to
  * Redis yet. After every change all stops are read again.
  */
-#include "bridge/engine/pace_parts.h"
+#include "bridge/engine/pace_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * pace_target.c - the known targets of a route: those with jobs in flight, outcomes in
  * the window, a breaker that is not closed, or a stop.
  */
-#include "bridge/engine/pace_parts.h"
+#include "bridge/engine/pace_internal.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -52,7 +52,7 @@ static enum found state_of(char state)
         char state;
         enum found found;
     } rows[] = {{LOOK_NOT_THERE, FOUND_NONE},      {LOOK_ENDED, FOUND_NONE},
-                {LOOK_WAITS, FOUND_WAITING},       {LOOK_READY, FOUND_WAITING},
+                {LOOK_WAITS, FOUND_PENDING},       {LOOK_READY, FOUND_PENDING},
                 {LOOK_IN_FLIGHT, FOUND_IN_FLIGHT}, {LOOK_DEAD, FOUND_DEAD}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].state == state)
@@ -77,7 +77,7 @@ static void on_found(void *arg, const struct store_look_reply *look)
         .job = job,
         .attempts = tries.attempts,
         .last_error = tries.error,
-        .due_ms = state == FOUND_WAITING || job == NULL ? look->at_ms : job->due_ms,
+        .due_ms = state == FOUND_PENDING || job == NULL ? look->at_ms : job->due_ms,
     };
     q->cb.found(q->arg, &reply);
     job_free(job);

@@ -12,17 +12,17 @@
 
 static uint64_t arrivals(const struct bridge *bridge)
 {
-    uint64_t n = store_arrivals(bridge->store);
+    uint64_t n = store_ready_count(bridge->store);
     EACH_POOL (bridge, pool)
-        n += store_arrivals(pool->store);
+        n += store_ready_count(pool->store);
     return n;
 }
 
 static void tell(struct source *src)
 {
     bool runs = src->run == PART_RUNS || src->run == PART_STOPPING;
-    if (runs && src->ops->reread && src->use != PART_LEAVING)
-        src->ops->reread(src, src->self);
+    if (runs && src->ops->rewind_to_stored && src->use != PART_LEAVING)
+        src->ops->rewind_to_stored(src, src->self);
 }
 
 void rewind_sources(struct bridge *bridge)
@@ -38,9 +38,9 @@ void rewind_sources(struct bridge *bridge)
      * the source must not record then that all of it is stored. */
     EVERY_SOURCE (bridge, src) /* new parts may be members of their group already */
         tell(src);
-    store_give_back(bridge->store);
+    store_reject_kafka_changes(bridge->store);
     EACH_POOL (bridge, pool)
-        store_give_back(pool->store);
+        store_reject_kafka_changes(pool->store);
 }
 
 void source_rewound(struct source *src)

@@ -8,8 +8,8 @@
 struct bridge;
 
 /* Called whenever a store is up, before it sends queued changes. Does nothing the first
- * time, or if no new connection was made. Else calls reread of the sources that support
- * it, and then answers the queued changes of Kafka records with NOT_STORED. */
+ * time, or if no new connection was made. Else calls rewind_to_stored of the sources that
+ * support it, and then answers the queued changes of Kafka records with NOT_STORED. */
 void rewind_sources(struct bridge *bridge);
 
 #endif

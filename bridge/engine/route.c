@@ -222,7 +222,7 @@ static int set_target(const struct route *route, struct job *job,
     int bad = tmpl_render(route->target, job, captures, n, slice_of(route->conf->name),
                           &target, err);
     if (bad == 0)
-        job->target = job_keep(job, buf_slice(&target));
+        job->target = job_copy_slice(job, buf_slice(&target));
     buf_free(&target);
     job->target_asked = bad == 0 && route->target_open;
     return bad;

@@ -75,7 +75,8 @@ struct route {
     struct gate_rule rate; /* limit of all buckets together, as configured */
     struct gate gate;      /* enforces it at the delivery */
     struct pace *pace;     /* limits per target; NULL: none */
-    int64_t dead_slot_ms;  /* monotonic: the last time that turn_away.c assigned */
+    int64_t
+        dead_slot_ms; /* monotonic: the last time that settle_undeliverable.c assigned */
 
     /* Counted since the start of the process: */
     struct route_stats stats;

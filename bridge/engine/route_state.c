@@ -87,7 +87,7 @@ static void set_state(struct route *route, enum route_state state)
     if (could || !route_may_claim(route))
         return;
     EACH_SCHED (route, s)
-        sched_look(s);
+        sched_read_head(s);
     route->bridge->pulls_resumed = true;
 }
 

@@ -9,26 +9,26 @@
 
 enum {
     RECHECK_US = 10 * 1000 * 1000, /* the head is read again after this */
-    AGAIN_MS = 100,                /* after a claim without an answer */
+    RETRY_MS = 100,                /* after a claim without an answer */
     CLAIM_MAX = 1000,              /* jobs of one claim: lua/claim.lua */
-    FULL_US = 50 * 1000,           /* the limit of all instances is reached */
+    LIMIT_RETRY_US = 50 * 1000,    /* the limit of all instances is reached */
     STALL_US = 3 * 1000 * 1000,    /* without a tick for this long */
-    FRESH_US = 100 * 1000          /* older reports may be out of date */
+    HEAD_FRESH_US = 100 * 1000     /* older reports may be out of date */
 };
 
 struct claim { /* a claim in flight, until its answer */
     struct sched *sched;
     struct sink *sink; /* whose credit it uses; may differ from the route's */
-    unsigned want;
-    int64_t sent_us; /* monotonic */
-    bool given_up;   /* the watchdog has released its credit */
+    unsigned count;    /* jobs requested */
+    int64_t sent_us;   /* monotonic */
+    bool abandoned;    /* the watchdog has released its credit */
 };
 
 enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)
 {
     *wait_us = v->until_due_us;
     if (v->until_due_us < 0 || v->until_due_us > SCHED_SLEEP_MAX_US)
-        return SCHED_REST;
+        return SCHED_IDLE;
     if (v->until_due_us > 0)
         return SCHED_SLEEP;
     if (v->credit == 0)
@@ -36,9 +36,9 @@ enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)
     *wait_us = v->paced_us;
     if (v->paced_us > 0)
         return SCHED_SLEEP;
-    bool worth = v->credit >= SCHED_WORTH || 2 * v->credit >= v->credit_max;
-    if (v->gap_us == 0 || (worth && v->more))
-        return v->unsure ? SCHED_LOOK : SCHED_CLAIM;
+    bool enough = v->credit >= SCHED_CREDIT_MIN || 2 * v->credit >= v->credit_max;
+    if (v->gap_us == 0 || (enough && v->last_claim_full))
+        return v->head_stale ? SCHED_READ_HEAD : SCHED_CLAIM;
     *wait_us = v->gap_us;
     return SCHED_SLEEP;
 }
@@ -93,9 +93,9 @@ static void claim(struct sched *s)
     struct claim *claim = mem_alloc(sizeof(*claim));
     *claim = (struct claim){s, sink, most < max ? most : max, loop_mono_us(), false};
     s->claim = claim;
-    sink->reserved += claim->want;
-    s->route->reserved += claim->want;
-    bucket_claim(s->bucket, claim->want, sched_lease_ms(s->route), on_claim, claim);
+    sink->reserved += claim->count;
+    s->route->reserved += claim->count;
+    bucket_claim(s->bucket, claim->count, sched_lease_ms(s->route), on_claim, claim);
 }
 
 static void on_recover(void *arg, const struct store_reap_reply *r)
@@ -123,24 +123,24 @@ static void recover(struct sched *s)
 
 static void wait_for_credit(struct sched *s)
 {
-    if (s->listed)
+    if (s->waits_for_credit)
         return;
-    s->listed = true;
+    s->waits_for_credit = true;
     TAILQ_INSERT_TAIL(&s->route->sink->waiting, s, link);
 }
 
-/* Return how long the rate limit or a resting target forbids a claim. */
+/* Return how long the rate limit or a paused target forbids a claim. */
 static int64_t paced_us(const struct sched *s, int64_t now_us)
 {
     int64_t rest_us = s->route->pace ? pace_rest_us(s->route->pace) : 0;
-    int64_t rate_us = s->paced_us > now_us ? s->paced_us - now_us : 0;
+    int64_t rate_us = s->paced_until_us > now_us ? s->paced_until_us - now_us : 0;
     return rest_us > rate_us ? rest_us : rate_us;
 }
 
 /* Return how long a due job is left to instances with a lower rank. */
-static int64_t left_ms(const struct sched *s)
+static int64_t owner_first_ms(const struct sched *s)
 {
-    return s->rank == 0 ? 0 : SCHED_LATE_MS + (s->rank - 1) * SCHED_RANK_MS;
+    return s->rank == 0 ? 0 : SCHED_NON_OWNER_MS + (s->rank - 1) * SCHED_RANK_MS;
 }
 
 /* Return the time until this instance may claim the first job; -1: there is none. */
@@ -148,7 +148,8 @@ static int64_t until_due_us(const struct sched *s, int64_t now_us)
 {
     if (s->head_ms < 0)
         return -1;
-    return clock_until_us(bucket_clock(s->bucket), now_us, s->head_ms + left_ms(s));
+    return clock_until_us(bucket_clock(s->bucket), now_us,
+                          s->head_ms + owner_first_ms(s));
 }
 
 /* Return whether nothing holds the bucket on purpose. */
@@ -166,7 +167,7 @@ static void pump(struct sched *s)
     if (s->claim || !may_claim(s))
         return;
     if (bucket_pause_us(s->bucket) > 0) {
-        timer_set(s->timer, AGAIN_MS);
+        timer_set(s->timer, RETRY_MS);
         return;
     }
     if (s->claim_lost)
@@ -176,25 +177,25 @@ static void pump(struct sched *s)
         .gap_us = pacer_wait_us(&s->pacer, now_us),
         .credit = credit(s->route),
         .credit_max = sink->max_in_flight,
-        .more = s->more,
+        .last_claim_full = s->last_claim_full,
         .paced_us = paced_us(s, now_us),
-        .unsure = s->rank > 0 && now_us - s->heard_us > FRESH_US,
+        .head_stale = s->rank > 0 && now_us - s->head_read_us > HEAD_FRESH_US,
     };
     switch (sched_next(&view, &wait_us)) {
-    case SCHED_REST:
-        timer_rest(s->timer);
+    case SCHED_IDLE:
+        timer_stop(s->timer);
         break;
     case SCHED_SLEEP:
         timer_set_us(s->timer, wait_us);
-        if (view.until_due_us == 0 && view.more)
+        if (view.until_due_us == 0 && view.last_claim_full)
             wait_for_credit(s); /* enough credit may justify an earlier claim */
         break;
     case SCHED_WAIT_CREDIT:
         wait_for_credit(s);
         break;
-    case SCHED_LOOK:
-        if (!s->looking)
-            sched_look(s);
+    case SCHED_READ_HEAD:
+        if (!s->reading_head)
+            sched_read_head(s);
         break;
     case SCHED_CLAIM:
         claim(s);
@@ -219,27 +220,28 @@ static void on_claim(void *arg, const struct store_claim_reply *reply)
         s->claim_lost = true;
     else if (reply->count > 0)
         s->known_lease = reply->lease;
-    if (claim.given_up) { /* a late answer: others may have used its credit */
+    if (claim.abandoned) { /* a late answer: others may have used its credit */
         if (reply)
             deliver(s, reply, credit(s->route), claim.sent_us);
         return;
     }
     s->claim = NULL;
-    unreserve(s, claim.sink, claim.want - (reply ? reply->count : 0));
+    unreserve(s, claim.sink, claim.count - (reply ? reply->count : 0));
     if (reply == NULL) {
-        timer_set(s->timer, AGAIN_MS);
+        timer_set(s->timer, RETRY_MS);
         return;
     }
     int64_t now_us = loop_mono_us();
     if (reply->count > 0 || reply->wait_us != 0)
         s->moved_us = now_us;
     pacer_sent(&s->pacer, &pacer_of_claims, reply->count, claim.sent_us);
-    s->more = reply->count == claim.want;
+    s->last_claim_full = reply->count == claim.count;
     if (reply->wait_us != 0)
-        s->paced_us = now_us + (reply->wait_us > 0 ? reply->wait_us : FULL_US) +
-                      (reply->count == 0 ? left_ms(s) * 1000 : 0);
+        s->paced_until_us = now_us +
+                            (reply->wait_us > 0 ? reply->wait_us : LIMIT_RETRY_US) +
+                            (reply->count == 0 ? owner_first_ms(s) * 1000 : 0);
     s->head_ms = reply->next_ms;
-    s->heard_us = now_us;
+    s->head_read_us = now_us;
     if (reply->count == 0)
         s->route->stats.claims_empty++;
     else if (s->rank > 0)
@@ -249,52 +251,52 @@ static void on_claim(void *arg, const struct store_claim_reply *reply)
     if (reply->count > 0)
         FAULT("C1");
     pump(s); /* Redis executes the next claim while these jobs are delivered */
-    if (s->claim && reply->count >= SCHED_WORTH)
+    if (s->claim && reply->count >= SCHED_CREDIT_MIN)
         bucket_push(s->bucket);
     deliver(s, reply, reply->count, claim.sent_us);
     unreserve(s, claim.sink, reply->count);
     pump(s);
 }
 
-static void on_count(void *arg, const struct counts *counts)
+static void on_head_read(void *arg, const struct counts *counts)
 {
     struct sched *s = arg;
-    bool again = s->look_again;
-    s->looking = s->look_again = false;
+    bool again = s->read_again;
+    s->reading_head = s->read_again = false;
     if (counts == NULL) {
         s->recheck_us = 0; /* at the next tick */
         return;
     }
     s->lease_ms = counts->lease_ms;
-    sched_head(s, counts->head_ms);
+    sched_set_head(s, counts->head_ms);
     if (again)
-        sched_look(s);
+        sched_read_head(s);
 }
 
-void sched_look(struct sched *s)
+void sched_read_head(struct sched *s)
 {
-    s->look_again = s->looking;
-    if (s->looking)
+    s->read_again = s->reading_head;
+    if (s->reading_head)
         return;
-    s->looking = true;
+    s->reading_head = true;
     s->recheck_us = loop_mono_us() + RECHECK_US;
-    store_count(s->bucket, on_count, s);
+    store_count(s->bucket, on_head_read, s);
 }
 
 void sched_start(struct sched *s)
 {
     s->moved_us = loop_mono_us();
-    sched_look(s);
+    sched_read_head(s);
 }
 
-void sched_head(struct sched *s, int64_t head_ms)
+void sched_set_head(struct sched *s, int64_t head_ms)
 {
     s->head_ms = head_ms;
-    s->heard_us = loop_mono_us();
+    s->head_read_us = loop_mono_us();
     pump(s);
 }
 
-void sched_moved(struct sched *s)
+void sched_members_changed(struct sched *s)
 {
     unsigned rank = membership_rank(s->route->bridge->membership, s->route->conf->name,
                                     bucket_name(s->bucket));
@@ -302,7 +304,7 @@ void sched_moved(struct sched *s)
     s->rank = rank;
     bucket_set_owner_first(s->bucket, rank > 0);
     if (took_over)
-        sched_look(s);
+        sched_read_head(s);
     else
         pump(s);
 }
@@ -346,17 +348,17 @@ static const char *stall(const struct sched *s, int64_t now_us)
 }
 
 /* Restart the scheduler, whatever it waits for. */
-static void start_again(struct sched *s)
+static void restart(struct sched *s)
 {
     if (s->claim) {
-        unreserve(s, s->claim->sink, s->claim->want);
-        s->claim->given_up = true;
+        unreserve(s, s->claim->sink, s->claim->count);
+        s->claim->abandoned = true;
         s->claim = NULL;
     }
     sched_stop_waiting(s);
-    s->looking = s->look_again = s->more = false;
-    s->paced_us = 0;
-    sched_look(s);
+    s->reading_head = s->read_again = s->last_claim_full = false;
+    s->paced_until_us = 0;
+    sched_read_head(s);
     pump(s);
 }
 
@@ -386,7 +388,7 @@ static void watch(struct sched *s)
               bucket_name(s->bucket), (long long)((now_us - s->moved_us) / 1000), why);
     s->stalled_us = now_us;
     s->route->stats.rearms++;
-    start_again(s);
+    restart(s);
 }
 
 void sched_tick(struct sched *s)
@@ -402,7 +404,7 @@ void sched_tick(struct sched *s)
     if (s->lease_ms >= 0 && !s->reaping && !stalled && s->lease_ms <= store_now_ms(store))
         reap(s);
     if (now_us >= s->recheck_us)
-        sched_look(s);
+        sched_read_head(s);
     else
         pump(s); /* notices within a second if a clock was set */
 }
@@ -416,14 +418,14 @@ void sched_credit(struct sink *sink)
     for (; n > 0 && sink_credit(sink) > 0; n--) {
         s = TAILQ_FIRST(&sink->waiting);
         TAILQ_REMOVE(&sink->waiting, s, link);
-        s->listed = false;
+        s->waits_for_credit = false;
         pump(s);
     }
 }
 
 static void on_head(void *owner, int64_t head_ms)
 {
-    sched_head(owner, head_ms);
+    sched_set_head(owner, head_ms);
 }
 
 /* A non-owner treats the head as due and asks once for all wake-ups. */
@@ -432,7 +434,7 @@ static void on_woken(void *owner)
     struct sched *s = owner;
     int64_t now_ms = clock_now_ms(bucket_clock(s->bucket), loop_mono_us());
     if (s->rank == 0) {
-        sched_look(s);
+        sched_read_head(s);
     } else if (s->head_ms < 0 || s->head_ms > now_ms) {
         s->head_ms = now_ms;
         pump(s);
@@ -454,9 +456,9 @@ void sched_init(struct sched *s, struct route *route, const char *name)
 
 void sched_stop_waiting(struct sched *s)
 {
-    if (s->listed)
+    if (s->waits_for_credit)
         TAILQ_REMOVE(&s->route->sink->waiting, s, link);
-    s->listed = false;
+    s->waits_for_credit = false;
 }
 
 void sched_fini(struct sched *s)

@@ -7,8 +7,8 @@
  * half of max_in_flight: Redis prepares the next claim while these jobs are delivered.
  *
  * If several instances share a Redis, each bucket has an owner, which claims at the due
- * time (membership.h). A non-owner checks SCHED_LATE_MS later whether the first job is
- * still pending, and then claims too: the owner has failed, or its sink is slow. So a
+ * time (membership.h). A non-owner checks SCHED_NON_OWNER_MS later whether the first job
+ * is still pending, and then claims too: the owner has failed, or its sink is slow. So a
  * bucket costs each non-owner at most four calls a second, and none while the bucket is
  * idle.
  */
@@ -33,24 +33,24 @@ struct sched { /* the scheduler of one bucket of a route */
     struct timer *timer;
     unsigned rank;           /* 0: this instance owns the bucket, see membership.h */
     TAILQ_ENTRY(sched) link; /* of sink->waiting */
-    bool listed;             /* it is in sink->waiting: it waits for credit */
+    bool waits_for_credit;   /* it is in sink->waiting: it waits for credit */
 
     /* The last answer of Redis: */
-    int64_t head_ms;    /* due time of the first job, Redis' clock; -1: no pending job */
-    int64_t heard_us;   /* monotonic: time of that answer */
-    int64_t lease_ms;   /* expiry of the first known lease; -1: none */
-    int64_t recheck_us; /* monotonic: when to read both again */
-    bool looking;       /* a read of them is in flight */
-    bool look_again;    /* its answer may be out of date: read again */
+    int64_t head_ms; /* due time of the first job, Redis' clock; -1: no pending job */
+    int64_t head_read_us; /* monotonic: time of that answer */
+    int64_t lease_ms;     /* expiry of the first known lease; -1: none */
+    int64_t recheck_us;   /* monotonic: when to read both again */
+    bool reading_head;    /* a read of them is in flight */
+    bool read_again;      /* its answer may be out of date: read again */
     bool reaping;
 
     /* Claims: */
-    struct claim *claim; /* in flight; NULL: none */
-    bool claim_lost;     /* the last claim has no answer; Redis may have executed it */
-    bool more;           /* the last claim got all jobs that it asked for */
-    int64_t known_lease; /* of the last claim that returned jobs; 0: none */
-    int64_t paced_us;    /* monotonic: the rate limit allows no claim before this; 0: any
-                          * time */
+    struct claim *claim;    /* in flight; NULL: none */
+    bool claim_lost;        /* the last claim has no answer; Redis may have executed it */
+    bool last_claim_full;   /* the last claim got all jobs that it asked for */
+    int64_t known_lease;    /* of the last claim that returned jobs; 0: none */
+    int64_t paced_until_us; /* monotonic: the rate limit allows no claim before this; 0:
+                             * any time */
     struct pacer pacer;
 
     /* The watchdog, monotonic: */
@@ -66,16 +66,16 @@ struct sched_view {
     int64_t gap_us;       /* how long the next claim should wait for more jobs */
     unsigned credit;      /* deliveries that the sink accepts now */
     unsigned credit_max;  /* the same when nothing is in flight */
-    bool more;            /* the last claim got all jobs that it asked for */
+    bool last_claim_full; /* the last claim got all jobs that it asked for */
     int64_t paced_us;     /* how long the rate limit, or the target, forbids a claim */
-    bool unsure;          /* the owner may have claimed the job already: read the head
+    bool head_stale;      /* the owner may have claimed the job already: read the head
                            * first */
 };
 enum sched_next {
-    SCHED_REST,        /* wait until the head changes, or the tick reads it again */
+    SCHED_IDLE,        /* wait until the head changes, or the tick reads it again */
     SCHED_SLEEP,       /* for *wait_us, never less than necessary */
     SCHED_WAIT_CREDIT, /* until the sink reports an outcome */
-    SCHED_LOOK,        /* read the head from Redis */
+    SCHED_READ_HEAD,   /* read the head from Redis */
     SCHED_CLAIM
 };
 enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us);
@@ -84,9 +84,9 @@ enum {
     SCHED_LEASE_MS = 10000,           /* of a claim, at most; deliver.c renews it */
     SCHED_TICK_MS = 1000,             /* interval of sched_tick() */
     SCHED_SLEEP_MAX_US = 1500 * 1000, /* a later head is left to the tick */
-    SCHED_WORTH = 32,                 /* credit that justifies a claim */
-    SCHED_LATE_MS = 250, /* how long a due job is left to the bucket's owner */
-    SCHED_RANK_MS = 10   /* each further rank waits this much longer */
+    SCHED_CREDIT_MIN = 32,            /* credit that justifies a claim */
+    SCHED_NON_OWNER_MS = 250, /* how long a due job is left to the bucket's owner */
+    SCHED_RANK_MS = 10        /* each further rank waits this much longer */
 };
 
 /* Return the lease of a claim in ms: the route's lease option, SCHED_LEASE_MS at most. */
@@ -102,11 +102,11 @@ void sched_stop_waiting(struct sched *s);
 /* Redis is usable (again): read the head. */
 void sched_start(struct sched *s);
 /* Another instance has changed the bucket: read the head. */
-void sched_look(struct sched *s);
+void sched_read_head(struct sched *s);
 /* Redis has reported the head; head_ms: due time, -1: none. */
-void sched_head(struct sched *s, int64_t head_ms);
+void sched_set_head(struct sched *s, int64_t head_ms);
 /* The list of instances has changed: compute the rank again. */
-void sched_moved(struct sched *s);
+void sched_members_changed(struct sched *s);
 /* Call it once a second: reaps expired leases, and checks the clock.
  *
  * Its watchdog: if due jobs could leave but do not for daemon.overdue_alarm, it logs and

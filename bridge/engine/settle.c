@@ -229,7 +229,7 @@ static void keep_run(struct leased *l)
     struct lost *lost = mem_alloc(sizeof(*lost));
     struct buf text = {0};
     struct job run = *l->job; /* l->job owns its memory */
-    run.id = job_keepf(l->job, "%.*s@%" PRId64, SLICE_ARG(l->id), run.due_ms);
+    run.id = job_format(l->job, "%.*s@%" PRId64, SLICE_ARG(l->id), run.due_ms);
     run.repeat = (struct slice){NULL, 0};
     tries_format(&l->tries, &text);
     *lost = (struct lost){route, reason_find(l->tries.reason), next_run(l->job)};

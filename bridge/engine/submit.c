@@ -28,9 +28,12 @@ struct submission {
 static void tell_tap(const struct submission *sub, enum stored outcome)
 {
     static const char *const words[] = {
-        [STORED] = "stored",         [STORED_INSTEAD] = "replaced",
-        [STORED_BEFORE] = "known",   [STORED_DEAD] = "dead",
-        [STORED_NONE] = "cancelled", [REFUSED] = "refused",
+        [STORED] = "stored",
+        [STORED_REPLACED] = "replaced",
+        [STORED_ALREADY] = "known",
+        [STORED_DEAD] = "dead",
+        [STORED_NOTHING] = "cancelled",
+        [REFUSED] = "refused",
         [NOT_STORED] = "not-stored",
     };
     tap_note(sub->route->tap, &(struct tap_event){.what = words[outcome],
@@ -122,12 +125,12 @@ static void on_enqueued(void *arg, char code)
     if (code == ENQUEUE_READ_BEFORE)
         warn_read_again(sub);
     if (is_duplicate(sub, code)) {
-        answer(sub, STORED_BEFORE);
+        answer(sub, STORED_ALREADY);
     } else if (count_stored(sub, code)) {
-        answer(sub, instead ? STORED_INSTEAD : sub->reply.outcome);
+        answer(sub, instead ? STORED_REPLACED : sub->reply.outcome);
     } else {
         /* Redis may have stored the job, but on too few replicas. */
-        sub->route->stats.not_stored += !count_stored(sub, change_was(code));
+        sub->route->stats.not_stored += !count_stored(sub, change_safe(code));
         sub->reply.why = no_answer;
         answer(sub, NOT_STORED);
     }
@@ -148,14 +151,14 @@ static void on_cancel_done(void *arg, char code)
         {CANCEL_NOT_THERE, "not-found",
          "no pending job has this id: it was delivered or rejected, or never existed"}};
     struct route_stats *stats = &sub->route->stats;
-    char was = change_was(code); /* also if too few replicas have it */
+    char was = change_safe(code); /* also if too few replicas have it */
     stats->cancels += code != 0 && code != CANCEL_READ_BEFORE;
     stats->not_stored += code == 0;
     if (was == CANCEL_CANCELLED || was == CANCEL_CANCELLED_DEAD)
         stats->cancelled++;
     if (code == CANCEL_READ_BEFORE &&
         is_duplicate(sub, code)) { /* executed when it was read first */
-        answer(sub, STORED_BEFORE);
+        answer(sub, STORED_ALREADY);
         return;
     }
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -164,10 +167,10 @@ static void on_cancel_done(void *arg, char code)
         stats->cancels_missed++;
         sub->reply.reason = rows[i].reason;
         sub->reply.why = rows[i].why;
-        answer(sub, sub->src->ops->answers ? REFUSED : STORED_NONE);
+        answer(sub, sub->src->ops->answers ? REFUSED : STORED_NOTHING);
         return;
     }
-    answer(sub, code && code == was ? STORED_NONE : NOT_STORED);
+    answer(sub, code && code == was ? STORED_NOTHING : NOT_STORED);
 }
 
 /* Answer a submission that needed no call to Redis. */
@@ -232,7 +235,7 @@ static enum stored decide(struct admission *a)
             a, "the route is draining and accepts no jobs until an operator resumes it");
     if (!route_is_open(route))
         return put_off(a, cancels ? "" : no_answer);
-    return a->reason ? STORED_DEAD : cancels ? STORED_NONE : STORED;
+    return a->reason ? STORED_DEAD : cancels ? STORED_NOTHING : STORED;
 }
 
 /* --- calls to Redis --- */
@@ -344,7 +347,7 @@ static void hand_over(struct submission *sub, struct bucket *b, const struct job
     if (job->offset >= 0 && job->partition >= 0)
         job_id_set_origin(sub->src, sub->route, b, job, &c->origin);
     flow_submitted(&sub->src->bridge->flow, sub->bytes);
-    bucket_add(b, sub->reply.outcome == STORED_NONE ? BATCHER_CANCEL : BATCHER_ENQUEUE,
+    bucket_add(b, sub->reply.outcome == STORED_NOTHING ? BATCHER_CANCEL : BATCHER_ENQUEUE,
                c);
 }
 
@@ -361,7 +364,7 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
                                                    .due_ms = job->due_ms});
     const enum stored outcome = decide(&a);
     if (outcome != REFUSED && outcome != NOT_STORED)
-        b = route_bucket_of(a.route, job->id, job->target, outcome != STORED_NONE);
+        b = route_bucket_of(a.route, job->id, job->target, outcome != STORED_NOTHING);
     struct submission *sub = submission_new(b, &a, outcome);
     sub->done = done;
     sub->arg = arg;

@@ -4,7 +4,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <inttypes.h>
 

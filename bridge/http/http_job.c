@@ -87,7 +87,7 @@ bool http_job_is_foreign(struct slice name)
 static struct job *job_begin(struct http_place place, size_t bytes)
 {
     struct job *job = job_new(bytes);
-    struct slice name = job_keep(job, place.name);
+    struct slice name = job_copy_slice(job, place.name);
     if (place.queue)
         job->topic = name;
     else
@@ -212,7 +212,7 @@ static int set_control(struct job *job, const char *name, struct slice value,
                        struct err *err)
 {
     if (strcmp(name, "delay-key") == 0) {
-        job->key = job_keep(job, value);
+        job->key = job_copy_slice(job, value);
         return 0;
     }
     return add_header(job, slice_of(name), value, err);
@@ -255,7 +255,7 @@ static int take_controls(const struct httpd_req *req, struct job *job, struct er
             return -1;
     }
     if (key.p)
-        job->key = job_keep(job, key);
+        job->key = job_copy_slice(job, key);
     return idempotency.p ? set_idempotency(job, idempotency, err) : 0;
 }
 
@@ -296,7 +296,7 @@ struct job *http_job_from_request(const struct httpd_req *req, struct http_place
 {
     struct slice body = httpd_body(req);
     struct taking t = {.job = job_begin(place, body.n + 256), .err = err};
-    t.job->payload = job_keep(t.job, body);
+    t.job->payload = job_copy_slice(t.job, body);
     httpd_each_header(req, take_header, &t);
     if (!t.failed && take_path(req, place, t.job, err) == 0 &&
         take_controls(req, t.job, err) == 0) {
@@ -320,7 +320,7 @@ static int set_payload(struct job *job, const json_t *v, struct err *err)
         return err_set(err, "send payload or payload_base64, not both");
     if (!json_is_string(v))
         return err_set(err, "payload must be a string; write JSON into it as text");
-    job->payload = job_keep(job, text_of(v));
+    job->payload = job_copy_slice(job, text_of(v));
     return 0;
 }
 
@@ -333,7 +333,7 @@ static int set_base64(struct job *job, const json_t *v, struct err *err)
         buf_free(&bytes);
         return err_set(err, "payload_base64 must be a string of base64");
     }
-    job->payload = job_keep(job, buf_slice(&bytes));
+    job->payload = job_copy_slice(job, buf_slice(&bytes));
     buf_free(&bytes);
     return 0;
 }
@@ -342,7 +342,7 @@ static int set_key(struct job *job, const json_t *v, struct err *err)
 {
     if (!json_is_string(v))
         return err_set(err, "key must be a string");
-    job->key = job_keep(job, text_of(v));
+    job->key = job_copy_slice(job, text_of(v));
     return 0;
 }
 
@@ -461,7 +461,7 @@ struct job *http_job_from_line(struct slice line, struct http_place place,
         return NULL;
     }
     struct job *job = job_begin(place, line.n + 64);
-    job->payload = job_keep(job, SLICE_LIT(""));
+    job->payload = job_copy_slice(job, SLICE_LIT(""));
     int rc = set_fields(job, object, err);
     json_decref(object);
     if (rc == 0)

@@ -10,7 +10,7 @@
 #include "bridge/http/httpd.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ enum {
     NEVER = -1,
     STARVED_MS = 100, /* wait before the next accept() after running out of descriptors */
     CLOSE_LOOK_MS = 10,
-    CLOSE_LOOKS_MAX = 10 /* polls while responses are sent */
+    CLOSE_POLLS_MAX = 10 /* polls while responses are sent */
 };
 
 struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc)
@@ -93,8 +93,8 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
     struct httpd *h = arg;
-    h->moved = true;
-    h->moves++;
+    h->active = true;
+    h->progress++;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         struct httpd_conn *conn = mem_alloc(sizeof(*conn));
         *context = conn;
@@ -106,7 +106,7 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
             conn->session =
                 MHD_get_connection_info(mc, MHD_CONNECTION_INFO_GNUTLS_SESSION)
                     ->tls_session;
-            conn->wire = (struct httpd_tls_wire){conn->fd, &h->moves};
+            conn->wire = (struct httpd_tls_wire){conn->fd, &h->progress};
             httpd_tls_begin(conn->tls, conn->session, &conn->wire);
         }
         conn_append(conn, NEW);
@@ -117,7 +117,7 @@ static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
     struct httpd_conn *conn = *context;
     /* At its connection limit the library stops accepting; only another run makes it look
      * at the listening socket again. */
-    h->rerun = true;
+    h->run_again = true;
     if (h->running)
         httpd_answer_closed(conn);
     httpd_gone_unwatch(conn);
@@ -196,13 +196,13 @@ static int64_t run_again_ms(struct httpd *h, bool moved)
 static void run(struct httpd *h)
 {
     int64_t again_ms = 0;
-    h->rerun = false;
+    h->run_again = false;
     h->running = true;
     for (int i = 0; i < RUNS_MAX && again_ms == 0; i++) {
-        uint64_t before = h->moves;
+        uint64_t before = h->progress;
         h->now_ms = loop_mono_ms(); /* once for all connections */
         MHD_run(h->mhd);
-        again_ms = run_again_ms(h, h->moves != before);
+        again_ms = run_again_ms(h, h->progress != before);
     }
     h->running = false;
     if (again_ms != NEVER)
@@ -224,9 +224,9 @@ static void on_events(void *arg, unsigned events)
 {
     struct httpd *h = arg;
     (void)events;
-    h->moved = has_connections(h);
+    h->active = has_connections(h);
     run(h);
-    if (h->moved)
+    if (h->active)
         return;
     log_limited(&h->starved, LOG_WARN, "http",
                 "cannot accept a connection: no file descriptor or memory is left; raise "
@@ -245,7 +245,7 @@ static void on_more(void *arg)
 static void on_turn(void *arg)
 {
     struct httpd *h = arg;
-    if (h->rerun)
+    if (h->run_again)
         run(h);
 }
 
@@ -314,7 +314,7 @@ struct httpd *httpd_open(const char *name, const struct httpd_opts *opts, struct
     h->fd = h->gone_fd = -1;
     h->sweep = timer_new(on_sweep, h);
     h->more = timer_new(on_more, h);
-    httpd_live_add(h);
+    httpd_list_add(h);
     httpd_set(h, opts);
     if (load(h, opts, err) == 0 && begin(h, opts, err) == 0)
         return h;
@@ -334,9 +334,9 @@ static bool bring_back(struct httpd *h, const struct httpd_route *route, void *a
 {
     for (size_t i = 0; i < h->rows_n; i++) {
         struct httpd_row *row = &h->rows[i];
-        if (row->route == route && row->gone) {
+        if (row->route == route && row->removed) {
             row->arg = arg;
-            row->gone = false;
+            row->removed = false;
             return true;
         }
     }
@@ -362,7 +362,7 @@ void httpd_unserve(struct httpd *h, const void *arg)
     if (h->twin)
         httpd_unserve(h->twin, arg);
     for (size_t i = 0; i < h->rows_n; i++)
-        h->rows[i].gone |= h->rows[i].arg == arg;
+        h->rows[i].removed |= h->rows[i].arg == arg;
 }
 
 unsigned httpd_port(const struct httpd *h)
@@ -381,10 +381,10 @@ static void on_closing(void *arg)
     loop_cb *closed = h->closed;
     void *closed_arg = h->closed_arg;
     if (h->conns[WAITING].n > 0) {
-        h->looks = 0;
+        h->idle_polls = 0;
         return;
     }
-    if (h->conns[ANSWERING].n > 0 && ++h->looks < CLOSE_LOOKS_MAX)
+    if (h->conns[ANSWERING].n > 0 && ++h->idle_polls < CLOSE_POLLS_MAX)
         return;
     httpd_stop(h);
     closed(closed_arg);
@@ -411,7 +411,7 @@ void httpd_stop(struct httpd *h)
     if (h == NULL)
         return;
     must(!h->running);
-    httpd_live_del(h);
+    httpd_list_del(h);
     watch_del(h->watch); /* before the library closes the descriptor */
     turn_hook_del(h->hook);
     if (h->mhd) {

@@ -9,7 +9,7 @@
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -30,10 +30,10 @@ static void let_go(struct httpd_conn *conn)
 {
     char c;
     if (conn->state == WAITING || conn->state == ANSWERING || conn->state == CLOSING)
-        return; /* httpd_gone_look() is called after the response is sent */
+        return; /* httpd_gone_check() is called after the response is sent */
     if (recv(conn->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
-        conn->h->rerun = true;
-        httpd_gone_look(conn);
+        conn->h->run_again = true;
+        httpd_gone_check(conn);
     } else {
         shutdown(conn->fd, SHUT_RD);
     }
@@ -50,9 +50,9 @@ static void on_events(void *arg, unsigned events)
         struct httpd_conn *conn = event.data.ptr;
         struct httpd_req *req = conn->req;
         void (*cb)(void *) = req ? req->on_gone : NULL;
-        conn->ended = true;
+        conn->half_closed = true;
         if (cb) {
-            httpd_gone_forget(req);
+            httpd_gone_cancel(req);
             cb(req->gone_arg);
         } else {
             let_go(conn);
@@ -78,9 +78,9 @@ void httpd_gone_unwatch(struct httpd_conn *conn)
         must(control(conn, EPOLL_CTL_DEL) == 0);
 }
 
-void httpd_gone_look(struct httpd_conn *conn)
+void httpd_gone_check(struct httpd_conn *conn)
 {
-    if (conn->watched && conn->ended)
+    if (conn->watched && conn->half_closed)
         must(control(conn, EPOLL_CTL_MOD) == 0);
 }
 
@@ -91,10 +91,10 @@ void httpd_on_gone(struct httpd_req *req, void (*cb)(void *arg), void *arg)
     must(req->on_gone == NULL && req->stage != ANSWERED);
     req->on_gone = cb;
     req->gone_arg = arg;
-    httpd_gone_look(req->conn);
+    httpd_gone_check(req->conn);
 }
 
-void httpd_gone_forget(struct httpd_req *req)
+void httpd_gone_cancel(struct httpd_req *req)
 {
     req->on_gone = NULL;
 }

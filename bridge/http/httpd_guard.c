@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* httpd_guard.c - authentication and authorization of requests. */
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -82,7 +82,7 @@ bool httpd_host_is_allowed(struct httpd *h, struct slice host)
     if (!strict || is_safe(name) || lists(hosts, name) || lists(hosts, SLICE_LIT("*")))
         return true;
     log_limited(
-        &h->turned_away, LOG_WARN, "http",
+        &h->rejected, LOG_WARN, "http",
         "rejected a request: its Host is %.*s, which the option hosts does not list",
         (int)(name.n < 200 ? name.n : 200), name.p);
     return false;
@@ -143,9 +143,9 @@ static const struct token *find(struct httpd_req *req, enum httpd_refusal *why)
         return tokens_find(tokens_of(req->h), bearer(header));
     if (conn->session == NULL)
         return NULL;
-    if (!conn->named)
+    if (!conn->names_read)
         httpd_tls_names(conn->session, &conn->names);
-    conn->named = true;
+    conn->names_read = true;
     return tokens_find_certificate(tokens_of(req->h), buf_slice(&conn->names));
 }
 
@@ -156,7 +156,7 @@ void httpd_log_change(const struct httpd_req *req)
         httpd_changes_state(req->method))
         log_info("http", "%s %.*s by %s", req->method,
                  (int)(req->path.n < 200 ? req->path.n : 200), req->path.p,
-                 req->who[0] ? req->who : "a client");
+                 req->token_name[0] ? req->token_name : "a client");
 }
 
 enum httpd_refusal httpd_guard(struct httpd_req *req, const struct httpd_route *route)
@@ -166,21 +166,21 @@ enum httpd_refusal httpd_guard(struct httpd_req *req, const struct httpd_route *
     enum httpd_refusal why;
     bool changes = httpd_changes_state(req->method) || strcmp(route->method, "*") == 0;
     if ((h->roles & 1U << role) == 0)
-        return NOT_HERE;
+        return ADMIN_ONLY;
     if (changes && is_of_other_site(req))
         return OTHER_SITE;
     if (role == HTTPD_OPEN || role == HTTPD_PAGE || tokens_of(h) == NULL)
         return NOT_REFUSED;
     const struct token *token = find(req, &why);
     if (token) {
-        snprintf(req->who, sizeof(req->who), "%s", token_name(token));
+        snprintf(req->token_name, sizeof(req->token_name), "%s", token_name(token));
         req->roles = token_roles(token);
         if (httpd_may(req, role))
             return NOT_REFUSED;
         why = NO_ROLE;
     }
-    log_limited(&h->turned_away, LOG_WARN, "http", "rejected %s %.*s from %s",
-                req->method, (int)(req->path.n < 200 ? req->path.n : 200), req->path.p,
-                token ? req->who : "a client without a known token");
+    log_limited(&h->rejected, LOG_WARN, "http", "rejected %s %.*s from %s", req->method,
+                (int)(req->path.n < 200 ? req->path.n : 200), req->path.p,
+                token ? req->token_name : "a client without a known token");
     return why;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 #include "bridge/base/mem.h"
 
 #include <errno.h>

@@ -11,7 +11,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #if MHD_VERSION < 0x01000000
 #include <dlfcn.h>
@@ -102,7 +102,7 @@ enum MHD_Result MHD_queue_response(struct MHD_Connection *mc, unsigned int statu
     bool no_line = conn->req == NULL && refusal_of(status) == BAD_FRAMING;
     httpd_refuse_raw(conn, no_line ? BAD_LINE : refusal_of(status));
     httpd_conn_enter(conn, CLOSING);
-    conn->h->rerun = true; /* the library closes in its next run */
+    conn->h->run_again = true; /* the library closes in its next run */
     return MHD_NO;
 }
 

@@ -9,7 +9,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/http/http_args.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <stdlib.h>
 
@@ -139,7 +139,7 @@ void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc)
         hide(query + 1);
     }
     conn->req = req;
-    conn->h->moves++;
+    conn->h->progress++;
     conn->requests++;
     if (conn->state != CLOSING)
         httpd_conn_enter(conn, READING);
@@ -167,30 +167,30 @@ static enum httpd_refusal find_row(struct httpd_req *req)
     struct httpd *h = req->h;
     struct httpd_path path;
     enum httpd_refusal refusal = NO_PATH;
-    if (httpd_path_split(&path, req->path, buf_room(&req->room, req->path.n)) < 0)
+    if (httpd_path_split(&path, req->path, buf_room(&req->path_buf, req->path.n)) < 0)
         return BAD_PATH;
     for (size_t i = 0; i < h->rows_n; i++) {
-        int n = httpd_pattern_match(&h->rows[i].pattern, &path, req->took);
+        int n = httpd_pattern_match(&h->rows[i].pattern, &path, req->path_params);
         if (n < 0)
             continue;
         if (serves(&h->rows[i], req->method)) {
             req->row = i;
             req->path_param_count = (unsigned)n;
             refusal = httpd_guard(req, h->rows[i].route);
-            return refusal == NOT_REFUSED && h->rows[i].gone ? DRAINED : refusal;
+            return refusal == NOT_REFUSED && h->rows[i].removed ? STOPPING : refusal;
         }
         refusal = NO_METHOD;
     }
     return refusal;
 }
 
-/* Returns whether to refuse a spare connection. It becomes a normal connection if there
- * is room again. */
-static bool is_turned_away(const struct httpd_req *req)
+/* Returns whether to refuse a connection above the limit. It becomes a normal connection
+ * if there is room again. */
+static bool is_over_limit(const struct httpd_req *req)
 {
     struct httpd_conn *conn = req->conn;
-    conn->spare = conn->spare && httpd_slots_full(req->h);
-    return conn->spare && req->h->rows[req->row].route->role != HTTPD_OPEN;
+    conn->over_limit = conn->over_limit && httpd_slots_full(req->h);
+    return conn->over_limit && req->h->rows[req->row].route->role != HTTPD_OPEN;
 }
 
 /* Returns whether the response headers still fit into the library's memory. Otherwise it
@@ -222,16 +222,16 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
     req->method = method;
     req->path = path_of(url);
     req->refusal = httpd_host_is_allowed(h, f.host) ? find_row(req) : OTHER_HOST;
-    if (req->refusal == NOT_REFUSED && is_turned_away(req))
-        req->refusal = NO_SLOT;
+    if (req->refusal == NOT_REFUSED && is_over_limit(req))
+        req->refusal = CONNECTIONS_FULL;
     if (req->refusal == NOT_REFUSED &&
         (h->closing || (h->draining && httpd_changes_state(method))))
-        req->refusal = DRAINED;
+        req->refusal = STOPPING;
     if (req->refusal == NOT_REFUSED && f.length > h->opts.body_max_bytes)
         req->refusal = TOO_LARGE;
     if (req->refusal == NOT_REFUSED &&
         httpd_body_bytes() + f.length > h->bodies_max_bytes)
-        req->refusal = CROWDED;
+        req->refusal = BODIES_FULL;
     /* If the body is not sent yet, or too long to discard: respond at once and close the
      * connection. */
     if (req->refusal != NOT_REFUSED &&
@@ -255,7 +255,7 @@ static enum MHD_Result on_body(struct httpd_req *req, const char *bytes, size_t 
     }
     if (req->refusal == NOT_REFUSED &&
         httpd_body_bytes() + (int64_t)*n > req->h->bodies_max_bytes) {
-        req->refusal = CROWDED;
+        req->refusal = BODIES_FULL;
         httpd_req_drop_body(req);
     }
     if (req->refusal == NOT_REFUSED) {
@@ -276,8 +276,8 @@ static void hand_over(struct httpd_req *req)
     const struct httpd_row *row = &req->h->rows[req->row];
     struct err err;
     /* The row may have been removed since the headers were read. */
-    if (req->refusal == NOT_REFUSED && (row->gone || req->h->closing))
-        req->refusal = DRAINED;
+    if (req->refusal == NOT_REFUSED && (row->removed || req->h->closing))
+        req->refusal = STOPPING;
     if (req->refusal != NOT_REFUSED)
         httpd_refuse(req);
     else if (row->route->args && httpd_read_args(req, row->route->args, &err) < 0)
@@ -289,7 +289,7 @@ static void hand_over(struct httpd_req *req)
 static enum MHD_Result on_whole(struct httpd_req *req)
 {
     httpd_conn_enter(req->conn, WAITING);
-    req->stage = HANDED;
+    req->stage = HANDLING;
     hand_over(req);
     if (req->stage == ANSWERED)
         return httpd_req_queue(req);
@@ -305,7 +305,7 @@ enum MHD_Result httpd_on_request(void *arg, struct MHD_Connection *mc, const cha
 {
     struct httpd_req *req = *context;
     (void)arg, (void)mc;
-    req->h->moves++;
+    req->h->progress++;
     if (req->conn->state == CLOSING) /* tarry has closed it: ignore everything that
                                       * follows */
         return MHD_NO;
@@ -329,11 +329,11 @@ void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
         return;
     *context = NULL;
     req->conn->req = NULL;
-    h->moves++;
+    h->progress++;
     httpd_conn_enter(req->conn, IDLE);
-    httpd_gone_look(req->conn);
-    if (req->stage == HANDED || req->stage == SUSPENDED) {
-        httpd_gone_forget(req);
+    httpd_gone_check(req->conn);
+    if (req->stage == HANDLING || req->stage == SUSPENDED) {
+        httpd_gone_cancel(req);
         if (req->args.n > 0) /* parts of it are the library's memory */
             memset(req->args.p, 0, req->args.n);
         req->mc = NULL; /* its handler still holds req; httpd_answer() frees it */

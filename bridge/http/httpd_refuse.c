@@ -2,7 +2,7 @@
 /* httpd_refuse.c - the server's own error responses. */
 #include "bridge/base/mem.h"
 #include "bridge/http/http_args.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <stdio.h>
 #include <sys/socket.h>
@@ -19,9 +19,10 @@ static const struct {
     [BAD_PATH] = {"bad-path", "the path is empty or has a % without two hex digits", "",
                   NULL, NULL, 400, false},
     [NO_METHOD] = {"bad-method", "this path accepts only ", "", NULL, NULL, 405, false},
-    [NOT_HERE] = {"not-here",
-                  "use the admin listener for this call, at the address in admin.listen",
-                  "", NULL, NULL, 404, false},
+    [ADMIN_ONLY] =
+        {"not-here",
+         "use the admin listener for this call, at the address in admin.listen", "", NULL,
+         NULL, 404, false},
     [NO_TOKEN] = {"no-token",
                   "send Authorization: Bearer with a token from tokens: { }, or use a "
                   "client certificate listed there",
@@ -43,16 +44,17 @@ static const struct {
                     "", NULL, NULL, 421, false},
     [TOO_LARGE] = {"oversize", "the body is larger than the ", " bytes allowed", NULL,
                    NULL, 413, false},
-    [CROWDED] =
+    [BODIES_FULL] =
         {"full",
          "the server is receiving too many request bodies; send the request again", "",
          "Retry-After", "1", 503, false},
-    [NO_SLOT] = {"no-connection",
-                 "all connections of this listener are in use (connections_max); send "
-                 "the request again",
-                 "", "Retry-After", "1", 503, true},
-    [DRAINED] = {"stopping", "the daemon is stopping; send the request again", "",
-                 "Retry-After", "1", 503, true},
+    [CONNECTIONS_FULL] =
+        {"no-connection",
+         "all connections of this listener are in use (connections_max); send "
+         "the request again",
+         "", "Retry-After", "1", 503, true},
+    [STOPPING] = {"stopping", "the daemon is stopping; send the request again", "",
+                  "Retry-After", "1", 503, true},
     [HEAD_TOO_LARGE] = {"head-oversize",
                         "the request line and headers are too large or too many", "",
                         NULL, NULL, 431, true},
@@ -68,10 +70,11 @@ static const struct {
                   "", NULL, NULL, 400, true},
     [TIMED_OUT] = {"timeout", "the complete request did not arrive in time", "", NULL,
                    NULL, 408, true},
-    [TOO_MANY] = {"too-many-connections",
-                  "this client address already has connections_per_address connections",
-                  "", NULL, NULL, 429, true},
-    [MADE_ROOM] = {"idle-closed", "", "", NULL, NULL, 0, true},
+    [TOO_MANY_CONNECTIONS] =
+        {"too-many-connections",
+         "this client address already has connections_per_address connections", "", NULL,
+         NULL, 429, true},
+    [IDLE_CLOSED] = {"idle-closed", "", "", NULL, NULL, 0, true},
     [NO_REQUEST] = {"no-request", "", "", NULL, NULL, 0, true},
 };
 
@@ -142,7 +145,8 @@ void httpd_refuse(struct httpd_req *req)
         httpd_add(req, refusals[what].header, refusals[what].value);
     if (refusals[what].close)
         httpd_add(req, "Connection", "close");
-    compose(req->h, what, what == NO_ROLE ? req->who : buf_str(&allow), why, sizeof(why));
+    compose(req->h, what, what == NO_ROLE ? req->token_name : buf_str(&allow), why,
+            sizeof(why));
     httpd_refuse_as(req, refusals[what].status, refusals[what].word, why);
     must(req->stage == ANSWERED);
     buf_free(&allow);

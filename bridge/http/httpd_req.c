@@ -9,7 +9,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/http/httpd_url.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ struct httpd_req *httpd_req_new(struct httpd *h, struct httpd_conn *conn,
     req->path_param_count = 0;
     req->discarded = 0;
     req->roles = ~0U;
-    req->who[0] = 0;
+    req->token_name[0] = 0;
     return req;
 }
 
@@ -65,14 +65,14 @@ void httpd_req_drop_body(struct httpd_req *req)
 static void release(struct httpd_req *req)
 {
     httpd_req_drop_body(req);
-    buf_clear(&req->extra);
+    buf_clear(&req->response_headers);
     buf_clear(&req->query);
     buf_clear(&req->args);
     buf_clear(&req->texts);
-    while (req->notes) {
-        struct httpd_note *next = req->notes->next;
-        free(req->notes);
-        req->notes = next;
+    while (req->params) {
+        struct httpd_param *next = req->params->next;
+        free(req->params);
+        req->params = next;
     }
     if (req->response)
         MHD_destroy_response(req->response);
@@ -83,8 +83,8 @@ void httpd_req_free(struct httpd_req *req)
 {
     buf_free(&req->body);
     buf_free(&req->query);
-    buf_free(&req->room);
-    buf_free(&req->extra);
+    buf_free(&req->path_buf);
+    buf_free(&req->response_headers);
     buf_free(&req->args);
     buf_free(&req->texts);
     free(req);
@@ -92,11 +92,12 @@ void httpd_req_free(struct httpd_req *req)
 
 void httpd_req_settle(struct httpd_req *req)
 {
-    struct buf *const bufs[] = {&req->body,  &req->query, &req->room,
-                                &req->extra, &req->args,  &req->texts};
+    struct buf *const bufs[] = {&req->body,     &req->query,
+                                &req->path_buf, &req->response_headers,
+                                &req->args,     &req->texts};
     /* For an escaped path room contains the segments, but its length is 0. */
     if (memchr(req->path.p, '%', req->path.n))
-        buf_grew(&req->room, req->path.n);
+        buf_grew(&req->path_buf, req->path.n);
     for (size_t i = 0; i < sizeof(bufs) / sizeof(bufs[0]); i++) {
         if (bufs[i]->n == 0)
             buf_free(bufs[i]);
@@ -107,7 +108,7 @@ void httpd_req_done(struct httpd *h, struct httpd_req *req)
 {
     release(req);
     empty(&req->query);
-    empty(&req->room);
+    empty(&req->path_buf);
     empty(&req->texts);
     if (h->idle_n >= IDLE_REQUESTS) {
         httpd_req_free(req);
@@ -146,21 +147,21 @@ struct slice httpd_query_text(const struct httpd_req *req)
 
 struct slice httpd_segment(const struct httpd_req *req, unsigned n)
 {
-    return req->mc && n < req->path_param_count ? req->took[n] : (struct slice){0};
+    return req->mc && n < req->path_param_count ? req->path_params[n] : (struct slice){0};
 }
 
 /* Returns the decoded text, which the request owns; p NULL: a bad escape. */
 static struct slice note_decoded(struct httpd_req *req, struct slice s)
 {
-    struct httpd_note *note = mem_alloc(sizeof(*note) + s.n);
-    long n = form_decode(s, note->text);
+    struct httpd_param *param = mem_alloc(sizeof(*param) + s.n);
+    long n = form_decode(s, param->text);
     if (n < 0) {
-        free(note);
+        free(param);
         return (struct slice){0};
     }
-    note->next = req->notes;
-    req->notes = note;
-    return (struct slice){note->text, (size_t)n};
+    param->next = req->params;
+    req->params = param;
+    return (struct slice){param->text, (size_t)n};
 }
 
 static bool has(struct slice s, char c)
@@ -229,7 +230,7 @@ struct slice httpd_body(const struct httpd_req *req)
 
 const char *httpd_who(const struct httpd_req *req)
 {
-    return req->who;
+    return req->token_name;
 }
 
 int64_t httpd_body_bytes(void)
@@ -239,15 +240,15 @@ int64_t httpd_body_bytes(void)
 
 void httpd_add(struct httpd_req *req, const char *name, const char *value)
 {
-    buf_add(&req->extra, name, strlen(name) + 1);
-    buf_add(&req->extra, value, strlen(value) + 1);
+    buf_add(&req->response_headers, name, strlen(name) + 1);
+    buf_add(&req->response_headers, value, strlen(value) + 1);
 }
 
 void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
                   struct slice body)
 {
     must(req->stage != ANSWERED);
-    httpd_gone_forget(req);
+    httpd_gone_cancel(req);
     if (req->mc == NULL) { /* the listener was stopped in the meantime */
         release(req);
         httpd_req_free(req);
@@ -260,21 +261,21 @@ void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
     must(req->response != NULL);
     if (type && status != MHD_HTTP_NO_CONTENT)
         MHD_add_response_header(req->response, "Content-Type", type);
-    for (size_t at = 0; at < req->extra.n;) {
-        const char *name = req->extra.p + at, *value = name + strlen(name) + 1;
+    for (size_t at = 0; at < req->response_headers.n;) {
+        const char *name = req->response_headers.p + at, *value = name + strlen(name) + 1;
         MHD_add_response_header(req->response, name, value);
-        at = (size_t)(value + strlen(value) + 1 - req->extra.p);
+        at = (size_t)(value + strlen(value) + 1 - req->response_headers.p);
     }
     const struct httpd_conn *conn = req->conn;
     int64_t most = req->h->opts.requests_max;
-    if (conn->spare || (most > 0 && conn->requests >= most))
+    if (conn->over_limit || (most > 0 && conn->requests >= most))
         MHD_add_response_header(req->response, "Connection", "close");
     httpd_req_drop_body(req);
     bool suspended = req->stage == SUSPENDED;
     req->stage = ANSWERED;
     if (suspended) {
         MHD_resume_connection(req->mc);
-        req->h->rerun = true;
+        req->h->run_again = true;
     }
 }
 

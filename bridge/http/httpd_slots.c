@@ -3,13 +3,13 @@
  * httpd_slots.c - limits the number of connections.
  *
  * Above connections_max each new connection closes the longest idle one. If none is idle,
- * the new connection is a spare: it gets one response, a 503 except for rows open to
- * everybody (health probes). There are SPARES of them. A further connection closes the
- * oldest connection that has not sent a complete request.
+ * the new connection is marked over_limit: it gets one response, a 503 except for rows
+ * open to everybody (health probes). At most OVER_LIMIT_MAX such connections are open. A
+ * further one closes the oldest connection that has not sent a complete request.
  */
 #include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 
 enum {
-    SPARES = 16,
+    OVER_LIMIT_MAX = 16,
     CLOSING_MAX = 48, /* in addition: connections that the library is about to close */
     KEY_BYTES = 16,
     NET_BYTES = 8 /* IPv6: a /64 network counts as one client */
@@ -31,7 +31,7 @@ struct httpd_address {
 
 unsigned httpd_slots_max(const struct httpd_opts *opts)
 {
-    return (unsigned)opts->connections_max + SPARES + CLOSING_MAX;
+    return (unsigned)opts->connections_max + OVER_LIMIT_MAX + CLOSING_MAX;
 }
 
 /* --- per address --- */
@@ -71,11 +71,11 @@ static struct httpd_address *enter(struct httpd *h, struct MHD_Connection *mc)
     return address;
 }
 
-static void tell_of(struct httpd *h, const struct httpd_address *address)
+static void log_crowded(struct httpd *h, const struct httpd_address *address)
 {
     char text[INET6_ADDRSTRLEN] = "";
     inet_ntop(AF_INET6, address->key, text, sizeof(text));
-    log_limited(&h->crowded, LOG_WARN, h->name,
+    log_limited(&h->too_many, LOG_WARN, h->name,
                 "%s has %lld connections, the limit connections_per_address: tarry "
                 "refuses further connections from it",
                 text, (long long)h->opts.connections_per_address);
@@ -96,7 +96,7 @@ bool httpd_slots_full(const struct httpd *h)
     return in_use(h) > (unsigned)h->opts.connections_max;
 }
 
-static void turn_away(struct httpd_conn *conn, enum httpd_refusal what)
+static void reject_and_close(struct httpd_conn *conn, enum httpd_refusal what)
 {
     httpd_refuse_raw(conn, what);
     httpd_conn_close(conn);
@@ -109,7 +109,7 @@ static void end_oldest(struct httpd *h, const struct httpd_conn *but)
     if (oldest == but)
         oldest = h->conns[READING].first;
     if (oldest)
-        turn_away(oldest, NO_SLOT);
+        reject_and_close(oldest, CONNECTIONS_FULL);
 }
 
 static void make_room(struct httpd_conn *conn)
@@ -124,12 +124,12 @@ static void make_room(struct httpd_conn *conn)
                 idle ? "tarry closes idle connections to accept new ones"
                      : "tarry answers only probes, and other requests with 503");
     if (idle) {
-        httpd_count(MADE_ROOM);
+        httpd_count(IDLE_CLOSED);
         httpd_conn_close(idle);
         return;
     }
-    conn->spare = true;
-    if (in_use(h) > (unsigned)h->opts.connections_max + SPARES)
+    conn->over_limit = true;
+    if (in_use(h) > (unsigned)h->opts.connections_max + OVER_LIMIT_MAX)
         end_oldest(h, conn);
 }
 
@@ -139,8 +139,8 @@ void httpd_slots_enter(struct httpd_conn *conn, struct MHD_Connection *mc)
     int64_t most = h->opts.connections_per_address;
     conn->address = enter(h, mc);
     if (most > 0 && conn->address && conn->address->n > most) {
-        tell_of(h, conn->address);
-        turn_away(conn, TOO_MANY);
+        log_crowded(h, conn->address);
+        reject_and_close(conn, TOO_MANY_CONNECTIONS);
     } else {
         make_room(conn);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
@@ -152,7 +152,7 @@ static ssize_t pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
 {
     struct httpd_tls_wire *wire = arg;
     ssize_t n = recv(wire->fd, bytes, room, MSG_DONTWAIT);
-    *wire->moved += n >= 0;
+    *wire->transfers += n >= 0;
     return n;
 }
 
@@ -162,7 +162,7 @@ static ssize_t push(gnutls_transport_ptr_t arg, const giovec_t *pieces, int coun
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces,
                              .msg_iovlen = (size_t)count};
     ssize_t n = sendmsg(wire->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    *wire->moved += n > 0;
+    *wire->transfers += n > 0;
     return n;
 }
 

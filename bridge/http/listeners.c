@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/http/listeners.h"
 #include "bridge/conf/conf.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 #include "bridge/metrics/stats.h"
 
 #include <string.h>

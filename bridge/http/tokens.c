@@ -7,7 +7,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "bridge/base/hash.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
-#include "bridge/import/import_parts.h"
+#include "bridge/import/import_internal.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/queue_object.h"
 #include "bridge/engine/route.h"
@@ -348,7 +348,7 @@ static struct carried *store_it(struct import *im, struct route *route, struct j
     struct bucket *b = route_bucket_of(route, job->id, job->target, true);
     struct buf tries = {0};
     format_tries(how, import_now_ms(im), &tries);
-    job->source = job_keep(job, slice_of(im->src->conf->name));
+    job->source = job_copy_slice(job, slice_of(im->src->conf->name));
     struct carried *c =
         change_of_job(sizeof(*c), b, job, buf_slice(&tries), (struct slice){NULL, 0});
     buf_free(&tries);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/import/import_parts.h"
+#include "bridge/import/import_internal.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/redis/redis_slot.h"

@@ -7,7 +7,7 @@
 #include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/core.h"
-#include "bridge/import/import_parts.h"
+#include "bridge/import/import_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
  * computed again from the remaining items.
  */
 #include "bridge/base/mem.h"
-#include "bridge/import/import_parts.h"
+#include "bridge/import/import_internal.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -126,7 +126,7 @@ static int take_in(struct job *job, enum ce_binding from, struct header *h)
         return -1;
     h->name = slice_is(name, "datacontenttype") && !job_header(job, "content-type")
                   ? SLICE_LIT("content-type")
-                  : job_keepf(job, "ce_%.*s", SLICE_ARG(name));
+                  : job_format(job, "ce_%.*s", SLICE_ARG(name));
     return 0;
 }
 

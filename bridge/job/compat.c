@@ -20,7 +20,7 @@
  */
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "bridge/job/delay_parts.h"
+#include "bridge/job/delay_internal.h"
 
 #include <stdio.h>
 

@@ -6,7 +6,7 @@
  * are computed afterwards, so that the order of headers does not matter.
  */
 #include "bridge/base/when.h"
-#include "bridge/job/delay_parts.h"
+#include "bridge/job/delay_internal.h"
 
 #include <stdio.h>
 

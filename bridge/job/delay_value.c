@@ -3,7 +3,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "bridge/job/delay_parts.h"
+#include "bridge/job/delay_internal.h"
 #include "bridge/job/repeat.h"
 
 #include <inttypes.h>

@@ -69,7 +69,7 @@ void *job_memory(struct job *job, size_t n)
     return chunk_take(&job->memory, n ? n : 1, ALIGN);
 }
 
-struct slice job_keep(struct job *job, struct slice s)
+struct slice job_copy_slice(struct job *job, struct slice s)
 {
     if (s.p == NULL)
         return s;
@@ -78,13 +78,13 @@ struct slice job_keep(struct job *job, struct slice s)
     return (struct slice){p, s.n};
 }
 
-struct slice job_keep_number(struct job *job, int64_t n)
+struct slice job_format_number(struct job *job, int64_t n)
 {
     char digits[TEXT_DECIMAL_MAX];
-    return job_keep(job, (struct slice){digits, text_put_decimal(digits, n)});
+    return job_copy_slice(job, (struct slice){digits, text_put_decimal(digits, n)});
 }
 
-struct slice job_keepf(struct job *job, const char *fmt, ...)
+struct slice job_format(struct job *job, const char *fmt, ...)
 {
     va_list ap, again;
     va_start(ap, fmt);
@@ -128,7 +128,8 @@ int job_add_header(struct job *job, struct slice name, struct slice value,
             memcpy(grown, job->headers, count * sizeof(*grown));
         job->headers = grown;
     }
-    job->headers[count] = (struct header){job_keep(job, name), job_keep(job, value)};
+    job->headers[count] =
+        (struct header){job_copy_slice(job, name), job_copy_slice(job, value)};
     job->header_count++;
     return 0;
 }

@@ -75,8 +75,8 @@ struct job {
                      * unless a header sets a time. Not in the record */
     /* "undecodable", "oversize": the source cannot convert the message, which becomes a
      * dead letter; payload contains its raw bytes. NULL: valid. Not in the record */
-    const char *unread;
-    struct slice unread_why;
+    const char *unreadable;
+    struct slice unreadable_why;
     int64_t tries_max;   /* the most deliveries; 0: limited by the route or queue */
     bool target_asked;   /* the message chose the target, within what the route allows */
     struct slice retry;  /* name of the schedule that the message chose; empty: none */
@@ -94,10 +94,10 @@ struct job *job_new(size_t hint_bytes);
 void job_free(struct job *job); /* NULL is allowed */
 
 /* Copies s into the job's memory, followed by a NUL. An absent slice stays absent. */
-struct slice job_keep(struct job *job, struct slice s);
-struct slice job_keepf(struct job *job, const char *fmt, ...)
+struct slice job_copy_slice(struct job *job, struct slice s);
+struct slice job_format(struct job *job, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-struct slice job_keep_number(struct job *job, int64_t n); /* as decimal text */
+struct slice job_format_number(struct job *job, int64_t n); /* as decimal text */
 /* Returns n zeroed bytes of the job's memory. */
 void *job_memory(struct job *job, size_t n);
 

@@ -302,7 +302,7 @@ static int read_slice(struct slice *rest, struct job *job, bool may_be_none,
     if (unpack_next(rest, &v) < 0)
         return cut_off(err);
     if (v.kind == UNPACK_BYTES)
-        *into = job_keep(job, v.bytes);
+        *into = job_copy_slice(job, v.bytes);
     else if (v.kind == UNPACK_NIL && may_be_none)
         *into = (struct slice){NULL, 0};
     else
@@ -365,8 +365,8 @@ static int read_of_record(struct slice *rest, struct job *job, struct err *err)
     if (!read_id(job->id, &said))
         return err_set(err,
                        "the id does not consist of source, topic, partition and offset");
-    job->source = job_keep(job, said.source);
-    job->topic = job_keep(job, said.topic);
+    job->source = job_copy_slice(job, said.source);
+    job->topic = job_copy_slice(job, said.topic);
     job->partition = (int32_t)said.partition;
     job->offset = said.offset;
     return 0;
@@ -480,9 +480,9 @@ struct job *job_decode(struct slice id, struct slice record,
                        const struct job_names *names, struct err *err)
 {
     struct job *job = job_new(id.n + record.n);
-    job->id = job_keep(job, id);
-    job->target = job_keep(job, text_of(names, FIELD_TARGET));
-    job->source = job_keep(job, text_of(names, FIELD_SOURCE));
+    job->id = job_copy_slice(job, id);
+    job->target = job_copy_slice(job, text_of(names, FIELD_TARGET));
+    job->source = job_copy_slice(job, text_of(names, FIELD_SOURCE));
     if (read_record(record, job, err) == 0)
         return job;
     job_free(job);

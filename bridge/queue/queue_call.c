@@ -13,16 +13,16 @@
 #include <stdlib.h>
 
 enum {
-    NEWER_MS = 10000,      /* before a job of a newer tarry is pulled again */
-    WAITERS_MAX = 256,     /* of one call */
-    PARKED_FIRST = 16,     /* initial guess; doubles while all get a job */
-    PATIENCE_US = 300000,  /* longest pause of Redis that a call waits for */
+    NEWER_MS = 10000,            /* before a job of a newer tarry is pulled again */
+    WAITERS_MAX = 256,           /* of one call */
+    PARKED_FIRST = 16,           /* initial guess; doubles while all get a job */
+    PAUSE_TOLERATED_US = 300000, /* longest pause of Redis that a call waits for */
     RECHECK_US = 10000000, /* interval of reading the queue, in case a wake-up was lost */
-    AGAIN_MS = 100,        /* after a call without an answer */
+    RETRY_MS = 100,        /* after a call without an answer */
     SETTLE_MIN_MS = 50     /* leases that expire within this are settled in one call */
 };
 
-static void turn_away(struct queue *q)
+static void answer_fresh_waiters(struct queue *q)
 {
     struct waiter *waiter, *next;
     for (waiter = TAILQ_FIRST(&q->fresh); waiter; waiter = next) {
@@ -33,7 +33,7 @@ static void turn_away(struct queue *q)
 
 /* --- one call --- */
 
-static void room_for(struct queue *q)
+static void grow_asked(struct queue *q)
 {
     if (q->asked_count < q->asked_cap)
         return;
@@ -43,8 +43,8 @@ static void room_for(struct queue *q)
 
 /* Put the first waiters of a list into the call, at most limit; hold those whose route is
  * paused. Returns whether no other waiter is left. */
-static bool want(struct queue *q, struct waiter_list *list, unsigned limit,
-                 struct store_pull_want *wants)
+static bool add_waiters(struct queue *q, struct waiter_list *list, unsigned limit,
+                        struct store_pull_want *wants)
 {
     struct waiter *waiter, *next;
     unsigned n = 0;
@@ -59,7 +59,7 @@ static bool want(struct queue *q, struct waiter_list *list, unsigned limit,
         }
         if (n == limit || q->asked_count == WAITERS_MAX)
             return false;
-        room_for(q);
+        grow_asked(q);
         wants[q->asked_count] = (struct store_pull_want){p->lease_ms, p->max - p->got};
         q->asked[q->asked_count++] = waiter;
         p->asked_at = q;
@@ -87,13 +87,13 @@ static void arm(struct queue *q, int64_t now_us)
         if (all[i] >= 0 && (wait_us < 0 || all[i] < wait_us))
             wait_us = all[i];
     if (wait_us < 0)
-        timer_rest(q->timer);
+        timer_stop(q->timer);
     else
         timer_set_us(q->timer, wait_us);
 }
 
 /* Return how long Redis must not be asked; -1: it is unreachable; 0: it can be asked. */
-static int64_t rest_us(const struct queue *q, int64_t now_us)
+static int64_t pause_us(const struct queue *q, int64_t now_us)
 {
     if (!bucket_is_up(q->bucket))
         return -1;
@@ -108,17 +108,17 @@ static void on_pulled(void *arg, const struct store_pull_reply *reply);
  * ones join only if all parked ones fit. Else the call contains the fresh waiters, and
  * before them the first parked ones: a job that becomes due now must not go to newcomers.
  * Returns whether there are any. */
-static bool choose(struct queue *q, bool due, struct store_pull_want *wants)
+static bool choose_waiters(struct queue *q, bool due, struct store_pull_want *wants)
 {
     if (q->guess < PARKED_FIRST)
         q->guess = PARKED_FIRST;
     q->asked_count = 0;
     bool all = true;
     if (due || !TAILQ_EMPTY(&q->fresh))
-        all = want(q, &q->parked, due ? q->guess : PARKED_FIRST, wants);
+        all = add_waiters(q, &q->parked, due ? q->guess : PARKED_FIRST, wants);
     bool fresh = all || !due || q->passed_over;
     if (fresh)
-        want(q, &q->fresh, WAITERS_MAX, wants);
+        add_waiters(q, &q->fresh, WAITERS_MAX, wants);
     q->passed_over = !fresh;
     return q->asked_count > 0;
 }
@@ -129,21 +129,21 @@ void queue_pump(struct queue *q)
     int64_t now_us = loop_mono_us();
     if (q->pulling)
         return;
-    int64_t rest = rest_us(q, now_us);
-    if (rest < 0 || rest > PATIENCE_US)
-        turn_away(q);
-    if (rest != 0) {
-        if (rest > 0)
-            timer_set_us(q->timer, rest);
+    int64_t pause = pause_us(q, now_us);
+    if (pause < 0 || pause > PAUSE_TOLERATED_US)
+        answer_fresh_waiters(q);
+    if (pause != 0) {
+        if (pause > 0)
+            timer_set_us(q->timer, pause);
         else
-            timer_rest(q->timer); /* until queue_look_all() */
+            timer_stop(q->timer); /* until queue_look_all() */
         queue_leave(q);
         return;
     }
     bool due = q->stale || until_us(q, q->head_ms, now_us) == 0 ||
                now_us - q->looked_us >= RECHECK_US;
     bool settle = until_us(q, q->lease_ms, now_us) == 0;
-    if (!choose(q, due, wants) && !settle) {
+    if (!choose_waiters(q, due, wants) && !settle) {
         arm(q, now_us);
         queue_leave(q);
         return;
@@ -178,14 +178,14 @@ static void bury_unreadable(const struct queue *q, const struct store_pull_item 
 }
 
 /* Return a job to its place; it does not count as a delivery. */
-static void give_back(const struct queue *q, const struct store_pull_item *pulled)
+static void return_job(const struct queue *q, const struct store_pull_item *pulled)
 {
     store_release(q->bucket, pulled->id, pulled->lease, pulled->due_us, false, 0, NULL,
                   NULL);
 }
 
-static void put_off(const struct waiter *waiter, const struct store_pull_item *pulled,
-                    int64_t now_ms)
+static void postpone_newer_job(const struct waiter *waiter,
+                               const struct store_pull_item *pulled, int64_t now_ms)
 {
     waiter->route->stats.newer++;
     const struct log_about about = {.route = waiter->route->conf->name,
@@ -196,7 +196,7 @@ static void put_off(const struct waiter *waiter, const struct store_pull_item *p
               "version runs");
     struct store_pull_item later = *pulled;
     later.due_us = (now_ms + NEWER_MS) * 1000;
-    give_back(waiter->queue, &later);
+    return_job(waiter->queue, &later);
 }
 
 /* Give the consumer n jobs; handles those that cannot be read. Returns how many it
@@ -220,7 +220,7 @@ static unsigned collect(const struct queue *q, const struct waiter *waiter,
         if (pulled[i].record.n == 0) {
             complain(q, pulled[i].id, "the record of the job is missing in Redis");
         } else if (job_is_newer(pulled[i].record)) {
-            put_off(waiter, &pulled[i], now_ms);
+            postpone_newer_job(waiter, &pulled[i], now_ms);
         } else if (queue_read(q->sink->rules, NULL, pulled[i].id, pulled[i].record,
                               pulled[i].tries, job) == NULL) {
             bury_unreadable(q, &pulled[i]);
@@ -268,7 +268,7 @@ static void got_none(struct waiter *waiter, bool answered, bool reached)
 }
 
 /* The consumer is no longer part of a call, so its other queues can ask for it. */
-static void list_others(const struct pull *p)
+static void list_other_queues(const struct pull *p)
 {
     for (unsigned i = 0; p->waiter_count > 1 && i < p->waiter_count; i++)
         if (p->waiters[i].where == WAITER_PARKED)
@@ -288,7 +288,7 @@ static void on_pulled(void *arg, const struct store_pull_reply *reply)
         q->looked_us = loop_mono_us();
     } else {
         q->stale = true; /* the wake-up still counts */
-        q->again_us = loop_mono_us() + AGAIN_MS * 1000;
+        q->again_us = loop_mono_us() + RETRY_MS * 1000;
     }
     for (unsigned i = 0; i < q->asked_count; i++) {
         struct waiter *waiter = q->asked[i];
@@ -300,8 +300,8 @@ static void on_pulled(void *arg, const struct store_pull_reply *reply)
         parked += waiter->where == WAITER_PARKED;
         served += n > 0 && waiter->where == WAITER_PARKED;
         for (unsigned k = 0; p->gone && k < n; k++)
-            give_back(q, &reply->items[at + k]);
-        list_others(p);
+            return_job(q, &reply->items[at + k]);
+        list_other_queues(p);
         if (p->gone)
             pull_free(p);
         else if (n > 0)

@@ -14,7 +14,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/base/net.h"
 #include "bridge/base/retry.h"
-#include "bridge/redis/redis_parts.h"
+#include "bridge/redis/redis_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -98,10 +98,11 @@ bool redis_is_up(const struct redis *r)
     return r->phase == READY;
 }
 
-bool redis_is_doubted(const struct redis *r)
+bool redis_is_failing_over(const struct redis *r)
 {
     const struct redis_finder *finder = r->conf.finder;
-    return finder != NULL && finder->doubts != NULL && finder->doubts(finder->self);
+    return finder != NULL && finder->is_failing_over != NULL &&
+           finder->is_failing_over(finder->self);
 }
 
 /* ------------------------------------------------------------------ state changes */
@@ -124,8 +125,8 @@ static void close_connection(struct redis *r)
     if (r->reader)
         redisReaderFree(r->reader);
     r->reader = NULL;
-    timer_rest(r->deadline_timer);
-    timer_rest(r->connect_timer);
+    timer_stop(r->deadline_timer);
+    timer_stop(r->connect_timer);
 }
 
 static int64_t rest_ms(const struct redis *r)
@@ -168,7 +169,7 @@ void redis_ready(struct redis *r)
 {
     r->phase = READY;
     r->up_ms = loop_mono_ms();
-    timer_rest(r->connect_timer);
+    timer_stop(r->connect_timer);
     subscribe_all(r);
     r->on_state(r->arg, REDIS_UP, "");
 }

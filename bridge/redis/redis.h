@@ -56,13 +56,13 @@ void redis_place_add(struct buf *out, const char *host, const char *port);
 /* Finds the address of the server before each connection. find must call redis_found() or
  * redis_not_found(), at once or later; an answer that r does not wait for is ignored.
  * forget: r is being freed. A finder that learns of a new address also calls
- * redis_reconnect() and redis_reconnect_now(). doubts: a failover is in progress, so the
- * server may lose new writes; NULL: never. */
+ * redis_reconnect() and redis_reconnect_now(). is_failing_over: a failover is in
+ * progress, so the server may lose new writes; NULL: never. */
 struct redis_finder {
     void (*find)(void *self, struct redis *r);
     void (*forget)(void *self, struct redis *r);
     void *self;
-    bool (*doubts)(void *self);
+    bool (*is_failing_over)(void *self);
 };
 
 struct redis_conf {
@@ -104,8 +104,8 @@ struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,
  * afterwards. NULL is ignored. */
 void redis_free(struct redis *r);
 bool redis_is_up(const struct redis *r);
-/* Whether the finder reports a failover in progress (doubts). */
-bool redis_is_doubted(const struct redis *r);
+/* Whether the finder reports a failover in progress (is_failing_over). */
+bool redis_is_failing_over(const struct redis *r);
 /* The answers of the finder. Texts are copied. */
 void redis_found(struct redis *r, const char *host, const char *port);
 void redis_not_found(struct redis *r, const char *why);

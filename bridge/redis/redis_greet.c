@@ -4,7 +4,7 @@
  * name, role. All are sent at once. The reply to the last shows that the connection is
  * usable.
  */
-#include "bridge/redis/redis_parts.h"
+#include "bridge/redis/redis_internal.h"
 
 #include <stdio.h>
 

@@ -73,7 +73,7 @@ static void on_answer(void *arg, const struct redisReply *reply)
     if (p->next < QUESTIONS)
         return;
     if (!p->memory_only)
-        p->facts->keeps = redis_facts_keeps(p->facts);
+        p->facts->persistence = redis_facts_persistence(p->facts);
     p->cb(p->arg, !p->lost);
     free(p);
 }
@@ -174,7 +174,7 @@ void redis_facts_config(struct redis_facts *facts, const char *name, struct slic
         facts->fsync_told = true;
         facts->fsync_always = slice_is(value, "always");
     } else if (strcmp(name, "no-appendfsync-on-rewrite") == 0) {
-        facts->rests_on_rewrite = slice_is(value, "yes");
+        facts->no_fsync_on_rewrite = slice_is(value, "yes");
     } else if (strcmp(name, "save") == 0) {
         facts->saves = value.n > 0;
     } else if (strcmp(name, "min-replicas-to-write") == 0) {
@@ -182,15 +182,16 @@ void redis_facts_config(struct redis_facts *facts, const char *name, struct slic
     }
 }
 
-enum redis_durability redis_facts_keeps(const struct redis_facts *facts)
+enum redis_persistence redis_facts_persistence(const struct redis_facts *facts)
 {
     if (!facts->appends_told)
-        return facts->aof_enabled == 0 ? KEEPS_SNAPSHOTS : KEEPS_UNKNOWN;
+        return facts->aof_enabled == 0 ? PERSISTS_SNAPSHOTS : PERSISTS_UNKNOWN;
     if (!facts->appends)
-        return facts->saves ? KEEPS_SNAPSHOTS : KEEPS_NOTHING;
+        return facts->saves ? PERSISTS_SNAPSHOTS : PERSISTS_NOTHING;
     if (!facts->fsync_told)
-        return KEEPS_UNKNOWN;
-    return facts->fsync_always && !facts->rests_on_rewrite ? KEEPS_ALL : KEEPS_SECOND;
+        return PERSISTS_UNKNOWN;
+    return facts->fsync_always && !facts->no_fsync_on_rewrite ? PERSISTS_EVERY_WRITE
+                                                              : PERSISTS_EVERY_SECOND;
 }
 
 /* ------------------------------------------------------------------------ options */
@@ -271,9 +272,9 @@ int redis_facts_fit(const struct redis_facts *facts, const struct durability *wa
                        "Redis %s is too old: tarry needs %d.%d or later, or Valkey; "
                        "upgrade the server",
                        facts->version, VERSION_MAJOR, VERSION_MINOR);
-    if (!want->fsync || facts->keeps == KEEPS_ALL)
+    if (!want->fsync || facts->persistence == PERSISTS_EVERY_WRITE)
         return 0;
-    if (facts->keeps == KEEPS_UNKNOWN)
+    if (facts->persistence == PERSISTS_UNKNOWN)
         return err_set(
             err, "durability = \"fsync\": this user may not read the setting appendfsync "
                  "of Redis; allow it +config|get, or set durability = \"async\"");
@@ -282,13 +283,13 @@ int redis_facts_fit(const struct redis_facts *facts, const struct durability *wa
                         "there, or set durability = \"async\" here");
 }
 
-static const char *keeping_text(enum redis_durability keeps)
+static const char *persistence_text(enum redis_persistence persistence)
 {
-    switch (keeps) {
-    case KEEPS_NOTHING:
+    switch (persistence) {
+    case PERSISTS_NOTHING:
         return "Redis stores the jobs only in memory; a restart of Redis loses all of "
                "them: set appendonly yes in Redis";
-    case KEEPS_SNAPSHOTS:
+    case PERSISTS_SNAPSHOTS:
         return "Redis has no append-only file; a crash of Redis loses all jobs since its "
                "last snapshot: set appendonly yes in Redis";
     default:
@@ -300,9 +301,9 @@ void redis_facts_judge(const struct redis_facts *facts, const struct durability 
                        redis_warn_cb *warn, void *arg)
 {
     char text[256];
-    const char *keeping = keeping_text(facts->keeps);
-    if (keeping)
-        warn(arg, false, keeping);
+    const char *not_durable = persistence_text(facts->persistence);
+    if (not_durable)
+        warn(arg, false, not_durable);
     if (facts->evicts)
         warn(arg, true, "Redis may drop jobs: set maxmemory-policy noeviction in Redis");
     if (want->replicas > facts->replicas) {

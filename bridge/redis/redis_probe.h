@@ -39,26 +39,26 @@ int64_t clock_now_ms(const struct clock *c, int64_t mono_us);
  * */
 int64_t clock_until_us(const struct clock *c, int64_t mono_us, int64_t due_ms);
 
-enum redis_durability {
-    KEEPS_UNKNOWN,   /* not reported, or only that an append-only file exists */
-    KEEPS_NOTHING,   /* in memory only */
-    KEEPS_SNAPSHOTS, /* no append-only file, only snapshots */
-    KEEPS_SECOND,    /* append-only file, synced each second or by the kernel */
-    KEEPS_ALL        /* appendfsync always */
+enum redis_persistence {
+    PERSISTS_UNKNOWN,      /* not reported, or only that an append-only file exists */
+    PERSISTS_NOTHING,      /* in memory only */
+    PERSISTS_SNAPSHOTS,    /* no append-only file, only snapshots */
+    PERSISTS_EVERY_SECOND, /* append-only file, synced each second or by the kernel */
+    PERSISTS_EVERY_WRITE   /* appendfsync always */
 };
 
 struct redis_facts {
-    enum redis_durability keeps;
+    enum redis_persistence persistence;
     bool evicts;          /* maxmemory-policy is not noeviction: Redis may drop jobs */
     unsigned replicas;    /* connected replicas */
     int64_t min_replicas; /* min-replicas-to-write; -1: unknown */
     int64_t used_bytes, max_bytes; /* -1: unknown; max_bytes 0: no limit */
     char run_id[41], version[24];
-    /* Inputs of keeps: */
+    /* Inputs of persistence: */
     bool appends_told, fsync_told; /* CONFIG GET reported the value */
     bool appends, fsync_always, saves;
-    bool rests_on_rewrite; /* no-appendfsync-on-rewrite */
-    int aof_enabled;       /* from INFO; -1: unknown */
+    bool no_fsync_on_rewrite; /* no-appendfsync-on-rewrite */
+    int aof_enabled;          /* from INFO; -1: unknown */
 };
 
 typedef void redis_probe_cb(void *arg, bool answered);
@@ -104,6 +104,6 @@ void redis_facts_warn(const struct redis_facts *facts, const struct durability *
 void redis_facts_begin(struct redis_facts *facts);
 void redis_facts_info(struct redis_facts *facts, struct slice text);
 void redis_facts_config(struct redis_facts *facts, const char *name, struct slice value);
-enum redis_durability redis_facts_keeps(const struct redis_facts *facts);
+enum redis_persistence redis_facts_persistence(const struct redis_facts *facts);
 
 #endif

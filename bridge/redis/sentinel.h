@@ -28,7 +28,7 @@ const struct redis_finder *sentinel_finder(const struct sentinel *s);
 /* Frees s. Free the connections that use the finder first. NULL is ignored. */
 void sentinel_free(struct sentinel *s);
 
-/* --- sentinel_belief.c: chooses between the answers of several sentinels; pure --- */
+/* --- sentinel_master.c: chooses between the answers of several sentinels; pure --- */
 
 struct sentinel_answer {
     int64_t epoch;           /* config-epoch, grows with each failover; -1: no answer */
@@ -37,29 +37,29 @@ struct sentinel_answer {
 
 /* If most sentinels report the same older epoch for this long, it is accepted: the
  * sentinels were set up anew and count from the start. */
-enum { SENTINEL_RENEWED_MS = 10000 };
+enum { SENTINEL_RESET_MS = 10000 };
 
 /* A zeroed struct with epoch -1 is valid. */
-struct sentinel_belief {
+struct sentinel_master {
     int64_t epoch;
     char *host, *port;
-    int64_t renewed_ms; /* monotonic: since when most report an older one; 0: not */
+    int64_t older_since_ms; /* monotonic: since when most report an older one; 0: not */
 };
 
 /* Chooses an answer. answers: one per sentinel of the URL. The newest epoch wins; on a
- * tie the majority, then the current belief. An older epoch is accepted only after
- * SENTINEL_RENEWED_MS. Returns the index of an answer that changes the address or epoch;
+ * tie the majority, then the current master. An older epoch is accepted only after
+ * SENTINEL_RESET_MS. Returns the index of an answer that changes the address or epoch;
  * -1: no change. */
-int sentinel_believe(struct sentinel_belief *belief,
-                     const struct sentinel_answer *answers, size_t count, int64_t now_ms);
-/* Copies the answer into the belief. */
-void sentinel_belief_take(struct sentinel_belief *belief,
-                          const struct sentinel_answer *answer);
-void sentinel_belief_free(struct sentinel_belief *belief);
+int sentinel_choose(struct sentinel_master *master, const struct sentinel_answer *answers,
+                    size_t count, int64_t now_ms);
+/* Copies address and epoch of the answer. */
+void sentinel_master_set(struct sentinel_master *master,
+                         const struct sentinel_answer *answer);
+void sentinel_master_free(struct sentinel_master *master);
 
 /* Whether failover-state of SENTINEL MASTER (p NULL: none) shows that the sentinel is
  * promoting a replica, or has promoted it but still reports the address of the old
  * master. */
-bool sentinel_promotes(struct slice state);
+bool sentinel_is_promoting(struct slice state);
 
 #endif

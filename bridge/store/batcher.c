@@ -24,16 +24,16 @@ void batcher_init(struct batcher *batcher, struct bucket *b, enum batcher_kind k
     batcher->bucket = b;
     batcher->kind = kind;
     TAILQ_INIT(&batcher->queue);
-    TAILQ_INIT(&batcher->flights);
+    TAILQ_INIT(&batcher->in_flight);
 }
 
-static void count_in(struct batcher *batcher, const struct change *c)
+static void count_change(struct batcher *batcher, const struct change *c)
 {
     batcher->queued++;
     batcher->awaited += c->awaited;
 }
 
-static void take_out(struct batcher *batcher, struct change *c)
+static void remove_change(struct batcher *batcher, struct change *c)
 {
     TAILQ_REMOVE(&batcher->queue, c, link);
     batcher->queued--;
@@ -67,15 +67,15 @@ static void put_back(struct batcher *batcher, struct change *c, struct change *b
         TAILQ_INSERT_BEFORE(at, c, link);
     else
         TAILQ_INSERT_TAIL(&batcher->queue, c, link);
-    count_in(batcher, c);
+    count_change(batcher, c);
 }
 
 /* Frees a batch whose changes have all left it. */
-static void land(struct batch *batch)
+static void finish_batch(struct batch *batch)
 {
     struct batcher *batcher = batch->batcher;
-    batcher->flying--;
-    TAILQ_REMOVE(&batcher->flights, batch, link);
+    batcher->in_flight_count--;
+    TAILQ_REMOVE(&batcher->in_flight, batch, link);
     free(batch->codes);
     free(batch);
     if (batcher->queued > 0)
@@ -90,8 +90,8 @@ void batch_send_again(struct batch *batch, bool lost)
     while ((c = TAILQ_LAST(&batch->list, change_list))) {
         // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): what is freed has left the list
         TAILQ_REMOVE(&batch->list, c, link);
-        c->again = c->again || lost;
-        if (lost && c->once) {
+        c->resent = c->resent || lost;
+        if (lost && c->no_repeat) {
             answer(batch->batcher, c, 0);
             behind = NULL; /* the callback may have emptied the queue */
         } else {
@@ -99,14 +99,15 @@ void batch_send_again(struct batch *batch, bool lost)
             behind = c;
         }
     }
-    land(batch);
+    finish_batch(batch);
 }
 
 /* For a repeated change: the answer of the first run, which was lost. */
 static char first_answer(const struct batcher_row *row, char code)
 {
-    for (const char *p = row->again ? row->again : script_again[row->script]; p && *p;
-         p += 2) {
+    for (const char *p = row->resent_answers ? row->resent_answers
+                                             : script_again[row->script];
+         p && *p; p += 2) {
         if (p[0] == code)
             return p[1];
     }
@@ -122,18 +123,18 @@ void batch_answer(struct batch *batch, struct slice codes)
     for (size_t i = 0; (c = TAILQ_FIRST(&batch->list)); i++) {
         TAILQ_REMOVE(&batch->list, c, link);
         char code = i < codes.n ? codes.p[i] : 0;
-        if (c->again)
+        if (c->resent)
             code = first_answer(&batcher_rows[batcher->kind], code);
         if (code == ACK_STALE_BEFORE) /* STALE, but not because of a repeated change */
             code = ACK_STALE;
-        if (code == ENQUEUE_GAP && c->refused++ < REFUSED_MAX) {
+        if (code == ENQUEUE_GAP && c->gap_count++ < REFUSED_MAX) {
             put_back(batcher, c, NULL);
             batcher->pause_until_us = loop_mono_us() + GAP_US;
             continue;
         }
         answer(batcher, c, code == ENQUEUE_GAP ? 0 : code);
     }
-    land(batch);
+    finish_batch(batch);
 }
 
 /* The job was stored, or cancelled. */
@@ -175,11 +176,11 @@ static struct slice read_reply(struct batcher *batcher, const struct redisReply 
     int64_t head = reply->element[0]->integer;
     bool of_queue_lib =
         batcher->kind == BATCHER_FINISH || batcher->kind == BATCHER_RELEASE;
-    if (b->rules && !of_queue_lib && head >= 0)
+    if (b->queue_rules && !of_queue_lib && head >= 0)
         head = (head + 999) / 1000; /* for a queue in us */
     b->events->head(b->owner, head);
     if (batcher->kind == BATCHER_ENQUEUE)
-        far_note(b, reply->elements > 2 ? redis_integer(reply->element[2]) : -1);
+        far_set_first(b, reply->elements > 2 ? redis_integer(reply->element[2]) : -1);
     else
         queue_settled(b, reply);
     return redis_text(reply->element[1]);
@@ -190,7 +191,7 @@ static void on_reply(void *arg, const struct redisReply *reply)
     struct batch *batch = arg;
     struct batcher *batcher = batch->batcher;
     const struct batcher_row *row = &batcher_rows[batcher->kind];
-    enum redis_error e = node_judge(batch->node, reply, row->script);
+    enum redis_error e = node_classify_reply(batch->node, reply, row->script);
     if (e != REDIS_NO_ERROR) {
         if (reply && e != REDIS_ELSEWHERE)
             batcher->pause_until_us = loop_mono_us() + node_pause_us(e);
@@ -199,7 +200,7 @@ static void on_reply(void *arg, const struct redisReply *reply)
     }
     FAULT(BATCHER_POINT(batcher, "S3", "K4"));
     struct slice codes = read_reply(batcher, reply);
-    if (row->sure && batcher->bucket->store->conf.durability.replicas > 0)
+    if (row->replicated && batcher->bucket->store->conf.durability.replicas > 0)
         wait_for_replicas(batch->node, batch, codes);
     else
         batch_answer(batch, codes);
@@ -211,7 +212,7 @@ static uint64_t oldest_open(const struct batcher *batcher)
     const struct batch *batch;
     uint64_t seq =
         TAILQ_EMPTY(&batcher->queue) ? UINT64_MAX : TAILQ_FIRST(&batcher->queue)->seq;
-    TAILQ_FOREACH (batch, &batcher->flights, link) {
+    TAILQ_FOREACH (batch, &batcher->in_flight, link) {
         if (batch->first_seq < seq)
             seq = batch->first_seq;
     }
@@ -220,7 +221,7 @@ static uint64_t oldest_open(const struct batcher *batcher)
 
 /* A cancel must not overtake the enqueue of its job, nor an enqueue an earlier cancel.
  * Only changes with a lower seq than the result may be sent. */
-static uint64_t older_than(const struct batcher *batcher)
+static uint64_t seq_limit(const struct batcher *batcher)
 {
     if (batcher->kind == BATCHER_CANCEL)
         return oldest_open(&batcher->bucket->batcher[BATCHER_ENQUEUE]);
@@ -254,9 +255,9 @@ static unsigned jobs_max(const struct batcher *batcher)
 }
 
 /* Moves the changes of the next call from the queue to a new batch. */
-static struct batch *take(struct batcher *batcher)
+static struct batch *next_batch(struct batcher *batcher)
 {
-    uint64_t limit = older_than(batcher);
+    uint64_t limit = seq_limit(batcher);
     struct batch *batch = mem_alloc(sizeof(*batch));
     size_t bytes = 0;
     struct change *c;
@@ -270,7 +271,7 @@ static struct batch *take(struct batcher *batcher)
             break;
         if (!batch_accepts(batch, c))
             break;
-        take_out(batcher, c);
+        remove_change(batcher, c);
         TAILQ_INSERT_TAIL(&batch->list, c, link);
         batch->count++;
     }
@@ -281,7 +282,7 @@ static void send_batch(struct batcher *batcher, struct node *node, int64_t now_u
 {
     const struct batcher_row *row = &batcher_rows[batcher->kind];
     struct store *st = batcher->bucket->store;
-    struct batch *batch = take(batcher);
+    struct batch *batch = next_batch(batcher);
     batch->node = node;
     args_begin_bucket(&st->args, batcher->bucket, row->script);
     row->head(&st->args, batch);
@@ -289,8 +290,8 @@ static void send_batch(struct batcher *batcher, struct node *node, int64_t now_u
     TAILQ_FOREACH (c, &batch->list, link)
         row->change(&st->args, batch, c);
     pacer_sent(&batcher->pacer, &pacer_of_changes, batch->count, now_us);
-    batcher->flying++;
-    TAILQ_INSERT_TAIL(&batcher->flights, batch, link);
+    batcher->in_flight_count++;
+    TAILQ_INSERT_TAIL(&batcher->in_flight, batch, link);
     args_send(&st->args, &st->scripts, row->script, node->redis, on_reply, batch);
     FAULT_QUEUED(BATCHER_POINT(batcher, "S2", "K3"));
 }
@@ -299,7 +300,7 @@ int64_t batcher_wait_us(const struct batcher *batcher, unsigned full, int64_t no
 {
     if (batcher->queued >= full)
         return 0;
-    if (batcher->flying >= BATCHES_OUT)
+    if (batcher->in_flight_count >= BATCHES_IN_FLIGHT)
         return -1;
     return batcher->awaited > 0 ? 0 : pacer_wait_us(&batcher->pacer, now_us);
 }
@@ -308,7 +309,7 @@ int64_t batcher_wait_us(const struct batcher *batcher, unsigned full, int64_t no
  * repeated first. */
 static bool waits_for_another(const struct batcher *batcher, const struct node *node)
 {
-    const struct batch *batch = TAILQ_FIRST(&batcher->flights);
+    const struct batch *batch = TAILQ_FIRST(&batcher->in_flight);
     return batch && batch->node != node;
 }
 
@@ -319,13 +320,13 @@ int64_t batcher_flush(struct batcher *batcher, int64_t now_us)
         return -1; /* when the node is up, a new turn starts */
     if (waits_for_another(batcher, node))
         return -1; /* the answer starts a new turn */
-    int64_t hold_us = batcher->pause_until_us > node->pause_until_us
-                          ? batcher->pause_until_us
-                          : node->pause_until_us;
-    if (hold_us > now_us)
-        return hold_us - now_us;
-    while (batcher->queued > 0 && batcher->flying < BATCHES_OUT_FULL) {
-        if (TAILQ_FIRST(&batcher->queue)->seq > older_than(batcher))
+    int64_t pause_until_us = batcher->pause_until_us > node->pause_until_us
+                                 ? batcher->pause_until_us
+                                 : node->pause_until_us;
+    if (pause_until_us > now_us)
+        return pause_until_us - now_us;
+    while (batcher->queued > 0 && batcher->in_flight_count < FULL_BATCHES_IN_FLIGHT) {
+        if (TAILQ_FIRST(&batcher->queue)->seq > seq_limit(batcher))
             return -1; /* the answer of the other batcher starts a new turn */
         int64_t wait_us = batcher_wait_us(batcher, jobs_max(batcher), now_us);
         if (wait_us != 0)
@@ -338,9 +339,9 @@ int64_t batcher_flush(struct batcher *batcher, int64_t now_us)
 /* Sends now, so that Redis works in parallel with this turn. */
 static void flush_early(struct batcher *batcher)
 {
-    unsigned flying = batcher->flying;
+    unsigned in_flight_count = batcher->in_flight_count;
     batcher_flush(batcher, loop_mono_us());
-    if (batcher->flying > flying)
+    if (batcher->in_flight_count > in_flight_count)
         redis_push(bucket_node(batcher->bucket)->redis);
 }
 
@@ -349,10 +350,10 @@ void bucket_add(struct bucket *b, enum batcher_kind kind, struct change *c)
     struct batcher *batcher = &b->batcher[kind];
     c->seq = b->next_seq++;
     TAILQ_INSERT_TAIL(&batcher->queue, c, link);
-    count_in(batcher, c);
+    count_change(batcher, c);
     b->store->open_count++;
     store_list_batcher(b->store, batcher);
-    if ((batcher->queued == BATCH_EARLY && batcher->flying == 0) ||
+    if ((batcher->queued == BATCH_EARLY && batcher->in_flight_count == 0) ||
         batcher->queued == jobs_max(batcher))
         flush_early(batcher);
 }
@@ -364,19 +365,19 @@ void batcher_expire(struct batcher *batcher, int64_t now_us)
         next = TAILQ_NEXT(c, link);
         if (c->deadline_us == 0 || c->deadline_us > now_us)
             continue;
-        take_out(batcher, c);
+        remove_change(batcher, c);
         answer(batcher, c, 0);
     }
 }
 
-void batcher_give_back(struct batcher *batcher)
+void batcher_reject_kafka_changes(struct batcher *batcher)
 {
     struct change *c, *next;
     for (c = TAILQ_FIRST(&batcher->queue); c; c = next) {
         next = TAILQ_NEXT(c, link);
         if (c->origin.partition == NULL)
             continue;
-        take_out(batcher, c);
+        remove_change(batcher, c);
         answer(batcher, c, 0);
     }
 }
@@ -386,7 +387,7 @@ void batcher_close(struct batcher *batcher)
     struct change *c;
     while ((c = TAILQ_FIRST(&batcher->queue))) {
         // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the head is another one by now
-        take_out(batcher, c);
+        remove_change(batcher, c);
         answer(batcher, c, 0);
     }
 }

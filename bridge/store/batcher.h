@@ -38,7 +38,7 @@ struct node {
     struct redis_facts facts; /* results of the probe of this connection */
     enum node_state state;
     unsigned slots;         /* slots that it serves; only in a cluster */
-    bool refusing;          /* pauses the sources; see "errors" in store_node.c */
+    bool rejects_jobs;      /* pauses the sources; see "errors" in store_node.c */
     bool halted;            /* every reply is an error such as BUSY: retry later */
     bool full;              /* memory use is above memory_mark */
     bool clock_stale;       /* clock was measured on an earlier connection */
@@ -47,7 +47,7 @@ struct node {
     int64_t pause_until_us; /* monotonic; set by an error reply that affects all calls */
     char trouble[160];      /* why the node is not usable; "" = it is */
     struct batch_list
-        unsure;            /* executed, but perhaps not replicated yet (store_wait.c) */
+        unreplicated;      /* executed, but perhaps not replicated yet (store_wait.c) */
     int64_t wait_again_us; /* monotonic: no WAIT before this time */
     bool waiting;          /* a WAIT has no reply yet */
     /* For store_far.c, monotonic us. far_clock_us: offset of Redis' clock to ours. */
@@ -62,14 +62,14 @@ struct far {          /* of one bucket */
     bool owner_first; /* the owner of the bucket, another instance, moves first */
     struct timer *timer; /* fires when the first slot may be moved; NULL: not set yet */
     struct node *node;   /* the node that executes a move; NULL: none */
-    bool listed;         /* the bucket is in movers.line */
+    bool listed;         /* the bucket is in movers.queue */
     TAILQ_ENTRY(bucket) link;
 };
 
 struct movers {       /* of one store */
     bool allowed;     /* this process moves far jobs */
     int64_t early_ms; /* move a slot this long before it starts */
-    TAILQ_HEAD(, bucket) line;
+    TAILQ_HEAD(, bucket) queue;
     struct timer *timer; /* ends the pause between two moves */
 };
 
@@ -81,9 +81,9 @@ struct batcher {
     struct bucket *bucket;
     enum batcher_kind kind;
     struct change_list queue;
-    TAILQ_HEAD(, batch) flights; /* batches without a reply */
-    unsigned queued, flying;     /* queued: changes; flying: batches */
-    unsigned awaited;            /* queued changes with awaited set */
+    TAILQ_HEAD(, batch) in_flight;    /* batches without a reply */
+    unsigned queued, in_flight_count; /* queued: changes; in_flight_count: batches */
+    unsigned awaited;                 /* queued changes with awaited set */
     struct pacer pacer;
     int64_t
         pause_until_us; /* monotonic; set by an error reply that asks to retry later */
@@ -106,8 +106,8 @@ struct bucket {
     char *name;
     char *wake;     /* message that wakes other instances: "ROUTE/N INSTANCE" */
     char *claimant; /* name of this struct as a claimant: a field of :sums */
-    const struct queue_rules *rules; /* NULL: not the bucket of a queue */
-    const struct bucket_rules *ways; /* NULL: not the bucket of a route */
+    const struct queue_rules *queue_rules;  /* NULL: not the bucket of a queue */
+    const struct bucket_rules *route_rules; /* NULL: not the bucket of a route */
     const struct bucket_events *events;
     void *owner;
     char *key_text[BUCKET_KEYS];
@@ -137,10 +137,10 @@ struct batch {
     unsigned partition_count;
     /* For store_wait.c: executed batches that wait for replicas, the answer codes, and
      * whether the current WAIT covers this batch. */
-    TAILQ_ENTRY(batch) unsure;
+    TAILQ_ENTRY(batch) unreplicated;
     char *codes;
     size_t code_count;
-    bool asked;
+    bool wait_sent;
 };
 /* How the changes of a batcher become the arguments of its script; filled in by calls.c.
  * */
@@ -149,9 +149,9 @@ struct batcher_row {
     /* Writes the arguments before the changes. */
     void (*head)(struct args *a, const struct batch *batch);
     void (*change)(struct args *a, const struct batch *batch, const struct change *c);
-    const char *again; /* pairs like script_again; NULL: use script_again */
-    bool sure;         /* answer only after durability's replicas have it */
-    unsigned jobs_max; /* limit per call for slow changes; 0: batch_max */
+    const char *resent_answers; /* pairs like script_again; NULL: use script_again */
+    bool replicated;            /* answer only after durability's replicas have it */
+    unsigned jobs_max;          /* limit per call for slow changes; 0: batch_max */
 };
 extern const struct batcher_row batcher_rows[BATCHERS];
 
@@ -160,7 +160,7 @@ extern const struct batcher_row batcher_rows[BATCHERS];
 bool batch_accepts(struct batch *batch, struct change *c);
 /* Forgets the last offset sent of each partition, so that the next record has no
  * predecessor. */
-void bucket_unchain(struct bucket *b);
+void bucket_forget_offsets(struct bucket *b);
 /* Calls the idle event if the bucket is idle. Call it after any work that may have been
  * the last. */
 void bucket_check_idle(struct bucket *b);
@@ -174,21 +174,22 @@ void batch_send_again(struct batch *batch, bool lost);
  * have them. */
 void batch_expire(struct batch *batch, int64_t now_us);
 
-/* A query or a claim without a reply. tell casts cb to its real type and calls it once;
- * reply NULL: there was no answer, or an error. */
+/* A query or a claim without a reply. call_cb casts cb to its real type and calls it
+ * once; reply NULL: there was no answer, or an error. */
 struct call {
     struct bucket *bucket; /* NULL: the call concerns no bucket */
     struct node *node;     /* the node that is asked; NULL: none is known */
     enum script script;
-    void (*tell)(struct call *call, const struct redisReply *reply);
+    void (*call_cb)(struct call *call, const struct redisReply *reply);
     void (*cb)(void);
     void *arg;
 };
 /* Starts a call; its arguments are written to bucket->store->args. */
 struct call *call_begin(struct bucket *b, enum script script);
-void call_send(struct call *call, void (*tell)(struct call *, const struct redisReply *),
+void call_send(struct call *call,
+               void (*call_cb)(struct call *, const struct redisReply *),
                void (*cb)(void), void *arg);
-/* Sends a call whose script, tell, cb and arg are set. node NULL: the call is answered
+/* Sends a call whose script, call_cb, cb and arg are set. node NULL: the call is answered
  * with NULL in the next turn of the loop. */
 void call_send_to(struct call *call, struct store *st, struct node *node);
 /* Reports the first due time to the owner of the bucket. head: as the script returned it;
@@ -264,7 +265,7 @@ int64_t batcher_flush(struct batcher *batcher, int64_t now_us);
 /* Answers 0 to changes that were not sent by their deadline. */
 void batcher_expire(struct batcher *batcher, int64_t now_us);
 /* Answers 0 to queued changes that came from a Kafka record. */
-void batcher_give_back(struct batcher *batcher);
+void batcher_reject_kafka_changes(struct batcher *batcher);
 /* Answers 0 to everything queued. */
 void batcher_close(struct batcher *batcher);
 
@@ -281,8 +282,8 @@ void node_free(struct node *node);
 /* Once a second. */
 void node_tick(struct node *node);
 /* Classifies a reply, and pauses what an error reply concerns. reply NULL: REDIS_WAIT. */
-enum redis_error node_judge(struct node *node, const struct redisReply *reply,
-                            enum script script);
+enum redis_error node_classify_reply(struct node *node, const struct redisReply *reply,
+                                     enum script script);
 /* How long (us) the caller should pause after such an error. Other callers need not
  * pause. */
 int64_t node_pause_us(enum redis_error e);
@@ -298,7 +299,7 @@ void far_close(struct bucket *b);
 /* Jobs due more than this many ms ahead go to the second tier; 0: none do. */
 int64_t far_horizon_ms(const struct store *st);
 /* Records the start of the bucket's first slot as Redis reported it; -1: it has none. */
-void far_note(struct bucket *b, int64_t first_ms);
+void far_set_first(struct bucket *b, int64_t first_ms);
 /* Call once a second: retries moves that could not be sent, and adjusts timers after a
  * clock change. */
 void far_tick(struct store *st);
@@ -336,6 +337,6 @@ void wait_for_replicas(struct node *node, struct batch *batch, struct slice code
  * needed. */
 int64_t wait_flush(struct node *node, int64_t now_us);
 /* Sends the waiting batches again after the connection was lost. */
-void wait_lost(struct node *node);
+void wait_connection_lost(struct node *node);
 
 #endif

@@ -19,9 +19,9 @@ enum {
     BATCH_EARLY =
         16, /* changes that are sent before the end of a turn if no batch is open */
     BATCH_BYTES_MAX = 1024 * 1024,
-    BATCH_PARTITIONS_MAX = 64, /* Kafka partitions in one batch */
-    BATCHES_OUT_FULL = 8,      /* full batches without a reply, at most */
-    BATCHES_OUT = 2 /* other batches: Redis executes one, one is queued behind it */
+    BATCH_PARTITIONS_MAX = 64,  /* Kafka partitions in one batch */
+    FULL_BATCHES_IN_FLIGHT = 8, /* full batches without a reply, at most */
+    BATCHES_IN_FLIGHT = 2 /* other batches: Redis executes one, one is queued behind it */
 };
 
 struct pacer_rule {

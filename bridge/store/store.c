@@ -71,13 +71,13 @@ int64_t store_now_ms(const struct store *st)
     return latest_ms > 0 ? latest_ms : loop_wall_ms();
 }
 
-enum redis_durability store_keeps(const struct store *st)
+enum redis_persistence store_persistence(const struct store *st)
 {
-    enum redis_durability least = KEEPS_ALL;
+    enum redis_persistence least = PERSISTS_EVERY_WRITE;
     for (unsigned i = 0; i < st->node_count; i++)
-        if (st->nodes[i]->facts.keeps < least)
-            least = st->nodes[i]->facts.keeps;
-    return st->node_count > 0 ? least : KEEPS_UNKNOWN;
+        if (st->nodes[i]->facts.persistence < least)
+            least = st->nodes[i]->facts.persistence;
+    return st->node_count > 0 ? least : PERSISTS_UNKNOWN;
 }
 
 void store_memory(const struct store *st, int64_t *used_bytes, int64_t *max_bytes)
@@ -294,13 +294,13 @@ unsigned store_open_count(const struct store *st)
     return st->open_count;
 }
 
-void store_give_back(struct store *st)
+void store_reject_kafka_changes(struct store *st)
 {
     struct bucket *b, *next;
     HASH_ITER (hh, st->buckets, b, next) {
-        bucket_unchain(b);
-        batcher_give_back(&b->batcher[BATCHER_ENQUEUE]);
-        batcher_give_back(&b->batcher[BATCHER_CANCEL]);
+        bucket_forget_offsets(b);
+        batcher_reject_kafka_changes(&b->batcher[BATCHER_ENQUEUE]);
+        batcher_reject_kafka_changes(&b->batcher[BATCHER_CANCEL]);
     }
 }
 
@@ -309,7 +309,7 @@ uint64_t store_script_calls(const struct store *st, enum script s)
     return st->scripts.calls[s];
 }
 
-const struct histogram *store_script_took(const struct store *st, enum script s)
+const struct histogram *store_script_durations(const struct store *st, enum script s)
 {
     return &st->scripts.took[s];
 }
@@ -324,7 +324,7 @@ uint64_t store_connections(const struct store *st)
     return st->connections;
 }
 
-uint64_t store_arrivals(const struct store *st)
+uint64_t store_ready_count(const struct store *st)
 {
     return st->arrivals;
 }

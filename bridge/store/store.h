@@ -75,25 +75,25 @@ unsigned store_open_count(const struct store *st);
 /* Answers 0 to every queued change that came from a Kafka record, so its source reads the
  * record again. The next record of each partition has no predecessor. Call it if Redis
  * may have lost earlier changes. */
-void store_give_back(struct store *st);
+void store_reject_kafka_changes(struct store *st);
 /* Whether the clock of every server is known. */
 bool store_knows_time(const struct store *st);
 /* Redis' time in ms, see clock_now_ms(); in a cluster the latest of all clocks. */
 int64_t store_now_ms(const struct store *st);
 uint64_t store_script_calls(const struct store *st, enum script s);
-const struct histogram *store_script_took(const struct store *st, enum script s);
+const struct histogram *store_script_durations(const struct store *st, enum script s);
 /* Number of WAIT replies with fewer replicas than durability requires. */
 uint64_t store_wait_shortfalls(const struct store *st);
 uint64_t store_connections(const struct store *st);
 /* How often a server became ready on a new connection. It may have lost its last writes.
  * */
-uint64_t store_arrivals(const struct store *st);
+uint64_t store_ready_count(const struct store *st);
 /* Number of error replies of class e. */
 uint64_t store_errors(const struct store *st, enum redis_error e);
 
-/* store_keeps: how Redis persists data; of several servers the weakest. store_memory:
- * memory in use and its limit (0: no limit), summed over the servers. */
-enum redis_durability store_keeps(const struct store *st);
+/* store_persistence: how Redis persists data; of several servers the weakest.
+ * store_memory: memory in use and its limit (0: no limit), summed over the servers. */
+enum redis_persistence store_persistence(const struct store *st);
 void store_memory(const struct store *st, int64_t *used_bytes, int64_t *max_bytes);
 
 /* Sends a command on the key args[1]. It is never repeated, except when another node of
@@ -164,7 +164,7 @@ int64_t bucket_pause_us(const struct bucket *b);
  * or the deadline passed without an answer. change_unsafe(code): the job was stored or
  * cancelled, but the deadline passed before enough replicas had the change. */
 #define change_unsafe(code) ((char)((code) & ~0x20))
-#define change_was(code) ((char)((code) | 0x20)) /* inverse of change_unsafe() */
+#define change_safe(code) ((char)((code) | 0x20)) /* inverse of change_unsafe() */
 typedef void change_cb(void *arg, char code);
 
 /* The Kafka record that a change came from: lua/lib/ingest.lua executes each record once.
@@ -198,15 +198,15 @@ struct change {
     char how;            /* letter of the script: enum NAME_value of calls.h */
     bool now;            /* due when stored; due_ms is ignored */
     bool awaited;        /* the client sends nothing more until this is answered */
-    bool once;           /* do not repeat after a lost answer: a repeat would do harm */
+    bool no_repeat;      /* do not repeat after a lost answer: a repeat would do harm */
     change_cb *cb;       /* called once, later; then the change is freed. May be NULL */
     void *arg;
     /* Set by the batcher: */
     TAILQ_ENTRY(change) link;
     uint64_t seq;       /* sequence number in the bucket */
-    bool again;         /* it was sent before, and Redis may have executed it */
+    bool resent;        /* it was sent before, and Redis may have executed it */
     unsigned partition; /* its index in the batch, from 1; 0: none */
-    unsigned refused;   /* how often the script answered GAP */
+    unsigned gap_count; /* how often the script answered GAP */
 };
 /* Allocates a zeroed change with copies of the texts. size: of the caller's struct that
  * begins with it. bucket_add() takes ownership. */
@@ -217,8 +217,8 @@ void *change_of_job(size_t size, const struct bucket *b, const struct job *job,
                     struct slice tries, struct slice group);
 /* Sets partition (interned per bucket), offset and before of a change just before
  * bucket_add(). */
-void bucket_chain(struct bucket *b, struct slice partition, int64_t offset,
-                  struct origin *origin);
+void bucket_set_origin(struct bucket *b, struct slice partition, int64_t offset,
+                       struct origin *origin);
 enum batcher_kind {
     BATCHER_ENQUEUE,
     BATCHER_ACK,
@@ -284,13 +284,13 @@ struct counts {
 };
 typedef void count_cb(void *arg, const struct counts *counts); /* NULL: no answer */
 void store_count(struct bucket *b, count_cb *cb, void *arg);
-/* Counts several buckets of one store in one call; n is at most store_count_most(). */
+/* Counts several buckets of one store in one call; n is at most store_count_max(). */
 struct count_ask {
     struct bucket *bucket;
     count_cb *cb; /* called for each bucket, in order */
     void *arg;
 };
-unsigned store_count_most(const struct store *st);
+unsigned store_count_max(const struct store *st);
 void store_count_many(const struct count_ask *asks, unsigned n);
 
 /* --- for operators --- */
@@ -299,13 +299,13 @@ enum {
     STORE_DEAD_MAX = 500, /* letters that one store_dead() examines */
     /* bytes of records in one reply; a single larger letter is still returned */
     STORE_DEAD_BYTES = 1024 * 1024,
-    STORE_LIST_LOOK = 500, /* jobs that one bucket_list() examines */
+    STORE_LIST_EXAMINE_MAX = 500, /* jobs that one bucket_list() examines */
     STORE_LIST_MEMBER_MAX =
         JOB_ID_MAX + 64 /* bytes; members of :held are longer than the id */
 };
 /* Sort key of a job in a route: score, then far jobs before others of the same score,
  * then bucket, then ordinal or member. */
-struct list_place {
+struct list_position {
     int64_t score, ordinal; /* ordinal -1: not a far job */
     int64_t bucket;         /* the caller's number of the bucket */
     struct slice member;
@@ -314,7 +314,7 @@ struct list_place {
 /* Like store_list(): reads a page behind `behind` (NULL: from the start). Fills in the
  * position of ask. number: the caller's number of the bucket. */
 void bucket_list(struct bucket *b, struct store_list_ask *ask,
-                 const struct list_place *behind, int64_t number, store_list_cb *cb,
+                 const struct list_position *behind, int64_t number, store_list_cb *cb,
                  void *arg);
 
 /* --- the buckets of queues: each call also settles expired leases and expired jobs ---

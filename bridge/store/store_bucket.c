@@ -58,7 +58,7 @@ struct bucket *bucket_new(struct store *st, const char *name,
     struct buf base = {0}, claimant = {0};
     buf_addf(&base, "%s:{%s}", st->conf.prefix, name);
     struct bucket *b = make(st, name, &base, events, owner);
-    b->ways = rules;
+    b->route_rules = rules;
     buf_addf(&claimant, "claim:%s.%u", st->conf.instance, ++st->claimants);
     b->claimant = mem_strdup(buf_str(&claimant));
     buf_free(&claimant);
@@ -77,7 +77,7 @@ struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *
     else
         buf_addf(&base, "%s:{%s:%s}", st->conf.prefix, sink, queue);
     struct bucket *b = make(st, buf_str(&name), &base, events, owner);
-    b->rules = rules;
+    b->queue_rules = rules;
     if (rules->global_ids) {
         buf_clear(&name);
         buf_addf(&name, "%s:{%s}:%s", st->conf.prefix, sink, suffix[KEY_IDS]);
@@ -91,7 +91,8 @@ struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *
 bool bucket_is_idle(const struct bucket *b)
 {
     for (int i = 0; i < BATCHERS; i++)
-        if (b->batcher[i].queued > 0 || b->batcher[i].flying > 0 || b->batcher[i].listed)
+        if (b->batcher[i].queued > 0 || b->batcher[i].in_flight_count > 0 ||
+            b->batcher[i].listed)
             return false;
     return b->calls == 0;
 }
@@ -104,7 +105,7 @@ void bucket_check_idle(struct bucket *b)
 
 /* --- partitions of Kafka --- */
 
-enum { CHAIN_MS = 3600 * 1000 /* see bucket_chain() */ };
+enum { ORIGIN_MS = 3600 * 1000 /* see bucket_set_origin() */ };
 
 struct partition_row {
     UT_hash_handle hh; /* by name */
@@ -130,12 +131,12 @@ static struct partition_row *row_of(struct bucket *b, struct slice name)
  * earlier offset, or its last record is so old that Redis' note of it may have expired
  * (lua/lib/ingest.lua). In the second case the bucket is idle, so all earlier records
  * were answered. */
-void bucket_chain(struct bucket *b, struct slice partition, int64_t offset,
-                  struct origin *origin)
+void bucket_set_origin(struct bucket *b, struct slice partition, int64_t offset,
+                       struct origin *origin)
 {
     struct partition_row *row = row_of(b, partition);
     int64_t now_ms = loop_mono_ms();
-    bool old = now_ms - row->used_ms > CHAIN_MS && bucket_is_idle(b);
+    bool old = now_ms - row->used_ms > ORIGIN_MS && bucket_is_idle(b);
     origin->partition = row->name;
     origin->offset = offset;
     origin->before = offset > row->last && !old ? row->last : -1;
@@ -143,7 +144,7 @@ void bucket_chain(struct bucket *b, struct slice partition, int64_t offset,
     row->used_ms = now_ms;
 }
 
-void bucket_unchain(struct bucket *b)
+void bucket_forget_offsets(struct bucket *b)
 {
     for (struct partition_row *row = b->partitions; row; row = row->hh.next)
         row->last = -1;

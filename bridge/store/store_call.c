@@ -37,7 +37,7 @@ void *change_new(size_t size, struct slice id, struct slice record, struct slice
 /* A job in a queue does not record its route. */
 static const struct job_names *names_of(const struct bucket *b)
 {
-    return b->ways ? b->ways->names : NULL;
+    return b->route_rules ? b->route_rules->names : NULL;
 }
 
 void *change_of_job(size_t size, const struct bucket *b, const struct job *job,
@@ -66,7 +66,8 @@ static void add(struct bucket *b, enum batcher_kind kind, struct change *c, int6
     c->lease = lease;
     c->cb = cb;
     c->arg = arg;
-    c->awaited |= b->ways && b->ways->by_key; /* the next job of its key waits for it */
+    c->awaited |= b->route_rules &&
+                  b->route_rules->by_key; /* the next job of its key waits for it */
     bucket_add(b, kind, c);
 }
 
@@ -161,7 +162,7 @@ void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due
     struct change *c = plain(id, nothing);
     c->how = counts ? 0 : RELEASE_HOW_UNCOUNTED;
     c->due_us = due_us;
-    c->once = lease == 0;
+    c->no_repeat = lease == 0;
     add_of_queue(b, BATCHER_RELEASE, c, lease, deadline_ms, cb, arg);
 }
 
@@ -170,18 +171,18 @@ void store_release(struct bucket *b, struct slice id, int64_t lease, int64_t due
 static void on_reply(void *arg, const struct redisReply *reply)
 {
     struct call *call = arg;
-    bool good =
-        call->node && node_judge(call->node, reply, call->script) == REDIS_NO_ERROR;
+    bool good = call->node &&
+                node_classify_reply(call->node, reply, call->script) == REDIS_NO_ERROR;
     if (call->bucket) {
         call->bucket->calls--;
-        bucket_check_idle(call->bucket); /* before tell, which may free a route's */
+        bucket_check_idle(call->bucket); /* before call_cb, which may free a route's */
     }
-    call->tell(call, good ? reply : NULL);
+    call->call_cb(call, good ? reply : NULL);
     free(call);
 }
 
 /* Answers with NULL in the next turn: Redis is not reachable. */
-static void on_away(void *arg)
+static void on_unreachable(void *arg)
 {
     on_reply(arg, NULL);
 }
@@ -214,14 +215,15 @@ void call_send_to(struct call *call, struct store *st, struct node *node)
     if (node)
         args_send(&st->args, &st->scripts, call->script, node->redis, on_reply, call);
     else
-        loop_defer(on_away, call);
+        loop_defer(on_unreachable, call);
 }
 
-void call_send(struct call *call, void (*tell)(struct call *, const struct redisReply *),
+void call_send(struct call *call,
+               void (*call_cb)(struct call *, const struct redisReply *),
                void (*cb)(void), void *arg)
 {
     struct bucket *b = call->bucket;
-    call->tell = tell;
+    call->call_cb = call_cb;
     call->cb = cb;
     call->arg = arg;
     call_send_to(call, b->store, bucket_is_up(b) ? bucket_node(b) : NULL);
@@ -236,7 +238,7 @@ int64_t reply_number(const struct redisReply *r)
 void call_report_head(struct call *call, int64_t head)
 {
     struct bucket *b = call->bucket;
-    b->events->head(b->owner, b->rules && head > 0 ? (head + 999) / 1000 : head);
+    b->events->head(b->owner, b->queue_rules && head > 0 ? (head + 999) / 1000 : head);
 }
 
 void bucket_pace(struct bucket *b, const struct pace_rate *rate,
@@ -255,13 +257,14 @@ void bucket_pace(struct bucket *b, const struct pace_rate *rate,
 void bucket_claim(struct bucket *b, unsigned max, int64_t lease_ms, store_claim_cb *cb,
                   void *arg)
 {
-    const struct bucket_rules *ways = b->ways;
+    const struct bucket_rules *route_rules = b->route_rules;
     char rate[32] = "";
-    if (ways->rate > 0)
-        snprintf(rate, sizeof(rate), "%.17g", ways->rate);
-    store_claim(b, lease_ms, max, slice_of(b->claimant), slice_of(rate), ways->burst,
-                slice_of(ways->shared ? "" : b->store->conf.instance),
-                ways->shared ? ways->in_flight_max : 0, cb, arg);
+    if (route_rules->rate > 0)
+        snprintf(rate, sizeof(rate), "%.17g", route_rules->rate);
+    store_claim(b, lease_ms, max, slice_of(b->claimant), slice_of(rate),
+                route_rules->burst,
+                slice_of(route_rules->shared ? "" : b->store->conf.instance),
+                route_rules->shared ? route_rules->in_flight_max : 0, cb, arg);
 }
 
 void bucket_reap(struct bucket *b, unsigned max, store_reap_cb *cb, void *arg)

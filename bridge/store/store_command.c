@@ -136,7 +136,7 @@ void store_script(struct store *st, enum script script, struct slice key,
 {
     struct call *call = mem_alloc(sizeof(*call));
     *call = (struct call){
-        .script = script, .tell = tell_script, .cb = (void (*)(void))cb, .arg = arg};
+        .script = script, .call_cb = tell_script, .cb = (void (*)(void))cb, .arg = arg};
     args_begin(&st->args, &st->scripts, script, &key, 1);
     for (unsigned i = 0; i < n; i++)
         args_slice(&st->args, argv[i]);

@@ -39,11 +39,11 @@ static void tell_one(const struct count_ask *ask, struct redisReply *const *at)
         .now_ms = at[6]->integer,
         .far = at[7]->integer,
     };
-    far_note(ask->bucket, at[8]->integer);
+    far_set_first(ask->bucket, at[8]->integer);
     ask->cb(ask->arg, &counts);
 }
 
-static void tell(struct call *call, const struct redisReply *r)
+static void call_cb(struct call *call, const struct redisReply *r)
 {
     const struct count_call *of = (struct count_call *)call;
     bool good = r && r->elements == (size_t)of->n * NUMBERS;
@@ -51,7 +51,7 @@ static void tell(struct call *call, const struct redisReply *r)
         tell_one(&of->asks[i], good ? r->element + (size_t)i * NUMBERS : NULL);
 }
 
-unsigned store_count_most(const struct store *st)
+unsigned store_count_max(const struct store *st)
 {
     return st->map ? 1 : MANY; /* in a cluster all keys of a call must lie in one slot */
 }
@@ -62,7 +62,7 @@ void store_count_many(const struct count_ask *asks, unsigned n)
     struct count_call *call = mem_alloc(sizeof(*call) + n * sizeof(call->asks[0]));
     struct slice keys[MANY + 1];
     unsigned count = 0;
-    must(n > 0 && n <= store_count_most(st));
+    must(n > 0 && n <= store_count_max(st));
     call->n = n;
     memcpy(call->asks, asks, n * sizeof(asks[0]));
     for (unsigned i = 0; i < n; i++) {
@@ -74,7 +74,7 @@ void store_count_many(const struct count_ask *asks, unsigned n)
     args_begin(&st->args, &st->scripts, SCRIPT_COUNT, keys, count);
     args_slice(&st->args, SLICE_LIT(""));
     call->call.script = SCRIPT_COUNT;
-    call->call.tell = tell;
+    call->call.call_cb = call_cb;
     call_send_to(&call->call, st,
                  bucket_is_up(asks[0].bucket) ? bucket_node(asks[0].bucket) : NULL);
 }

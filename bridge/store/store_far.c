@@ -18,11 +18,11 @@
 
 enum {
     ENTRIES = 70,             /* per call: 0.5 to 2 ms of Redis' time */
-    REST = 3,                 /* pause = REST * duration of the call */
+    PAUSE_FACTOR = 3,         /* pause = PAUSE_FACTOR * duration of the call */
     EARLY_MIN_MS = 500,       /* with a very short horizon */
     EARLY_OFF_MS = 60 * 1000, /* without a horizon: for far jobs stored earlier */
-    AGAIN_MS = 200,           /* after a failed call */
-    SET_US = 500 * 1000       /* a larger difference means that the clock was set */
+    RETRY_MS = 200,           /* after a failed call */
+    CLOCK_SET_US = 500 * 1000 /* a larger difference means that the clock was set */
 };
 
 int64_t far_horizon_ms(const struct store *st)
@@ -32,27 +32,27 @@ int64_t far_horizon_ms(const struct store *st)
 
 static void pump(struct store *st);
 
-/* Adds the bucket to the line: its first slot may be moved. */
-static void get_in_line(struct bucket *b)
+/* Adds the bucket to the queue of movers: its first slot may be moved. */
+static void queue_bucket(struct bucket *b)
 {
     struct store *st = b->store;
     if (b->far.listed)
         return;
     b->far.listed = true;
-    TAILQ_INSERT_TAIL(&st->movers.line, b, far.link);
+    TAILQ_INSERT_TAIL(&st->movers.queue, b, far.link);
 }
 
-static void leave_line(struct bucket *b)
+static void unqueue_bucket(struct bucket *b)
 {
     if (b->far.listed)
-        TAILQ_REMOVE(&b->store->movers.line, b, far.link);
+        TAILQ_REMOVE(&b->store->movers.queue, b, far.link);
     b->far.listed = false;
 }
 
 static void on_time(void *arg)
 {
     struct bucket *b = arg;
-    get_in_line(b);
+    queue_bucket(b);
     pump(b->store);
 }
 
@@ -61,8 +61,8 @@ static int64_t until_us(const struct bucket *b, int64_t ms)
     return clock_until_us(bucket_clock(b), loop_mono_us(), ms);
 }
 
-/* How long before its start a slot's time has come here: who does not own the bucket
- * comes when a quarter of the time is over, and finds the work done, mostly. */
+/* Return how long before its start this instance may move a slot. A non-owner waits for a
+ * quarter of that time. Usually the owner has moved the slot by then. */
 static int64_t early_ms(const struct bucket *b)
 {
     int64_t all_ms = b->store->movers.early_ms;
@@ -76,13 +76,13 @@ static void wake_after(struct bucket *b, int64_t wait_ms)
     timer_set(b->far.timer, wait_ms);
 }
 
-/* Sets the timer for the first slot, or it is in line already. */
+/* Sets the timer for the first slot, unless the bucket is in the queue already. */
 static void arm(struct bucket *b)
 {
     if (b->far.first_ms < 0) {
-        leave_line(b);
+        unqueue_bucket(b);
         if (b->far.timer)
-            timer_rest(b->far.timer);
+            timer_stop(b->far.timer);
     } else if (!b->far.listed) {
         int64_t wait_us = until_us(b, b->far.first_ms - early_ms(b));
         wake_after(b, (wait_us + 999) / 1000);
@@ -94,9 +94,9 @@ int64_t bucket_far_ms(const struct bucket *b)
     return b->far.first_ms;
 }
 
-void far_note(struct bucket *b, int64_t first_ms)
+void far_set_first(struct bucket *b, int64_t first_ms)
 {
-    bool kept = b->ways && b->ways->kept;
+    bool kept = b->route_rules && b->route_rules->kept;
     if (!b->store->movers.allowed || kept || b->far.first_ms == first_ms)
         return;
     b->far.first_ms = first_ms;
@@ -111,13 +111,13 @@ void bucket_set_owner_first(struct bucket *b, bool left)
 
 /* --- calls --- */
 
-static void note_moved(struct bucket *b, const struct store_move_reply *r)
+static void update_after_move(struct bucket *b, const struct store_move_reply *r)
 {
-    bool in_vain = r->taken == 0 && b->far.first_ms == r->slot_ms;
+    bool nothing_moved = r->taken == 0 && b->far.first_ms == r->slot_ms;
     b->far.first_ms = r->slot_ms;
-    if (in_vain && r->slot_ms >= 0 && until_us(b, r->slot_ms - early_ms(b)) <= 0)
-        /* Redis' clock was set back, and ours of it is old. */
-        wake_after(b, AGAIN_MS);
+    if (nothing_moved && r->slot_ms >= 0 && until_us(b, r->slot_ms - early_ms(b)) <= 0)
+        /* Redis' clock was set back, and our estimate of it is old. */
+        wake_after(b, RETRY_MS);
     else
         arm(b);
 }
@@ -128,12 +128,12 @@ static void on_moved(void *arg, const struct store_move_reply *reply)
     struct node *node = b->far.node;
     int64_t now_us = loop_mono_us();
     node->moving = false;
-    node->move_after_us = now_us + REST * (now_us - node->move_sent_us);
+    node->move_after_us = now_us + PAUSE_FACTOR * (now_us - node->move_sent_us);
     FAULT("M2");
     if (reply)
-        note_moved(b, reply);
+        update_after_move(b, reply);
     else
-        wake_after(b, AGAIN_MS);
+        wake_after(b, RETRY_MS);
     pump(b->store);
 }
 
@@ -159,12 +159,12 @@ static int64_t rest_us(const struct bucket *b, const struct node *node, int64_t 
     return own_us > held_us ? own_us : held_us;
 }
 
-/* Asks for those in line, as far as their servers are free. */
+/* Sends the moves of queued buckets whose servers have no move in flight. */
 static void pump(struct store *st)
 {
     int64_t now_us = loop_mono_us(), soonest_us = INT64_MAX;
     struct bucket *b, *next;
-    for (b = TAILQ_FIRST(&st->movers.line); b; b = next) {
+    for (b = TAILQ_FIRST(&st->movers.queue); b; b = next) {
         struct node *node = bucket_node(b);
         next = TAILQ_NEXT(b, far.link);
         if (node && node->moving && st->map == NULL)
@@ -173,7 +173,7 @@ static void pump(struct store *st)
             continue; /* its answer does, or the tick */
         int64_t wait_us = rest_us(b, node, now_us);
         if (wait_us <= 0) {
-            leave_line(b);
+            unqueue_bucket(b);
             move(b, node);
         } else if (wait_us < soonest_us) {
             soonest_us = wait_us;
@@ -194,7 +194,7 @@ static bool was_set(struct node *node)
 {
     int64_t by_us = node->clock.best_low_us - node->far_clock_us;
     node->far_clock_us = node->clock.best_low_us;
-    return by_us > SET_US || by_us < -SET_US;
+    return by_us > CLOCK_SET_US || by_us < -CLOCK_SET_US;
 }
 
 void far_tick(struct store *st)
@@ -212,7 +212,7 @@ void far_tick(struct store *st)
 void far_init(struct store *st)
 {
     int64_t half_ms = st->conf.horizon_ms ? st->conf.horizon_ms / 2 : EARLY_OFF_MS;
-    TAILQ_INIT(&st->movers.line);
+    TAILQ_INIT(&st->movers.queue);
     st->movers.early_ms = half_ms > EARLY_MIN_MS ? half_ms : EARLY_MIN_MS;
     st->movers.timer = timer_new(on_rested, st);
 }
@@ -224,6 +224,6 @@ void far_fini(struct store *st)
 
 void far_close(struct bucket *b)
 {
-    leave_line(b);
+    unqueue_bucket(b);
     timer_del(b->far.timer);
 }

@@ -7,11 +7,11 @@
 /* Compute where the page starts in this bucket: in the index at a score, after a score
  * ("("), or after a member of that score; in the slots likewise, with an ordinal. */
 void bucket_list(struct bucket *b, struct store_list_ask *ask,
-                 const struct list_place *behind, int64_t number, store_list_cb *cb,
+                 const struct list_position *behind, int64_t number, store_list_cb *cb,
                  void *arg)
 {
     char from[24], after[24];
-    ask->look = STORE_LIST_LOOK;
+    ask->look = STORE_LIST_EXAMINE_MAX;
     ask->least = ask->what == LIST_WHAT_HELD ? SLICE_LIT("0") : SLICE_LIT("-inf");
     ask->least_slot = SLICE_LIT("-inf");
     if (behind) {

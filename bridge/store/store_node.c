@@ -35,7 +35,7 @@ static void go_down(struct node *node, const char *why)
     bool was_up = node->state == NODE_UP;
     node->state = NODE_DOWN;
     node_set_trouble(node, why);
-    wait_lost(node);
+    wait_connection_lost(node);
     if (was_up)
         store_node_down(node->store, node->trouble);
 }
@@ -97,7 +97,7 @@ static void on_time(void *arg, const struct redisReply *reply)
     struct node *node = call->node;
     int64_t sent_us = call->sent_us;
     free(call);
-    if (node_judge(node, reply, SCRIPTS) != REDIS_NO_ERROR)
+    if (node_classify_reply(node, reply, SCRIPTS) != REDIS_NO_ERROR)
         return;
     struct slice s = redis_text(redis_item(reply, 0)),
                  us = redis_text(redis_item(reply, 1));
@@ -144,7 +144,7 @@ static void on_state(void *arg, enum redis_state state, const char *why)
     if (state == REDIS_UP) {
         node->store->connections++;
         node->clock_stale = true;
-        node->refusing = false; /* the errors were those of the previous connection */
+        node->rejects_jobs = false; /* the errors were those of the previous connection */
         load(node);
     } else if (state == REDIS_DOWN) {
         if (strstr(node->trouble, why) == NULL)
@@ -160,8 +160,8 @@ static void on_state(void *arg, enum redis_state state, const char *why)
 /* What to pause after each class of error reply. */
 static const struct {
     int64_t rest_us;
-    bool for_all;  /* affects the server, not one bucket or script */
-    bool refusing; /* pauses the sources, if a reply to enqueue or cancel */
+    bool for_all;      /* affects the server, not one bucket or script */
+    bool rejects_jobs; /* pauses the sources, if a reply to enqueue or cancel */
 } asks[] = {
     [REDIS_WAIT] = {PAUSE_US, true, true},
     [REDIS_FULL] = {PAUSE_US, false, true},
@@ -190,8 +190,8 @@ static void judge_error(struct node *node, enum redis_error e, const char *text,
     node_set_trouble(node, text);
     log_limited(&st->complain, LOG_WARN, "redis", "%s: %s",
                 script < SCRIPTS ? script_name(script) : "TIME", node->trouble);
-    if (is_of_producers(script) && asks[e].refusing)
-        node->refusing = true;
+    if (is_of_producers(script) && asks[e].rejects_jobs)
+        node->rejects_jobs = true;
     node->halted = node->halted || asks[e].for_all;
     if (asks[e].for_all && until_us > node->pause_until_us)
         node->pause_until_us = until_us;
@@ -201,8 +201,8 @@ static void judge_error(struct node *node, enum redis_error e, const char *text,
         redis_reconnect(node->redis, text);
 }
 
-enum redis_error node_judge(struct node *node, const struct redisReply *reply,
-                            enum script script)
+enum redis_error node_classify_reply(struct node *node, const struct redisReply *reply,
+                                     enum script script)
 {
     struct store *st = node->store;
     char text[160];
@@ -214,8 +214,8 @@ enum redis_error node_judge(struct node *node, const struct redisReply *reply,
         if (script < SCRIPTS)
             node->halted = false;
         if (script == SCRIPT_ENQUEUE && st->conf.durability.replicas == 0)
-            node->refusing = false; /* else the reply of WAIT decides */
-        if (node->state == NODE_UP && !node->refusing && !node->full)
+            node->rejects_jobs = false; /* else the reply of WAIT decides */
+        if (node->state == NODE_UP && !node->rejects_jobs && !node->full)
             node->trouble[0] = '\0';
     } else if (e == REDIS_ELSEWHERE && st->map && map_moved(st->map, reply->str)) {
         /* sent again at once, to the node in the reply */
@@ -239,7 +239,7 @@ enum redis_error node_judge(struct node *node, const struct redisReply *reply,
 
 bool node_accepts_jobs(const struct node *node)
 {
-    return node->state == NODE_UP && !node->refusing && !node->full;
+    return node->state == NODE_UP && !node->rejects_jobs && !node->full;
 }
 
 /* --- every second --- */
@@ -294,8 +294,9 @@ void node_tick(struct node *node)
     }
     if (node->pause_until_us > now_us)
         return;
-    if (node->refusing && TAILQ_EMPTY(&node->unsure) && no_producer_waits(node->store))
-        node->refusing = false; /* the next job shows whether the error persists */
+    if (node->rejects_jobs && TAILQ_EMPTY(&node->unreplicated) &&
+        no_producer_waits(node->store))
+        node->rejects_jobs = false; /* the next job shows whether the error persists */
     if (TAILQ_EMPTY(&node->store->batchers))
         node->halted = false;
 }
@@ -307,7 +308,7 @@ struct node *node_new(struct store *st, const struct redis_place *place)
     struct node *node = mem_alloc(sizeof(*node));
     struct redis_conf conf = st->conf.redis;
     node->store = st;
-    TAILQ_INIT(&node->unsure);
+    TAILQ_INIT(&node->unreplicated);
     if (place) {
         node->place.host = mem_strdup(place->host);
         node->place.port = mem_strdup(place->port);
@@ -326,7 +327,7 @@ void node_free(struct node *node)
 {
     node->state = NODE_DOWN;
     redis_free(node->redis);
-    wait_lost(node);
+    wait_connection_lost(node);
     free(node->place.host);
     free(node->place.port);
     loop_defer_free(node); /* a callback of it may be on the way out */

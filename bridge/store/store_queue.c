@@ -15,7 +15,7 @@ void queue_settled(struct bucket *b, const struct redisReply *r)
         return;
     const struct redisReply *const *last =
         (const struct redisReply *const *)r->element + r->elements - SETTLED;
-    far_note(b, last[3]->integer);
+    far_set_first(b, last[3]->integer);
     if (b->events->settled && last[0]->integer + last[1]->integer + last[2]->integer > 0)
         b->events->settled(b->owner, (unsigned)last[0]->integer,
                            (unsigned)last[1]->integer, (unsigned)last[2]->integer);

@@ -11,7 +11,7 @@
 
 void put_kind(struct args *a, const struct bucket *b)
 {
-    args_letter(a, b->ways == NULL ? 'q' : b->ways->by_key ? 'k' : 0);
+    args_letter(a, b->route_rules == NULL ? 'q' : b->route_rules->by_key ? 'k' : 0);
 }
 
 void put_wake(struct args *a, const struct bucket *b)
@@ -29,9 +29,9 @@ void put_queue(struct args *a, const struct bucket *b)
 {
     /* Rules for a job in the bucket of a route: lua/reap.lua handles its leases. */
     static const struct queue_rules plain;
-    const struct queue_rules *rules = b->rules ? b->rules : &plain;
+    const struct queue_rules *rules = b->queue_rules ? b->queue_rules : &plain;
     args_slice(a, SLICE_LIT(""));
-    if (b->rules)
+    if (b->queue_rules)
         args_number(a, rules->tries);
     else
         args_slice(a, SLICE_LIT(""));
@@ -45,14 +45,14 @@ void put_queue(struct args *a, const struct bucket *b)
 
 void put_remembers(struct args *a, const struct batch *batch)
 {
-    const struct bucket_rules *ways = batch->batcher->bucket->ways;
-    args_flag(a, ways && ways->remember_ms > 0);
+    const struct bucket_rules *route_rules = batch->batcher->bucket->route_rules;
+    args_flag(a, route_rules && route_rules->remember_ms > 0);
 }
 
 void put_remember_ms(struct args *a, const struct batch *batch)
 {
-    const struct bucket_rules *ways = batch->batcher->bucket->ways;
-    args_number(a, ways ? ways->remember_ms : 0);
+    const struct bucket_rules *route_rules = batch->batcher->bucket->route_rules;
+    args_number(a, route_rules ? route_rules->remember_ms : 0);
 }
 
 void put_asker(struct args *a, const struct batch *batch)
@@ -87,8 +87,8 @@ void put_due(struct args *a, const struct batch *batch, const struct change *c)
     if (c->now)
         args_slice(a, SLICE_LIT(""));
     else
-        args_number(a, batch->batcher->bucket->rules && is_due ? c->due_ms * 1000
-                                                               : c->due_ms);
+        args_number(a, batch->batcher->bucket->queue_rules && is_due ? c->due_ms * 1000
+                                                                     : c->due_ms);
 }
 
 void put_offset(struct args *a, const struct batch *batch, const struct change *c)
@@ -107,12 +107,13 @@ static bool is_numbered(const struct batch *batch, const struct change *c)
 
 void put_how(struct args *a, const struct batch *batch, const struct change *c)
 {
-    args_how(a, c->how, c->again, is_numbered(batch, c) ? (int64_t)c->seq : 0);
+    args_how(a, c->how, c->resent, is_numbered(batch, c) ? (int64_t)c->seq : 0);
 }
 
 void put_group(struct args *a, const struct batch *batch, const struct change *c)
 {
-    if (batch->batcher->bucket->ways && batch->batcher->bucket->ways->by_key)
+    if (batch->batcher->bucket->route_rules &&
+        batch->batcher->bucket->route_rules->by_key)
         args_slice(a, c->group);
 }
 

@@ -20,25 +20,25 @@
 
 enum {
     BLOCK_MS = 100,        /* longest time that a WAIT delays claims and acks */
-    AGAIN_US = 400 * 1000, /* after too small a number */
+    RETRY_US = 400 * 1000, /* after too small a number */
 };
 
 void wait_for_replicas(struct node *node, struct batch *batch, struct slice codes)
 {
     batch->codes = mem_strndup(codes.p, codes.n);
     batch->code_count = codes.n;
-    batch->asked = false;
-    TAILQ_INSERT_TAIL(&node->unsure, batch, unsure);
+    batch->wait_sent = false;
+    TAILQ_INSERT_TAIL(&node->unreplicated, batch, unreplicated);
 }
 
-static void complain(struct node *node, long long have, bool doubted)
+static void complain(struct node *node, long long have, bool failing_over)
 {
     struct store *st = node->store;
     char text[120];
-    node->refusing = true;
+    node->rejects_jobs = true;
     st->wait_shortfalls++;
-    node->wait_again_us = loop_mono_us() + AGAIN_US;
-    if (doubted)
+    node->wait_again_us = loop_mono_us() + RETRY_US;
+    if (failing_over)
         snprintf(text, sizeof(text),
                  "a replica is becoming the master and may lack the latest jobs "
                  "(redis.durability)");
@@ -57,21 +57,22 @@ static void on_wait(void *arg, const struct redisReply *reply)
     struct batch *batch, *next;
     node->waiting = false;
     if (reply == NULL)
-        return; /* wait_lost() was called before */
+        return; /* wait_connection_lost() was called before */
     long long have = reply->type == REDIS_REPLY_INTEGER ? reply->integer : -1;
-    bool doubted = redis_is_doubted(node->redis);
-    bool enough = have >= (long long)st->conf.durability.replicas && !doubted;
+    bool failing_over = redis_is_failing_over(node->redis);
+    bool enough = have >= (long long)st->conf.durability.replicas && !failing_over;
     int64_t now_us = loop_mono_us();
     if (enough) {
-        node->refusing = false;
+        node->rejects_jobs = false;
         node->trouble[0] = '\0';
     } else {
-        complain(node, have, doubted);
+        complain(node, have, failing_over);
     }
-    for (batch = TAILQ_FIRST(&node->unsure); batch && batch->asked; batch = next) {
-        next = TAILQ_NEXT(batch, unsure);
+    for (batch = TAILQ_FIRST(&node->unreplicated); batch && batch->wait_sent;
+         batch = next) {
+        next = TAILQ_NEXT(batch, unreplicated);
         if (enough) {
-            TAILQ_REMOVE(&node->unsure, batch, unsure);
+            TAILQ_REMOVE(&node->unreplicated, batch, unreplicated);
             batch_answer(batch, (struct slice){batch->codes, batch->code_count});
         } else {
             batch_expire(batch, now_us);
@@ -83,14 +84,14 @@ int64_t wait_flush(struct node *node, int64_t now_us)
 {
     struct batch *batch;
     char n[16], block[16];
-    if (TAILQ_EMPTY(&node->unsure) || node->waiting || node->state != NODE_UP)
+    if (TAILQ_EMPTY(&node->unreplicated) || node->waiting || node->state != NODE_UP)
         return -1;
     if (node->wait_again_us > now_us)
         return node->wait_again_us - now_us;
     snprintf(n, sizeof(n), "%u", node->store->conf.durability.replicas);
     snprintf(block, sizeof(block), "%d", BLOCK_MS);
-    TAILQ_FOREACH (batch, &node->unsure, unsure)
-        batch->asked = true;
+    TAILQ_FOREACH (batch, &node->unreplicated, unreplicated)
+        batch->wait_sent = true;
     node->waiting = true;
     redis_command(node->redis,
                   (const struct slice[]){SLICE_LIT("WAIT"), slice_of(n), slice_of(block)},
@@ -98,11 +99,11 @@ int64_t wait_flush(struct node *node, int64_t now_us)
     return -1;
 }
 
-void wait_lost(struct node *node)
+void wait_connection_lost(struct node *node)
 {
     struct batch *batch;
-    while ((batch = TAILQ_FIRST(&node->unsure))) {
-        TAILQ_REMOVE(&node->unsure, batch, unsure);
+    while ((batch = TAILQ_FIRST(&node->unreplicated))) {
+        TAILQ_REMOVE(&node->unreplicated, batch, unreplicated);
         batch_send_again(batch, true);
     }
 }

@@ -250,7 +250,7 @@ function got(type, at) {
 }
 function call(    i, k, type, tail, value) {
     tail = is[s, "queue"] ? 4 : 0 # of lib/queue.lua
-    printf "\nstatic void tell_%s(struct call *call, const struct redisReply *r)\n{\n", s
+    printf "\nstatic void call_cb_%s(struct call *call, const struct redisReply *r)\n{\n", s
     printf "    enum { HEAD = %d, EACH = %d, TAIL = %d };\n", n[s, "reply"], n[s, "each"], tail
     printf "    store_%s_cb *cb = (store_%s_cb *)call->cb;\n", s, s
     printf "    if (r == NULL || (int)r->elements %s HEAD + TAIL) {\n", n[s, "each"] ? "<" : "!="
@@ -290,5 +290,5 @@ function call(    i, k, type, tail, value) {
             printf "        %s;\n", put(types[s, "row", i], "wants[i]." names[s, "row", i])
         print "    }"
     }
-    printf "    (void)a;\n    call_send(call, tell_%s, (void (*)(void))cb, arg);\n}\n", s
+    printf "    (void)a;\n    call_send(call, call_cb_%s, (void (*)(void))cb, arg);\n}\n", s
 }

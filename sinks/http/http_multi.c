@@ -123,7 +123,7 @@ static int on_want_timer(CURLM *multi, long ms, void *arg)
     struct http_sink *s = arg;
     (void)multi;
     if (ms < 0)
-        timer_rest(s->timer);
+        timer_stop(s->timer);
     else
         timer_set(s->timer, ms);
     return 0;

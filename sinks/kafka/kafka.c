@@ -299,7 +299,7 @@ static void on_gone(void *arg)
 
 static void close_client(struct kafka_sink *s)
 {
-    timer_rest(s->failed);
+    timer_stop(s->failed);
     s->failing = false;
     s->closing = true;
     if (s->topic)
@@ -370,7 +370,7 @@ static void stop(struct sink *sink, void *self)
 
     (void)sink;
     s->stopping = true;
-    timer_rest(s->retry);
+    timer_stop(s->retry);
     if (s->client)
         close_client(s); /* nothing to flush: every record has been reported */
     else if (!s->closing)

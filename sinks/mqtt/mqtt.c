@@ -320,7 +320,7 @@ static void stop(struct sink *sink, void *self)
     struct mqtt_sink *m = self;
 
     (void)sink;
-    timer_rest(m->timer);
+    timer_stop(m->timer);
     mqtt_thread_stop(m->thread);
 }
 

@@ -66,9 +66,9 @@ static int body_key(void *arg, const struct import_entry *e, struct buf *out)
 static struct job *make_job(struct slice topic, struct slice id, const struct message *m)
 {
     struct job *job = job_new(topic.n + id.n + m->msg.n + 64);
-    job->topic = job_keep(job, topic);
-    job->id = job_keep(job, id);
-    job->payload = job_keep(job, m->msg);
+    job->topic = job_copy_slice(job, topic);
+    job->id = job_copy_slice(job, id);
+    job->payload = job_copy_slice(job, m->msg);
     job->timed = true;
     job->timestamp_ms = import_ms(m->produce_ms);
     job->due_ms = import_ms(m->trigger_ms);

@@ -99,9 +99,9 @@ static int make_msg(struct camellia_call *call)
 static struct job *make_job(const struct camellia_msg *m)
 {
     struct job *job = job_new(m->topic.n + m->id.n + m->msg.n + 64);
-    job->topic = job_keep(job, m->topic);
-    job->id = job_keep(job, m->id);
-    job->payload = job_keep(job, m->msg);
+    job->topic = job_copy_slice(job, m->topic);
+    job->id = job_copy_slice(job, m->id);
+    job->payload = job_copy_slice(job, m->msg);
     job->timed = true;
     job->timestamp_ms = m->produce_ms;
     job->due_ms = m->trigger_ms;
@@ -141,10 +141,10 @@ static void on_stored(void *arg, const struct stored_reply *reply)
     struct camellia_call *call = arg;
     switch (reply->outcome) {
     case STORED:
-    case STORED_INSTEAD:
+    case STORED_REPLACED:
         succeed(call, &call->sent);
         return;
-    case STORED_BEFORE:
+    case STORED_ALREADY:
         queue_find(call->c->api.src, call->sent.topic, call->sent.id, on_present, call);
         return;
     case STORED_DEAD:
@@ -153,7 +153,7 @@ static void on_stored(void *arg, const struct stored_reply *reply)
                   reply->reason, reply->why);
         camellia_failed(call, 400);
         return;
-    case STORED_NONE:
+    case STORED_NOTHING:
     case NOT_STORED:
         camellia_failed(call, 500);
         return;

@@ -79,7 +79,7 @@ const struct http_dialect delayqueue_dialect = {
 static void on_stored(void *arg, const struct stored_reply *reply)
 {
     struct httpd_req *req = arg;
-    if (reply->outcome == STORED || reply->outcome == STORED_BEFORE)
+    if (reply->outcome == STORED || reply->outcome == STORED_ALREADY)
         ok(req, "添加成功", (struct slice){NULL, 0});
     else
         error(req, reply->why);
@@ -94,9 +94,9 @@ static void push(void *arg, struct httpd_req *req)
         return;
     }
     struct job *job = job_new(ask->body.n + ask->id.n + ask->topic.n);
-    job->id = job_keep(job, ask->id);
-    job->topic = job_keep(job, ask->topic);
-    job->payload = job_keep(job, ask->body);
+    job->id = job_copy_slice(job, ask->id);
+    job->topic = job_copy_slice(job, ask->topic);
+    job->payload = job_copy_slice(job, ask->body);
     job->timed = true;
     job->replace = true;
     job->due_ms = source_now_ms(dq->api.src, job->topic) + ask->delay_s * 1000;

@@ -129,9 +129,9 @@ static struct job *read_job(void *arg, const struct import_entry *e,
         how->at_ms = popped ? import_s(e->score) : 0;
     }
     struct job *job = job_new(v.body.n + v.id.n + v.topic.n);
-    job->id = job_keep(job, v.id);
-    job->topic = job_keep(job, v.topic);
-    job->payload = job_keep(job, v.body);
+    job->id = job_copy_slice(job, v.id);
+    job->topic = job_copy_slice(job, v.topic);
+    job->payload = job_copy_slice(job, v.body);
     job->timed = true;
     job->due_ms = import_s(v.due_s);
     job->lease_ms = v.ttr_s > 0 && v.ttr_s <= 86400 ? v.ttr_s * 1000 : 0;

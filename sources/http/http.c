@@ -149,7 +149,7 @@ static void on_found(void *arg, const struct found_reply *reply)
     case FOUND_UNKNOWN:
         httpd_busy(req, "Redis did not reply; send the request again");
         return;
-    case FOUND_WAITING:
+    case FOUND_PENDING:
     case FOUND_IN_FLIGHT:
     case FOUND_DEAD:
         http_job_show(&json, args->id, &shown);

@@ -46,8 +46,8 @@ static size_t find_refusal(const char *reason)
 unsigned http_reply_status(const struct stored_reply *reply)
 {
     static const unsigned statuses[] = {
-        [STORED] = 201,      [STORED_INSTEAD] = 200, [STORED_BEFORE] = 200,
-        [STORED_DEAD] = 201, [STORED_NONE] = 200,    [REFUSED] = 400,
+        [STORED] = 201,      [STORED_REPLACED] = 200, [STORED_ALREADY] = 200,
+        [STORED_DEAD] = 201, [STORED_NOTHING] = 200,  [REFUSED] = 400,
         [NOT_STORED] = 503};
     size_t i = find_refusal(reply->reason);
     if (reply->outcome == REFUSED && i < sizeof(refusals) / sizeof(refusals[0]))
@@ -75,11 +75,11 @@ void http_reply_members(struct buf *out, const struct stored_reply *reply)
         return;
     }
     text_add_json_id(out, reply->id);
-    if (reply->outcome == STORED_NONE) {
+    if (reply->outcome == STORED_NOTHING) {
         buf_add_str(out, ",\"cancelled\":true");
         return;
     }
-    if (reply->outcome == STORED_BEFORE) {
+    if (reply->outcome == STORED_ALREADY) {
         buf_add_str(out, ",\"duplicate\":true");
         text_add_json_member(out, "because", slice_of(reply->reason));
         return; /* GET returns the due time of the existing job */
@@ -88,7 +88,7 @@ void http_reply_members(struct buf *out, const struct stored_reply *reply)
     buf_add_str(out, ",\"due\":\"");
     buf_add_str(out, due);
     buf_add_str(out, "\"");
-    if (reply->outcome == STORED_INSTEAD)
+    if (reply->outcome == STORED_REPLACED)
         buf_add_str(out, ",\"replaced\":true");
     if (reply->outcome == STORED_DEAD)
         text_add_json_member(out, "dead", slice_of(reply->reason));

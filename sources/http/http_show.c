@@ -94,7 +94,7 @@ void http_queue_show_found(struct buf *out, struct slice queue, const struct que
 
 void http_job_show(struct buf *out, struct slice id, const struct found_reply *found)
 {
-    static const char *const states[] = {[FOUND_WAITING] = "waiting",
+    static const char *const states[] = {[FOUND_PENDING] = "waiting",
                                          [FOUND_IN_FLIGHT] = "in-flight",
                                          [FOUND_DEAD] = "dead"};
     char due[WHEN_TEXT_BYTES];

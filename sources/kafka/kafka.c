@@ -165,20 +165,20 @@ static struct job *record_job(const struct kafka_part *part, const rd_kafka_mess
     struct job *job = job_new(m->len + m->key_len + HEADERS_HINT_BYTES);
     struct err err;
 
-    job->topic = job_keep(job, slice_of(rd_kafka_topic_name(m->rkt)));
-    job->key = job_keep(job, (struct slice){m->key, m->key_len});
-    job->payload = job_keep(job, (struct slice){m->payload, m->len});
+    job->topic = job_copy_slice(job, slice_of(rd_kafka_topic_name(m->rkt)));
+    job->key = job_copy_slice(job, (struct slice){m->key, m->key_len});
+    job->payload = job_copy_slice(job, (struct slice){m->payload, m->len});
     job->partition = m->partition;
     job->offset = m->offset;
     job->incarnation = part->incarnation;
     if (*part->rewinds_done)
-        job->rewinds = job_keep(job, slice_of(part->rewinds_done));
+        job->rewinds = job_copy_slice(job, slice_of(part->rewinds_done));
     job->timestamp_ms = record_ms(m);
     if (add_headers(job, m, &err) < 0) {
         job->headers = NULL; /* their memory belongs to the job until it is freed */
         job->header_count = 0;
-        job->unread = "undecodable";
-        job->unread_why = job_keep(job, slice_of(err.text));
+        job->unreadable = "undecodable";
+        job->unreadable_why = job_copy_slice(job, slice_of(err.text));
     }
     return job;
 }
@@ -362,7 +362,7 @@ static void on_fatal(void *arg, const char *why)
     struct kafka_source *k = arg;
 
     log_error(source_name(k->src), "fatal error, tarry replaces the consumer: %s", why);
-    timer_rest(k->leave_step);
+    timer_stop(k->leave_step);
     close_client(k);
 }
 
@@ -384,7 +384,7 @@ static void leave(void *arg)
     struct kafka_source *k = arg;
     struct err err;
 
-    timer_rest(k->leave_step);
+    timer_stop(k->leave_step);
     if (k->client == NULL || k->leaving)
         return;
     k->leaving = true;
@@ -438,7 +438,7 @@ static void pause_source(struct source *src, void *self, bool paused)
     kafka_group_pause(&k->group, paused);
 }
 
-static void reread(struct source *src, void *self)
+static void rewind_to_stored(struct source *src, void *self)
 {
     struct kafka_source *k = self;
 
@@ -452,7 +452,7 @@ static void stop(struct source *src, void *self)
 
     (void)src;
     k->stopping = true;
-    timer_rest(k->retry);
+    timer_stop(k->retry);
     if (k->client == NULL) {
         if (!k->closing)
             on_client_closed(k);
@@ -492,7 +492,7 @@ const struct source_ops source_kafka = {
     .check = check,
     .start = start,
     .pause = pause_source,
-    .reread = reread,
+    .rewind_to_stored = rewind_to_stored,
     .rewind = rewind_route,
     .stop = stop,
     .probe = probe,

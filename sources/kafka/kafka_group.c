@@ -97,8 +97,8 @@ void kafka_group_leave(struct kafka_group *g)
         rd_kafka_event_destroy(g->assign);
     g->revoke = g->assign = NULL;
     kafka_start_drop(&g->start);
-    timer_rest(g->limit);
-    timer_rest(g->retry_read);
+    timer_stop(g->limit);
+    timer_stop(g->retry_read);
     drop_all_parts(g);
     g->parts.rk = NULL;
     g->client = NULL;
@@ -115,7 +115,7 @@ void kafka_group_pause(struct kafka_group *g, bool paused)
         timer_set(g->long_pause, SHORT_PAUSE_MS);
         return;
     }
-    timer_rest(g->long_pause);
+    timer_stop(g->long_pause);
     kafka_parts_resume(&g->parts, NULL, PAUSE_FLOW);
 }
 
@@ -131,7 +131,7 @@ static void on_long_pause(void *arg)
 void kafka_group_pause_for_stop(struct kafka_group *g)
 {
     g->paused = true;
-    timer_rest(g->long_pause);
+    timer_stop(g->long_pause);
     on_long_pause(g);
 }
 
@@ -142,7 +142,7 @@ static void finish_revoke(struct kafka_group *g)
     rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(ev);
 
     g->revoke = NULL;
-    timer_rest(g->limit);
+    timer_stop(g->limit);
     drop_parts(g, list);
     /* librdkafka (2.0.2) keeps a partition paused until its next assignment to us.
      * Resuming it then would continue after the last record read, and skip records that

@@ -411,7 +411,7 @@ static void check_rewind(struct kafka_part *part, struct slice route, struct sli
     const int64_t offset = offset_in(text, part->topic, part->partition);
     struct buf next = {0};
 
-    if (offset < 0 || number <= reading_rewind(rewinds, route))
+    if (offset < 0 || number <= job_rewind_number(rewinds, route))
         return;
     log_info(part->parts->who, "%s/%" PRId32 ": route %.*s: rewinding to offset %" PRId64,
              part->topic, part->partition, SLICE_ARG(route), offset);

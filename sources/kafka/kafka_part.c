@@ -228,7 +228,7 @@ static void rewind_now(struct kafka_part *part)
     const int64_t was = part->offsets.position, done = part->offsets.done;
     const int64_t offset = kafka_offsets_rewind(&part->offsets, part->rewind_to);
 
-    timer_rest(part->rewind); /* it may have been set during the request to Redis */
+    timer_stop(part->rewind); /* it may have been set during the request to Redis */
     part->rewind_to = part->mark_sent = -1;
     part->generation = ++part->parts->generations;
     if (offset >= 0 && offset < part->start)

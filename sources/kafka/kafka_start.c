@@ -48,7 +48,7 @@ void kafka_start_drop(struct kafka_start *s)
     s->list = NULL;
     s->client = NULL;
     s->round++;
-    timer_rest(s->limit);
+    timer_stop(s->limit);
 }
 
 void kafka_start_fini(struct kafka_start *s)

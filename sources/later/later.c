@@ -81,7 +81,7 @@ static void create(void *arg, struct httpd_req *req)
 static void on_found(void *arg, const struct found_reply *reply)
 {
     static const unsigned statuses[] = {
-        [FOUND_NONE] = 404, [FOUND_WAITING] = 200,  [FOUND_IN_FLIGHT] = 200,
+        [FOUND_NONE] = 404, [FOUND_PENDING] = 200,  [FOUND_IN_FLIGHT] = 200,
         [FOUND_DEAD] = 404, [FOUND_NO_ROUTE] = 500, [FOUND_UNKNOWN] = 500};
     struct httpd_req *req = arg;
     unsigned status = statuses[reply->state];

@@ -70,11 +70,11 @@ struct job *later_job_new(const struct later_task *task)
     add_text(&body, ",\"content\":", task->content);
     buf_add_str(&body, "}");
     struct job *job = job_new(body.n + task->topic.n + task->callback.n + 128);
-    job->payload = job_keep(job, buf_slice(&body));
+    job->payload = job_copy_slice(job, buf_slice(&body));
     buf_free(&body);
-    job->id = job_keep(job, task->id);
-    job->topic = job_keep(job, task->topic);
-    job->target = job_keep(job, task->callback);
+    job->id = job_copy_slice(job, task->id);
+    job->topic = job_copy_slice(job, task->topic);
+    job->target = job_copy_slice(job, task->callback);
     must(job_add_header(job, SLICE_LIT("Content-Type"), SLICE_LIT("application/json"),
                         NULL) == 0);
     int64_t retries = task->retries > 0 ? task->retries : 0;

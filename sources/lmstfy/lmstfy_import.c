@@ -136,7 +136,7 @@ static int add_body(struct job *job, const struct import_body *body)
         {"attributes", JSON_RAW, offsetof(struct versioned, attributes), 0, 0},
         {0}};
     if (!lmstfy_id_has_version(job->id)) {
-        job->payload = job_keep(job, body->text);
+        job->payload = job_copy_slice(job, body->text);
         return 0;
     }
     struct buf payload = {0};
@@ -145,7 +145,7 @@ static int add_body(struct job *job, const struct import_body *body)
                          json_each_text(v.attributes, on_attr, job) < 0
                      ? -1
                      : 0;
-    job->payload = job_keep(job, buf_slice(&payload));
+    job->payload = job_copy_slice(job, buf_slice(&payload));
     buf_free(&payload);
     return result;
 }
@@ -182,8 +182,8 @@ static struct job *read_job(void *arg, const struct import_entry *e,
     (void)why;
     must(place_of(e, &place) == 0); /* body_key() has parsed it */
     lmstfy_add_topic(&topic, *pool, place.ns, place.queue);
-    job->id = job_keep(job, place.id);
-    job->topic = job_keep(job, buf_slice(&topic));
+    job->id = job_copy_slice(job, place.id);
+    job->topic = job_copy_slice(job, buf_slice(&topic));
     buf_free(&topic);
     job->timed = true;
     if (lmstfy_id_ms(job->id) > 0)

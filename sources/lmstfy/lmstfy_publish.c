@@ -73,11 +73,11 @@ static struct job *make_job(struct lmstfy_req *r, const struct terms *t,
     char id[LMSTFY_JOB_ID];
     int64_t now_ms = source_now_ms(r->l->api.src, topic);
     struct job *job = job_new(payload.n + topic.n + sizeof(id) + 64);
-    job->id = job_keep(job, lmstfy_job_id(&r->l->ids, now_ms,
-                                          (uint32_t)((t->delay_ms + 999) / 1000),
-                                          t->attrs.with_version, id));
-    job->topic = job_keep(job, topic);
-    job->payload = job_keep(job, payload);
+    job->id = job_copy_slice(job, lmstfy_job_id(&r->l->ids, now_ms,
+                                                (uint32_t)((t->delay_ms + 999) / 1000),
+                                                t->attrs.with_version, id));
+    job->topic = job_copy_slice(job, topic);
+    job->payload = job_copy_slice(job, payload);
     lmstfy_attrs_store(&t->attrs, job);
     job->timed = true;
     job->timestamp_ms = now_ms;

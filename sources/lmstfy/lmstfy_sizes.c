@@ -97,7 +97,7 @@ static void answer_all(void *arg)
     size_t n = s->waiting_n;
     s->waiting = NULL;
     s->waiting_n = 0;
-    timer_rest(s->patience);
+    timer_stop(s->patience);
     for (size_t i = 0; i < n; i++)
         lmstfy_metrics_show(waiting[i]);
     free(waiting);
@@ -249,7 +249,7 @@ void lmstfy_sizes_start(struct lmstfy_metrics *m)
 void lmstfy_sizes_stop(struct lmstfy_metrics *m)
 {
     m->sizes->stopping = true;
-    timer_rest(m->sizes->timer);
+    timer_stop(m->sizes->timer);
     answer_all(m->sizes);
 }
 

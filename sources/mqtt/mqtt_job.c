@@ -126,10 +126,10 @@ void mqtt_job_topic(struct job *job)
     case MQTT_NOT_DELAYED:
         break;
     case MQTT_DELAYED_AFTER:
-        job->after = job_keepf(job, "%llds", (long long)d.number);
+        job->after = job_format(job, "%llds", (long long)d.number);
         break;
     case MQTT_DELAYED_AT:
-        job->at = job_keepf(job, "%lld", (long long)d.number);
+        job->at = job_format(job, "%lld", (long long)d.number);
         break;
     case MQTT_DELAYED_BAD:
         job->after =
@@ -161,12 +161,12 @@ static struct job *raw_job(const struct mqtt_message *m, const struct err *why)
 
     if (topic.n > JOB_TOPIC_MAX)
         topic.n = JOB_TOPIC_MAX;
-    job->topic = job_keep(job, topic);
+    job->topic = job_copy_slice(job, topic);
     job->key = none();
-    job->payload = job_keep(job, m->payload);
+    job->payload = job_copy_slice(job, m->payload);
     job->offset = job->partition = -1;
-    job->unread = "oversize";
-    job->unread_why = job_keep(job, slice_of(why->text));
+    job->unreadable = "oversize";
+    job->unreadable_why = job_copy_slice(job, slice_of(why->text));
     return job;
 }
 
@@ -189,8 +189,8 @@ struct job *mqtt_job_new(const struct mqtt_message *m)
     struct job *job = job_new(m->payload.n + m->props.n + m->topic.n + 64);
     job->key = none();
     job->offset = job->partition = -1;
-    job->payload = job_keep(job, m->payload);
-    job->topic = job_keep(job, m->topic);
+    job->payload = job_copy_slice(job, m->payload);
+    job->topic = job_copy_slice(job, m->topic);
     mqtt_job_topic(job);
     if (add_props(job, m, &err) != 0) {
         job_free(job);

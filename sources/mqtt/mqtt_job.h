@@ -27,7 +27,7 @@
 void mqtt_job_topic(struct job *job);
 
 /* Makes a new job, owned by the caller. If the message cannot be converted, sets
- * job->unread; the job then contains the raw payload and no headers.
+ * job->unreadable; the job then contains the raw payload and no headers.
  */
 struct job *mqtt_job_new(const struct mqtt_message *m);
 

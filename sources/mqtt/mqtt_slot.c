@@ -340,7 +340,7 @@ static void on_readable(void *arg, unsigned events)
 static void end_stop(struct mqtt_slot *slot)
 {
     close_socket(slot);
-    timer_rest(slot->timer);
+    timer_stop(slot->timer);
     slot->stopped(slot->stopped_arg);
 }
 

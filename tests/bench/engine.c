@@ -82,9 +82,9 @@ static void submit_one(void)
 {
     struct err err;
     struct job *job = job_new(bench.payload.n + 256);
-    job->topic = job_keep(job, slice_of(bench.way->topic));
-    job->key = job_keep(job, SLICE_LIT("customer-0815"));
-    job->payload = job_keep(job, bench.payload);
+    job->topic = job_copy_slice(job, slice_of(bench.way->topic));
+    job->key = job_copy_slice(job, SLICE_LIT("customer-0815"));
+    job->payload = job_copy_slice(job, bench.payload);
     job->partition = (int32_t)(bench.submitted % PARTITIONS);
     job->offset = (int64_t)(bench.submitted / PARTITIONS);
     job->timestamp_ms = loop_wall_ms();

@@ -92,9 +92,9 @@ static void submit(struct steady *s)
     static const char payload[PAYLOAD_BYTES];
     struct job *job = job_new(PAYLOAD_BYTES + 32);
     struct sent *sent = mem_alloc(sizeof(*sent));
-    job->topic = job_keep(job, SLICE_LIT("t"));
-    job->payload = job_keep(job, (struct slice){payload, PAYLOAD_BYTES});
-    job->after = job_keepf(job, "%lldms", (long long)s->delay_ms);
+    job->topic = job_copy_slice(job, SLICE_LIT("t"));
+    job->payload = job_copy_slice(job, (struct slice){payload, PAYLOAD_BYTES});
+    job->after = job_format(job, "%lldms", (long long)s->delay_ms);
     job->offset = job->partition = -1;
     *sent = (struct sent){s, loop_mono_us()};
     s->sent++;

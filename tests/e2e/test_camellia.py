@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The HTTP API of camellia-delay-queue, as its contract has it. Names and docstrings tell the
-section of the contract (s2: how requests are decoded) or the number of the quirk (q1)."""
+"""The HTTP API of camellia-delay-queue, as its clients see it."""
 import itertools
 import json
 import socket
@@ -113,9 +112,9 @@ def pull_one(api, topic, timeout_ms=30000, **more):
     return got[0]
 
 
-# ---------------------------------------------------------------------- s1: routes
+# ---------------------------------------------------------------------- routes
 
-def test_s1_paths_are_case_sensitive_and_have_no_trailing_slash(api):
+def test_a_path_in_another_case_or_with_a_trailing_slash_is_unknown(api):
     for path in (ROOT + "sendmsg", ROOT + "sendMsg/", "/camellia/delayqueue/sendMsg", "/", "/metrics/",
                  ROOT + "nothing"):
         code, headers, body = api.ask("POST", path, "topic=a&msg=b&delayMillis=1", FORM_HEADER)
@@ -123,7 +122,7 @@ def test_s1_paths_are_case_sensitive_and_have_no_trailing_slash(api):
         assert (code, error["status"], error["error"], error["path"]) == (404, 404, "Not Found", path)
 
 
-def test_s1_other_methods_are_answered_405_with_allow_and_options_with_200(api):
+def test_other_methods_are_answered_405_with_allow_and_options_with_200(api):
     for path, method in ((ROOT + "sendMsg", "POST"), (ROOT + "getMonitorData", "GET")):
         for wrong in ("PUT", "DELETE", "PATCH", "GET" if method == "POST" else "POST"):
             code, headers, body = api.ask(wrong, path)
@@ -134,16 +133,16 @@ def test_s1_other_methods_are_answered_405_with_allow_and_options_with_200(api):
         assert headers["Allow"] == ("POST,OPTIONS" if method == "POST" else "GET,HEAD,OPTIONS")
 
 
-def test_s1_head_works_on_get_routes_and_health_takes_any_method(api):
+def test_get_routes_accept_head_and_health_accepts_any_method(api):
     assert api.ask("HEAD", ROOT + "getMonitorData")[::2] == (200, b"")
     assert api.ask("HEAD", ROOT + "sendMsg")[0] == 405
     for method in ("GET", "POST", "PUT", "DELETE", "HEAD"):
         assert api.ask(method, "/camellia/health/status")[0] == 200
 
 
-# ---------------------------------------------------------------------- s2: decoding
+# ---------------------------------------------------------------------- decoding
 
-def test_s2_form_query_multipart_and_their_mixture_are_read(api, topic):
+def test_parameters_are_read_from_form_query_and_multipart_together(api, topic):
     bound = "xYzZy"
     multi = "".join(f'--{bound}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'
                     for k, v in (("topic", topic), ("msg", "m p"), ("delayMillis", "60000")))
@@ -160,7 +159,7 @@ def test_s2_form_query_multipart_and_their_mixture_are_read(api, topic):
         assert json.loads(answer)["delayMsg"]["msg"] == "m p"
 
 
-def test_s2_a_form_is_utf_8_whatever_its_charset_says(api, topic):
+def test_a_form_is_read_as_utf_8_with_any_charset(api, topic):
     for kind in (FORM, "application/x-www-form-urlencoded; charset=ISO-8859-1", "application/x-www-form-urlencoded"):
         for text in ("%C3%BC%E6%BC%A2", "ü漢"):
             body = f"topic={topic}&msg={text}&delayMillis=60000".encode()
@@ -168,7 +167,7 @@ def test_s2_a_form_is_utf_8_whatever_its_charset_says(api, topic):
             assert json.loads(answer)["delayMsg"]["msg"] == "ü漢"
 
 
-def test_s2_s13_requests_of_the_sdk_are_answered_on_one_connection(served, topic):
+def test_requests_of_the_sdk_are_answered_on_one_connection(served, topic):
     def request(op, form):
         return (f"POST {ROOT}{op} HTTP/1.1\r\nContent-Type: {FORM}\r\nContent-Length: {len(form)}\r\n"
                 f"Host: 127.0.0.1:{served.port}\r\nConnection: Keep-Alive\r\nAccept-Encoding: gzip\r\n"
@@ -180,14 +179,14 @@ def test_s2_s13_requests_of_the_sdk_are_answered_on_one_connection(served, topic
     assert b"Connection: close" not in got and b"Content-Encoding" not in got
 
 
-def test_s2_any_other_content_type_is_ignored_so_parameters_are_missing(api, topic):
+def test_a_body_of_another_content_type_is_ignored(api, topic):
     form = f"topic={topic}&msg=m&delayMillis=1"
     for headers in ({"Content-Type": "application/json"}, {"Content-Type": "text/plain"}, {}):
         code, answer_headers, body = api.ask("POST", ROOT + "sendMsg", form.encode(), headers)
         assert (code, json.loads(body)["path"]) == (400, ROOT + "sendMsg")
 
 
-def test_s2_missing_and_unreadable_parameters_are_400_with_the_frameworks_body(api, topic):
+def test_missing_and_unreadable_parameters_are_400_with_the_body_of_spring(api, topic):
     good = {"topic": topic, "msg": "m", "delayMillis": "60000"}
     for op, fields in (
             ("sendMsg", {"topic": topic, "msg": "m"}), ("sendMsg", {"topic": topic, "delayMillis": 1}),
@@ -204,12 +203,12 @@ def test_s2_missing_and_unreadable_parameters_are_400_with_the_frameworks_body(a
         assert (code, error["status"], error["error"]) == (400, 400, "Bad Request"), (op, fields)
         assert error["path"] == ROOT + op and headers["Content-Type"] == "application/json"
         assert error["timestamp"].endswith("+00:00") and error["timestamp"][10] == "T"
-        assert headers["Connection"].lower() == "close"  # s2: every 400 closes
+        assert headers["Connection"].lower() == "close"  # every 400 closes
     for body in (f"topic={topic}&msg=%zz&delayMillis=1", f"topic={topic}&msg=50%&delayMillis=1"):
         assert api.ask("POST", ROOT + "sendMsg", body, FORM_HEADER)[0] == 400
 
 
-def test_s2_numbers_and_booleans_are_read_forgivingly(api, topic):
+def test_numbers_and_booleans_are_accepted_in_several_forms(api, topic):
     for text, delay in ((" 60000 ", 60000), ("+60000", 60000), ("0x10000", 65536), ("#10000", 65536),
                         ("-5", 0)):
         m = api.send(topic, "m", text)
@@ -228,13 +227,13 @@ def test_s2_numbers_and_booleans_are_read_forgivingly(api, topic):
     assert status(api, topic, m["msgId"]) == 7
 
 
-def test_s2_unknown_ones_are_ignored_repeated_texts_joined_and_of_numbers_the_first_counts(api, topic):
+def test_unknown_parameters_are_ignored_repeated_texts_joined_and_the_first_number_counts(api, topic):
     body = f"topic={topic}&msg=a&msg=b&delayMillis=50000&delayMillis=6&colour=blue"
     m = json.loads(api.ask("POST", ROOT + "sendMsg", body, FORM_HEADER)[2])["delayMsg"]
     assert m["msg"] == "a,b" and m["triggerTime"] - m["produceTime"] == 50000
 
 
-def test_s2_strings_are_kept_byte_for_byte(api, topic):
+def test_strings_are_stored_byte_for_byte(api, topic):
     odd = ' \t|{N|T|} "quoted" \\ \x00\x01 ü 漢 😀 &=+% / '
     odd_topic = topic + ' \t|{N|T|} "quoted" \\ \n\x01\x7f ü 漢 😀 &=+% / '
     sent = api.send(odd_topic, odd, 0, odd)
@@ -245,14 +244,14 @@ def test_s2_strings_are_kept_byte_for_byte(api, topic):
     assert api.ack(odd_topic, odd)["code"] == 200 and status(api, odd_topic, odd) == 4
 
 
-def test_s2_what_is_not_utf_8_becomes_u_fffd(api, topic):
+def test_invalid_utf_8_becomes_u_fffd(api, topic):
     body = f"topic={topic}&msg=a%FFb&delayMillis=0&msgId=i%FF"
     m = json.loads(api.ask("POST", ROOT + "sendMsg", body, FORM_HEADER)[2])["delayMsg"]
     assert (m["msg"], m["msgId"]) == ("a\ufffdb", "i\ufffd")
     assert api.message(topic, "i\ufffd")["msg"] == "a\ufffdb"
 
 
-def test_s2_a_form_of_2_mib_is_read_and_one_above_counts_as_missing(api, topic):
+def test_a_form_of_2_mib_is_read_and_a_larger_one_counts_as_missing(api, topic):
     head = f"topic={topic}&delayMillis=60000&msg="
     full = head + "x" * (2097152 - len(head))
     code, _, body = api.ask("POST", ROOT + "sendMsg", full, FORM_HEADER)
@@ -261,7 +260,7 @@ def test_s2_a_form_of_2_mib_is_read_and_one_above_counts_as_missing(api, topic):
     assert (code, json.loads(body)["path"]) == (400, ROOT + "sendMsg")
 
 
-def test_s2_chunks_continue_http_1_0_pipelines_and_split_packets(served, topic):
+def test_chunked_expect_http_1_0_pipelined_and_split_requests_are_answered(served, topic):
     form = f"topic={topic}&msg=m&delayMillis=60000".encode()
     head = b"POST " + ROOT.encode() + b"sendMsg HTTP/1.1\r\nHost: a\r\nContent-Type: " + FORM.encode() + b"\r\n"
     plain = head + b"Content-Length: %d\r\n\r\n" % len(form) + form
@@ -277,9 +276,9 @@ def test_s2_chunks_continue_http_1_0_pipelines_and_split_packets(served, topic):
     assert b'"msg":"success"' in raw(served.port, expect + form, b"}}")
 
 
-# ---------------------------------------------------------------------- s3: answers
+# ---------------------------------------------------------------------- answers
 
-def test_s3_answers_have_their_exact_form_and_types(api, topic):
+def test_answers_have_the_exact_form_and_types_of_the_original(api, topic):
     code, headers, body = api.post("sendMsg", {"topic": topic, "msg": "b\"\\\n\x01/ü😀", "delayMillis": 60000,
                                                "msgId": "m"})
     m = json.loads(body)["delayMsg"]
@@ -307,7 +306,7 @@ def test_s3_answers_have_their_exact_form_and_types(api, topic):
         assert headers["Content-Type"] == "application/json"
 
 
-def test_s3_q16_a_long_poll_is_plain_text_with_sorted_keys_unless_json_is_asked_for(api, topic):
+def test_a_long_poll_answers_plain_text_with_sorted_keys_unless_json_is_requested(api, topic):
     text = "b\x7f\u2028/é"
     sent = api.send(topic, text, 0, "m")
     code, headers, body = api.post("longPollingMsg", {"topic": topic, "longPollingTimeoutMillis": 2000})
@@ -325,7 +324,7 @@ def test_s3_q16_a_long_poll_is_plain_text_with_sorted_keys_unless_json_is_asked_
     assert code == 200
 
 
-def test_s3_accept_without_json_is_406_and_html_gets_a_page(api, topic):
+def test_accept_without_json_is_406_and_html_gets_a_page(api, topic):
     fields = {"topic": topic, "msgId": "none"}
     assert api.post("getMsg", fields, {"Accept": "application/xml"})[0] == 406
     for accept in ("*/*", "application/json", "application/*;q=0.5", "text/html, */*;q=0.1"):
@@ -334,9 +333,9 @@ def test_s3_accept_without_json_is_406_and_html_gets_a_page(api, topic):
     assert code == 404 and headers["Content-Type"].startswith("text/html") and b"<html" in body
 
 
-# ---------------------------------------------------------------------- s4, s5: send
+# ---------------------------------------------------------------------- send
 
-def test_s5_times_count_from_the_servers_clock_and_ttl_from_the_trigger_time(api, topic):
+def test_delays_count_from_the_servers_clock_and_ttl_from_the_trigger_time(api, topic):
     before = now_ms()
     m = api.send(topic, "m", 60000)
     assert before - 50 <= m["produceTime"] <= now_ms() + 50
@@ -353,7 +352,7 @@ def test_s5_times_count_from_the_servers_clock_and_ttl_from_the_trigger_time(api
     assert api.message(topic, m["msgId"]) == m
 
 
-def test_s5_without_a_delay_it_is_ready_at_once(api, topic):
+def test_a_message_without_a_delay_is_ready_at_once(api, topic):
     for delay in (0, -1, -9223372036854775808):
         m = api.send(topic, "m", delay)
         assert m["triggerTime"] == m["produceTime"] and m["status"] == 2
@@ -363,7 +362,7 @@ def test_s5_without_a_delay_it_is_ready_at_once(api, topic):
             m["msgId"], m["triggerTime"], 1, 3)
 
 
-def test_s5_an_id_that_is_alive_answers_the_old_message_as_it_is_now(api, topic):
+def test_a_send_with_the_id_of_a_live_message_answers_with_that_message(api, topic):
     old = api.send(topic, "old", 60000, "id")
     assert api.send(topic, "new", 5, "id", ttl_ms=1, max_retry=1) == old
     api.send(topic, "old", 0, "busy")
@@ -373,7 +372,7 @@ def test_s5_an_id_that_is_alive_answers_the_old_message_as_it_is_now(api, topic)
     assert api.send(topic + "-other", "new", 60000, "id")["msg"] == "new"
 
 
-def test_s4_s5_an_id_whose_message_has_ended_is_replaced(api, topic):
+def test_a_send_with_the_id_of_an_ended_message_replaces_it(api, topic):
     """Whichever way it ended: 4, 7, 5 (without a look at it in between), 6."""
     def give_up():
         api.ack(topic, pull_one(api, topic)["msgId"], False)
@@ -389,7 +388,7 @@ def test_s4_s5_an_id_whose_message_has_ended_is_replaced(api, topic):
         api.ack(topic, "id")
 
 
-def test_s5_many_sends_of_one_id_at_once_make_one_message(served, topic):
+def test_many_sends_of_one_id_at_once_create_one_message(served, topic):
     with ThreadPoolExecutor(8) as pool:
         sent = list(pool.map(lambda n: Api(served.port).send(topic, f"m{n}", 0, "id"), range(24)))
     assert len({m["msg"] for m in sent}) == 1
@@ -397,7 +396,7 @@ def test_s5_many_sends_of_one_id_at_once_make_one_message(served, topic):
     assert [m["msg"] for m in got] == [sent[0]["msg"]]
 
 
-def test_s5_too_long_ids_and_topics_and_a_nul_there_are_refused_with_code_400(api, topic):
+def test_an_id_or_topic_that_is_too_long_or_contains_nul_is_rejected_with_code_400(api, topic):
     for fields in ({"msgId": "i" * 513}, {"topic": "t" * 1001}, {"topic": topic + "\0"}):
         r = api.call("sendMsg", **{"topic": topic, "msg": "m", "delayMillis": 0, **fields})
         assert r == {"code": 400, "msg": None, "delayMsg": None}
@@ -405,7 +404,7 @@ def test_s5_too_long_ids_and_topics_and_a_nul_there_are_refused_with_code_400(ap
     assert api.message("t" * 1000, "i" * 512)["msg"] == "m"
 
 
-def test_better_q15_an_empty_id_is_taken_as_none(api, topic):
+def test_an_empty_id_counts_as_no_id(api, topic):
     m = api.send(topic, "m", 0, "")
     assert len(m["msgId"]) == 32 and api.message(topic, m["msgId"])["msg"] == "m"
 
@@ -417,17 +416,17 @@ def test_a_ttl_that_is_meant_for_ever_is_taken_as_the_latest_time(api, topic):
     assert [m["msgId"] for m in api.pull(topic, batch=5)] == ["id0", "id1", "id2"]
 
 
-def test_better_q19_times_beyond_all_measure_are_refused_with_code_400(api, topic):
+def test_times_out_of_range_are_rejected_with_code_400(api, topic):
     for delay, ttl in ((9223372036854775807, -1), (9 * 10**18, -1), (1, 9223372036854775807), (10**16, -1)):
         with pytest.raises(CamelliaError) as e:
             api.send(topic, "m", delay, ttl_ms=ttl)
         assert e.value.code == 400
 
 
-# ---------------------------------------------------------------------- s4, s6: pulls
+# ---------------------------------------------------------------------- pulls
 
 @pytest.mark.slow
-def test_s4_a_delayed_message_waits_comes_and_is_consumed(api, topic):
+def test_a_delayed_message_waits_is_pulled_and_acknowledged(api, topic):
     m = api.send(topic, "m", 2000)
     assert api.pull(topic) == [] and status(api, topic, m["msgId"]) == 1
     got = pull_one(api, topic)
@@ -437,7 +436,7 @@ def test_s4_a_delayed_message_waits_comes_and_is_consumed(api, topic):
     assert status(api, topic, m["msgId"]) == 4 and api.pull(topic) == []
 
 
-def test_s6_batch_defaults_to_one_and_has_no_upper_limit(api, topic):
+def test_batch_defaults_to_one_and_has_no_upper_limit(api, topic):
     for n in range(1205):
         api.send(topic, f"m{n}")
     for batch in (-1, 0):
@@ -446,7 +445,7 @@ def test_s6_batch_defaults_to_one_and_has_no_upper_limit(api, topic):
     assert [m["msg"] for m in api.pull(topic, batch=2000)] == [f"m{n}" for n in range(5, 1205)]
 
 
-def test_s6_the_ready_queue_is_first_come_first_served(api, topic):
+def test_ready_messages_are_served_in_order(api, topic):
     for n in range(5):
         api.send(topic, f"m{n}")
     first = api.pull(topic)[0]
@@ -455,8 +454,8 @@ def test_s6_the_ready_queue_is_first_come_first_served(api, topic):
 
 
 @pytest.mark.slow
-def test_s6_what_timed_out_goes_to_the_tail(api, topic):
-    """And s4: it keeps status 3 until the next pull."""
+def test_a_message_whose_ack_timed_out_goes_to_the_tail(api, topic):
+    """And it keeps status 3 until the next pull."""
     api.send(topic, "first")
     pull_one(api, topic, ack_timeout_ms=2000)
     api.send(topic, "second")
@@ -471,7 +470,7 @@ def test_s6_what_timed_out_goes_to_the_tail(api, topic):
     assert (api.message(topic, "third")["retry"], status(api, topic, "third")) == (1, 3)
 
 
-def test_s6_a_wake_takes_up_to_batch_messages(served, api, topic):
+def test_a_woken_long_poll_returns_up_to_batch_messages(served, api, topic):
     for n in range(5):
         api.send(topic, f"m{n}")
     taken = api.pull(topic, ack_timeout_ms=500, batch=5)
@@ -480,18 +479,18 @@ def test_s6_a_wake_takes_up_to_batch_messages(served, api, topic):
     assert len(api.pull(topic, batch=9)) == 2
 
 
-def test_s6_a_long_poll_is_answered_at_once_when_something_is_there(api, topic):
+def test_a_long_poll_is_answered_at_once_if_a_message_is_ready(api, topic):
     api.send(topic, "m")
     took, got = timed(api.poll, topic, 30000)
     assert got[0]["msg"] == "m" and took < machine.soon_ms(1000)
 
 
-def test_s6_a_long_poll_waits_its_time_and_then_says_nothing(api, topic):
+def test_a_long_poll_without_a_message_is_answered_empty_after_its_timeout(api, topic):
     took, got = timed(api.poll, topic, 700)
     assert got == [] and 695 <= took < machine.soon_ms(1500)
 
 
-def test_s6_a_send_wakes_the_pollers_first_come_first_served_one_each(own):
+def test_each_send_wakes_the_long_poll_that_has_waited_longest(own):
     polls = []
     for n in range(3):
         polls.append(later(Api(own.port).poll, "t", 60000))
@@ -504,7 +503,7 @@ def test_s6_a_send_wakes_the_pollers_first_come_first_served_one_each(own):
     own.daemon.stop()
 
 
-def test_s6_a_delayed_message_wakes_a_poller_when_it_is_due(served, api, topic):
+def test_a_delayed_message_wakes_a_long_poll_when_it_is_due(served, api, topic):
     poll = later(Api(served.port).poll, topic, 30000, batch=10)
     m = api.send(topic, "m", 400)
     assert poll.result(30)[0]["msgId"] == m["msgId"]
@@ -512,14 +511,14 @@ def test_s6_a_delayed_message_wakes_a_poller_when_it_is_due(served, api, topic):
 
 
 @pytest.mark.slow
-def test_s6_a_long_poll_without_a_timeout_is_held_ten_seconds(served, topic):
+def test_a_long_poll_without_a_timeout_waits_ten_seconds(served, topic):
     def poll(timeout):
         return timed(Api(served.port).call, "longPollingMsg", 60, topic=topic, longPollingTimeoutMillis=timeout)
     for took, r in (f.result(60) for f in [later(poll, None), later(poll, 0), later(poll, -1)]):
         assert r == {"code": 200, "delayMsgList": []} and 9990 <= took < machine.soon_ms(11000)
 
 
-def test_better_q1_nothing_is_delivered_early(served, topic):
+def test_nothing_is_delivered_early(served, topic):
     """Also delays of up to 100 ms, which counted as none."""
     listener = Listener(served.port, topic, lambda m: True, 10000, batch=100)
     api = Api(served.port)
@@ -532,7 +531,7 @@ def test_better_q1_nothing_is_delivered_early(served, topic):
 
 
 @pytest.mark.slow
-def test_better_q2_a_due_message_has_status_2(api, topic):
+def test_a_due_message_has_status_2(api, topic):
     m = api.send(topic, "m", 2000)
     assert status(api, topic, m["msgId"]) == 1
     wait_for("it to be due", lambda: status(api, topic, m["msgId"]) == 2)
@@ -540,7 +539,7 @@ def test_better_q2_a_due_message_has_status_2(api, topic):
     assert api.get("getTopicInfo", topic=topic)["data"]["readyQueueSize"] == 1
 
 
-def test_better_q3_nack_and_ack_timeout_wake_open_long_polls(served, api, topic):
+def test_nack_and_ack_timeout_wake_open_long_polls(served, api, topic):
     api.send(topic, "m")
     m = pull_one(api, topic)
     poll = later(Api(served.port).poll, topic, 30000, ack_timeout_ms=400)
@@ -552,7 +551,7 @@ def test_better_q3_nack_and_ack_timeout_wake_open_long_polls(served, api, topic)
     assert got[0]["retry"] == 3 and took < machine.soon_ms(1500)
 
 
-def test_better_q4_a_dead_poller_takes_no_message(own):
+def test_a_long_poll_whose_client_disconnected_takes_no_message(own):
     api, form = Api(own.port), "topic=t&longPollingTimeoutMillis=60000"
     request = f"POST {ROOT}longPollingMsg HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM}\r\n" \
               f"Content-Length: {len(form)}\r\n\r\n{form}"
@@ -569,7 +568,7 @@ def test_better_q4_a_dead_poller_takes_no_message(own):
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_better_q5_a_long_poll_may_last_longer_than_30_seconds(served, api, topic):
+def test_a_long_poll_can_last_longer_than_30_seconds(served, api, topic):
     poll = later(Api(served.port).poll, topic, 60000)
     time.sleep(32)
     assert not poll.done()
@@ -578,7 +577,7 @@ def test_better_q5_a_long_poll_may_last_longer_than_30_seconds(served, api, topi
 
 
 @pytest.mark.slow
-def test_better_q6_a_nack_before_it_is_due_or_twice_or_of_nothing_does_nothing(api, topic):
+def test_a_nack_of_an_undue_unknown_or_released_message_changes_nothing(api, topic):
     m = api.send(topic, "m", 2500)
     for _ in range(2):
         assert api.ack(topic, m["msgId"], False)["code"] == 200
@@ -591,7 +590,7 @@ def test_better_q6_a_nack_before_it_is_due_or_twice_or_of_nothing_does_nothing(a
     assert [m["retry"] for m in api.pull(topic, batch=5)] == [2]
 
 
-def test_better_q7_a_resent_id_is_delivered_once(api, topic):
+def test_a_message_sent_again_with_its_id_is_delivered_once(api, topic):
     api.send(topic, "old", 300, "id")
     assert api.delete(topic, "id")
     api.send(topic, "new", 200, "id")
@@ -600,7 +599,7 @@ def test_better_q7_a_resent_id_is_delivered_once(api, topic):
     assert api.pull(topic, batch=5) == []
 
 
-def test_better_q8_a_batch_keeps_the_order(api, topic):
+def test_a_batch_keeps_the_order(api, topic):
     for n in range(50):
         api.send(topic, f"m{n}")
     assert [m["msg"] for m in api.pull(topic, batch=50)] == [f"m{n}" for n in range(50)]
@@ -610,7 +609,7 @@ def test_better_q8_a_batch_keeps_the_order(api, topic):
     assert [m["msg"] for m in api.pull(topic, batch=50)] == [f"d{n}" for n in range(20)]
 
 
-def test_better_q20_a_pull_behind_dead_entries_finds_the_living(api, topic):
+def test_a_pull_finds_live_messages_behind_ended_ones(api, topic):
     dead = [api.send(topic, "dead")["msgId"] for _ in range(5)]
     api.send(topic, "short", ttl_ms=1)
     api.send(topic, "alive")
@@ -620,9 +619,9 @@ def test_better_q20_a_pull_behind_dead_entries_finds_the_living(api, topic):
     assert [m["msg"] for m in api.pull(topic)] == ["alive"]
 
 
-# ---------------------------------------------------------------------- s4, s7: acks and retries
+# ---------------------------------------------------------------------- acks and retries
 
-def test_s4_s7_q11_max_retry_n_is_n_plus_1_deliveries_then_status_6(api, topic):
+def test_max_retry_n_allows_n_plus_1_deliveries_then_status_is_6(api, topic):
     m = api.send(topic, "m", 0, "id", max_retry=2)
     for n in (1, 2, 3):
         got = pull_one(api, topic)
@@ -638,7 +637,7 @@ def test_s4_s7_q11_max_retry_n_is_n_plus_1_deliveries_then_status_6(api, topic):
     assert api.pull(topic) == [] and status(api, topic, "once") == 6
 
 
-def test_s7_q10_a_nack_brings_it_back_at_once(api, topic):
+def test_a_nack_makes_a_message_available_again_at_once(api, topic):
     api.send(topic, "m")
     m = pull_one(api, topic)
     api.ack(topic, m["msgId"], False)
@@ -646,7 +645,7 @@ def test_s7_q10_a_nack_brings_it_back_at_once(api, topic):
 
 
 @pytest.mark.slow
-def test_s7_an_ack_timeout_brings_it_back_and_a_late_ack_still_ends_it(api, topic):
+def test_an_ack_timeout_makes_a_message_available_again_and_a_late_ack_still_ends_it(api, topic):
     api.send(topic, "m")
     before = time.monotonic()
     m = pull_one(api, topic, ack_timeout_ms=2000)
@@ -659,7 +658,7 @@ def test_s7_an_ack_timeout_brings_it_back_and_a_late_ack_still_ends_it(api, topi
     assert status(api, topic, m["msgId"]) == 4 and api.pull(topic) == []
 
 
-def test_s7_q9_ack_true_ends_whatever_state_it_is_in(api, topic):
+def test_ack_true_ends_a_message_in_any_state(api, topic):
     api.send(topic, "m", 60000, "waiting")
     api.send(topic, "m", 0, "deleted"), api.delete(topic, "deleted")
     api.send(topic, "m", 0, "expired", ttl_ms=1)
@@ -672,12 +671,12 @@ def test_s7_q9_ack_true_ends_whatever_state_it_is_in(api, topic):
     for msg_id in ("waiting", "ready", "deleted", "expired", "given-up", "ready"):
         assert api.ack(topic, msg_id)["code"] == 200
         assert status(api, topic, msg_id) == 4
-    assert api.pull(topic) == []  # q9: cancelled by an ack
+    assert api.pull(topic) == []  # cancelled by an ack
     assert api.ack("nobody-knows", "x") == {"code": 200, "msg": "success"}
 
 
 @pytest.mark.slow
-def test_s7_after_the_ttl_ack_true_gives_4_and_ack_false_6(api, topic):
+def test_after_the_ttl_ack_true_sets_status_4_and_ack_false_6(api, topic):
     for msg_id in ("yes", "no"):
         api.send(topic, "m", 0, msg_id, ttl_ms=2000)
     assert len(api.pull(topic, batch=2)) == 2
@@ -687,7 +686,7 @@ def test_s7_after_the_ttl_ack_true_gives_4_and_ack_false_6(api, topic):
     assert (status(api, topic, "yes"), status(api, topic, "no")) == (4, 6)
 
 
-def test_better_q26_a_huge_ack_timeout_is_a_long_one(api, topic):
+def test_a_huge_ack_timeout_counts_as_a_long_one(api, topic):
     api.send(topic, "m", 0, "id")
     for timeout in (9223372036854775807, 9223372036854775000):
         assert len(api.pull(topic, ack_timeout_ms=timeout)) == 1
@@ -696,10 +695,10 @@ def test_better_q26_a_huge_ack_timeout_is_a_long_one(api, topic):
         api.ack(topic, "id", False)
 
 
-# ---------------------------------------------------------------------- s8: get, delete, keeping
+# ---------------------------------------------------------------------- get, delete, keeping
 
 @pytest.mark.slow
-def test_s4_s8_the_ttl_ends_it_5_without_and_6_with_a_delivery(api, topic):
+def test_the_ttl_ends_a_message_with_status_5_or_6_after_a_delivery(api, topic):
     api.send(topic, "m", 2000, "waiting", ttl_ms=100)
     api.send(topic, "m", 0, "taken", ttl_ms=2000)
     assert pull_one(api, topic)["msgId"] == "taken"
@@ -708,7 +707,7 @@ def test_s4_s8_the_ttl_ends_it_5_without_and_6_with_a_delivery(api, topic):
 
 
 @pytest.mark.slow
-def test_s8_q12_get_and_delete_past_the_ttl_end_it_in_the_consumers_hands_but_a_late_ack_gives_4(api, topic):
+def test_get_and_delete_after_the_ttl_end_an_in_flight_message_but_a_late_ack_sets_status_4(api, topic):
     for msg_id in ("got", "deleted"):
         api.send(topic, "m", 0, msg_id, ttl_ms=2000)
     assert len(api.pull(topic, batch=2)) == 2
@@ -721,7 +720,7 @@ def test_s8_q12_get_and_delete_past_the_ttl_end_it_in_the_consumers_hands_but_a_
 
 
 @pytest.mark.slow
-def test_s8_what_is_deleted_is_not_delivered_and_a_nack_does_not_revive_it(api, topic):
+def test_a_deleted_message_is_not_delivered_and_a_nack_does_not_revive_it(api, topic):
     due = now_ms() + 2000
     api.send(topic, "m", 2000, "waiting"), api.send(topic, "m", 0, "taken")
     assert pull_one(api, topic)["msgId"] == "taken"
@@ -734,7 +733,7 @@ def test_s8_what_is_deleted_is_not_delivered_and_a_nack_does_not_revive_it(api, 
     assert not api.delete(topic, "unknown") and not api.delete("nobody-knows", "x")
 
 
-def test_s8_better_q13_release_forgets_it_at_once_wherever_it_stands(api, topic):
+def test_delete_with_release_removes_a_message_at_once_in_any_state(api, topic):
     api.send(topic, "m", 60000, "waiting"), api.send(topic, "m", 0, "taken"), api.send(topic, "m", 0, "ended")
     assert pull_one(api, topic)["msgId"] == "taken"
     for msg_id in ("waiting", "taken"):
@@ -746,7 +745,7 @@ def test_s8_better_q13_release_forgets_it_at_once_wherever_it_stands(api, topic)
 
 
 @pytest.mark.slow
-def test_s8_what_has_ended_is_kept_for_a_while_and_then_gone(api, topic):
+def test_an_ended_message_is_kept_for_a_while_and_then_removed(api, topic):
     topic = "brief/" + topic
     api.send(topic, "m", 0, "id")
     before = time.monotonic()
@@ -757,14 +756,14 @@ def test_s8_what_has_ended_is_kept_for_a_while_and_then_gone(api, topic):
     assert api.send(topic, "new", 0, "id")["msg"] == "new"
 
 
-# ---------------------------------------------------------------------- s9: management
+# ---------------------------------------------------------------------- management
 
 SPANS = ["sizeOf0To1min", "sizeOf1minTo10min", "sizeOf10minTo30min", "sizeOf30minTo1hour",
          "sizeOf1hourTo6hour", "sizeOf6hourTo1day", "sizeOf1dayTo7day", "sizeOf7dayTo30day",
          "sizeOf30dayToInfinite"]
 
 
-def test_s9_topic_info_counts_by_state_and_by_time_that_is_left(api, topic):
+def test_topic_info_counts_messages_by_state_and_by_remaining_time(api, topic):
     minute, day = 60000, 86400000
     for delay in (30000, 5 * minute, 20 * minute, 45 * minute, 3 * 60 * minute, 12 * 60 * minute, 3 * day,
                   20 * day, 300 * day, 300 * day):
@@ -785,7 +784,7 @@ def test_s9_topic_info_counts_by_state_and_by_time_that_is_left(api, topic):
     assert api.ask("GET", ROOT + "getTopicInfo")[0] == 400
 
 
-def test_s9_the_list_has_the_topics_that_were_sent_to_least_recent_first(own):
+def test_the_list_contains_topics_by_their_last_send_oldest_first(own):
     api = Api(own.port)
     for name in ("one", "two", "three"):
         api.send(name, "m", 60000)
@@ -800,7 +799,7 @@ def test_s9_the_list_has_the_topics_that_were_sent_to_least_recent_first(own):
     own.daemon.stop()
 
 
-def test_s9_monitor_data_tells_the_last_window_q17_counts_messages_and_q18_only_calls_that_succeeded(api, topic):
+def test_monitor_data_counts_messages_and_successful_calls_of_the_last_window(api, topic):
     def look():
         data = api.get("getMonitorData")["data"]
         lists = [[i for i in data[k] if i["topic"] == topic] for k in (
@@ -832,7 +831,7 @@ def test_s9_monitor_data_tells_the_last_window_q17_counts_messages_and_q18_only_
 
 
 @pytest.mark.slow
-def test_s9_what_is_ready_and_not_pulled_is_counted_when_it_is_due_and_its_time_grows(api, topic):
+def test_monitor_data_counts_a_ready_message_when_due_and_its_waiting_time_grows(api, topic):
     """Nobody pulls: the count and the time are Redis' own, and no pull counts them once more."""
     def ready():
         for i in api.get("getMonitorData")["data"]["requestStatsList"]:
@@ -866,7 +865,7 @@ def test_s9_what_is_ready_and_not_pulled_is_counted_when_it_is_due_and_its_time_
     wait_for("the gap of the pulls to pass", lambda: gap() is None, step_s=0.1)
 
 
-def test_s9_ends_and_timeouts_are_counted_too(api, topic):
+def test_monitor_data_counts_ended_messages_and_timeouts(api, topic):
     api.send(topic, "m", 0, "t")
     pull_one(api, topic, ack_timeout_ms=50)
     for n in range(2):
@@ -886,7 +885,7 @@ def test_s9_ends_and_timeouts_are_counted_too(api, topic):
     poll.result(30)
 
 
-def test_s9_monitor_string_is_text(api, topic):
+def test_monitor_string_is_text(api, topic):
     api.send(topic, "m", 60000)
     code, headers, body = api.ask("GET", ROOT + "getMonitorString")
     data = json.loads(body)
@@ -899,7 +898,7 @@ def test_s9_monitor_string_is_text(api, topic):
     assert [mine[k] for k in SPANS] == [1, 0, 0, 0, 0, 0, 0, 0, 0]
 
 
-def test_s9_metrics_are_gauges_by_topic_with_escaped_labels(api, topic):
+def test_metrics_are_gauges_by_topic_with_escaped_labels(api, topic):
     api.send(topic, "m"), api.send(topic + '"q\\', "m", 60000)
     code, headers, body = api.ask("GET", "/metrics")
     text = body.decode()
@@ -913,7 +912,7 @@ def test_s9_metrics_are_gauges_by_topic_with_escaped_labels(api, topic):
              api.ask("GET", "/metrics")[2])
 
 
-def test_s9_health_is_what_an_operator_says(own):
+def test_health_is_the_status_that_an_operator_set(own):
     api = Api(own.port)
     ok, bad = (200, b'{"code":200}'), (500, b'{"code":500}')
     health = lambda what: api.ask("GET", "/camellia/health/" + what)[::2]
@@ -926,9 +925,9 @@ def test_s9_health_is_what_an_operator_says(own):
     own.daemon.stop()
 
 
-# ---------------------------------------------------------------------- s13: the SDK
+# ---------------------------------------------------------------------- the SDK
 
-def test_s13_a_listener_consumes_and_gets_again_what_it_refused(served, topic):
+def test_a_listener_gets_a_message_again_that_it_rejected(served, topic):
     refused = []
 
     def on_msg(m):
@@ -941,12 +940,12 @@ def test_s13_a_listener_consumes_and_gets_again_what_it_refused(served, topic):
     api, begun = Api(served.port), time.monotonic()
     sent = [api.send(topic, text, delay) for text, delay in (("a", 0), ("bad", 100), ("c", 200))]
     wait_for("all to be consumed", lambda: all(status(api, topic, m["msgId"]) == 4 for m in sent), 50)
-    assert time.monotonic() - begun < 50  # q3: no retry waits for the end of a poll
+    assert time.monotonic() - begun < 50  # no retry waits for the end of a poll
     assert [m["msg"] for _, m in listener.seen].count("bad") == 3 and not listener.errors
     listener.close()
 
 
-def test_s13_many_listeners_share_a_topic_and_none_gets_what_another_has(served, topic):
+def test_many_listeners_share_a_topic_and_no_message_is_delivered_twice(served, topic):
     listeners = [Listener(served.port, topic, lambda m: True, poll_ms=3000, batch=4) for _ in range(6)]
     with ThreadPoolExecutor(4) as pool:
         api = Api(served.port)
@@ -961,7 +960,7 @@ def test_s13_many_listeners_share_a_topic_and_none_gets_what_another_has(served,
 
 
 def test_a_topic_whose_route_ends_elsewhere_is_pushed_and_a_poll_there_is_held(served, api, topic):
-    """q21: never answered empty and early, or the SDK would ask again without a pause."""
+    """Never answered empty and early, or the SDK would ask again without a pause."""
     topic = "push/" + topic
     assert api.send(topic, "later", 60000, "later") == api.message(topic, "later")
     assert status(api, topic, "later") == 1 and api.delete(topic, "later")
@@ -1011,7 +1010,7 @@ def test_a_topic_that_no_route_takes_is_refused_and_its_polls_are_held():
 # ---------------------------------------------------------------------- when Redis is away
 
 @pytest.mark.slow
-def test_s9_better_q21_without_redis_calls_say_500_long_polls_are_held_and_all_comes_back(own):
+def test_calls_answer_500_and_long_polls_wait_while_redis_is_unreachable(own):
     api = Api(own.port)
     api.send("t", "m", 0, "id")
     own.store.kill()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The camellia API as operators meet it: options, several daemons on one Redis, stops, clients
-that hang up, logs, what it costs. Sections and quirks are those of its contract."""
+that hang up, logs, what it costs."""
 import itertools
 import json
 import os
@@ -48,12 +48,12 @@ def hang_up(port, op, fields):
                   f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
 
 
-# ---------------------------------------------------------------------- s10: options
+# ---------------------------------------------------------------------- options
 
 @pytest.mark.slow
-def test_s10_options_are_the_defaults_of_what_a_call_leaves_out(bench):
-    """Also s6: ackTimeoutMillis <= 0 is the server's; no more than so many polls of a topic wait.
-    s9: the monitor's lists are empty before the first window is complete."""
+def test_options_are_the_defaults_of_parameters_that_a_call_omits(bench):
+    """Also: ackTimeoutMillis <= 0 is the server's; no more than so many polls of a topic wait.
+    The monitor's lists are empty before the first window is complete."""
     d = Daemon(bench, "one", 'ttl = "5s"; max_retry = 1; ack_timeout = "300ms"; poll_timeout = "400ms"; '
                "polls_max = 1; ")
     d.tarry.conf.write_text(re.sub('monitor_interval = "[^"]+";', "", d.tarry.conf.read_text()))
@@ -90,7 +90,7 @@ def test_the_sample_configuration_is_good():
     assert done.returncode == 0, done.stderr
 
 
-# ---------------------------------------------------------------------- s6, s10: several daemons
+# ---------------------------------------------------------------------- several daemons
 
 def waits(d):
     wait_for("a poll that waits", lambda: d.tarry.metric("tarry_queue_consumers", sink="delayed") == 1)
@@ -104,7 +104,7 @@ def pair(bench):
         d.tarry.stop()
 
 
-def test_s6_s10_q3_a_poll_is_woken_by_what_happens_at_another_daemon(pair):
+def test_an_event_at_another_daemon_wakes_a_long_poll(pair):
     """By a send, a message that comes due, a nack and an ack timeout."""
     here, there = (d.api for d in pair)
 
@@ -153,7 +153,7 @@ def test_s6_s10_q3_a_poll_is_woken_by_what_happens_at_another_daemon(pair):
     assert there.pull("late2") == []
 
 
-def test_s10_an_ack_timeout_counts_though_the_daemon_that_knew_of_it_died(bench):
+def test_an_ack_timeout_expires_after_the_daemon_that_set_it_died(bench):
     """Messages in the hands of consumers of a daemon that died come back in their time."""
     one, two = Daemon(bench, "one"), Daemon(bench, "two")
     one.api.send("t", "m")
@@ -168,7 +168,7 @@ def test_s10_an_ack_timeout_counts_though_the_daemon_that_knew_of_it_died(bench)
 
 
 @pytest.mark.slow
-def test_s10_many_messages_through_two_daemons_come_once_each(pair):
+def test_two_daemons_deliver_each_of_many_messages_once(pair):
     topic = "shared"
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: Api(pair[n % 2].port).send(topic, f"m{n}", n % 5 * 30), range(200)))
@@ -191,7 +191,7 @@ def drained(api, topic):
 # ---------------------------------------------------------------------- hang-ups and stops
 
 def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(bench):
-    """q4: and what was not handed out is there for others."""
+    """The jobs that it did not get are available to others."""
     d = Daemon(bench, "one")
     good = {"topic": "t", "msg": "m" * 1000, "delayMillis": 0, "msgId": "id", "ack": "true", "batch": 500,
             "longPollingTimeoutMillis": 800}
@@ -213,7 +213,7 @@ def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(bench):
 
 @pytest.mark.slow
 def test_a_stop_that_takes_its_time_answers_no_poll_early(bench):
-    """q21: clients ask again without a pause. Also those who come meanwhile are held until the
+    """Clients ask again without a pause. Also those who come meanwhile are held until the
     daemon closes, and then told to leave."""
     hook = bench.keep(collect.FromHttp(lambda arrival: ("after", 3)))
     d = Daemon(bench, "one", more_routes='''
@@ -242,10 +242,10 @@ def test_a_stop_that_takes_its_time_answers_no_poll_early(bench):
     stopped.result(30)
 
 
-# ---------------------------------------------------------------------- s8: the ttl of many
+# ---------------------------------------------------------------------- the ttl of many
 
-def test_s8_of_many_that_expire_at_once_none_is_delivered(bench):
-    """Status 5 is never delivered, however many there are; q20: nor do they hide the living."""
+def test_messages_that_expire_at_once_are_not_delivered(bench):
+    """Status 5 is never delivered, however many there are, nor do they hide the living."""
     d = Daemon(bench, "one")
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: Api(d.port).send("t", "dead", 400, f"d{n}", ttl_ms=100), range(700)))
@@ -312,7 +312,7 @@ def test_metrics_of_very_many_topics_are_bounded_and_have_those_used_last(bench)
 
 # ---------------------------------------------------------------------- logs and costs
 
-def test_better_q23_no_body_is_logged(bench):
+def test_no_body_is_logged(bench):
     d = Daemon(bench, "one")
     d.api.send("t", "secret-body", 0, "id"), pull_one(d.api, "t"), d.api.ack("t", "id")
     assert d.api.post("sendMsg", {"topic": "t", "msg": "secret-body"})[0] == 400
@@ -321,7 +321,7 @@ def test_better_q23_no_body_is_logged(bench):
 
 
 @pytest.mark.slow
-def test_better_q22_without_redis_the_log_stays_short(bench):
+def test_the_log_stays_short_while_redis_is_unreachable(bench):
     d = Daemon(bench, "one")
     polls = [later(Api(d.port).post, "longPollingMsg", {"topic": f"t{n}", "longPollingTimeoutMillis": 2000})
              for n in range(5)]
@@ -337,7 +337,7 @@ def test_better_q22_without_redis_the_log_stays_short(bench):
 
 
 @pytest.mark.slow
-def test_better_q24_idle_topics_cost_nearly_nothing(bench):
+def test_idle_topics_cost_almost_no_processor_time(bench):
     d = Daemon(bench, "one")
     for n in range(100):
         d.api.send(f"t{n}", "m", 3600000)
@@ -357,7 +357,7 @@ def test_better_q24_idle_topics_cost_nearly_nothing(bench):
 
 
 @pytest.mark.slow
-def test_s9_better_q25_an_empty_topic_is_retired_and_none_is_listed_twice(bench):
+def test_an_empty_topic_leaves_the_list_and_no_topic_is_listed_twice(bench):
     d = Daemon(bench, "one")
     d.tarry.stop()
     d.tarry.conf.write_text(d.tarry.conf.read_text().replace('forget = "20m"', 'forget = "4s"').replace(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The HTTP API of delay-queue, as its clients see it. Section numbers are those of its contract:
-2 HTTP, 3 routes, 4 semantics, 6 bugs of the original that are not ours."""
+"""The HTTP API of delay-queue, as its clients see it: HTTP, routes, semantics, and bugs of the original that tarry
+does not have."""
 import http.client
 import itertools
 import json
@@ -166,7 +166,7 @@ def together(*calls):
         return [f.result() for f in [pool.submit(c) for c in calls]]
 
 
-# ------------------------------------------------------------------------------ 2 HTTP
+# ------------------------------------------------------------------------------ HTTP
 
 @pytest.mark.smoke
 def test_a_job_goes_through_as_section_3_shows_it(api, name):
@@ -183,7 +183,7 @@ def test_a_job_goes_through_as_section_3_shows_it(api, name):
     assert api.call("/get", {"id": name}) == NOTHING
 
 
-def test_2_every_other_path_is_gos_404(api):
+def test_an_unknown_path_gets_the_404_of_go(api):
     for method, path in itertools.product(("GET", "POST", "DELETE"), ("/", "/push/", "/PUSH", "/x")):
         status, headers, body = api.ask(method, path, "{}")
         assert (status, body) == (404, b"404 page not found\n")
@@ -192,7 +192,7 @@ def test_2_every_other_path_is_gos_404(api):
     assert api.ask("POST", "/%zz")[0] == 400
 
 
-def test_2_any_method_will_do_and_the_status_is_always_200(api, name):
+def test_any_method_is_accepted_and_the_status_is_always_200(api, name):
     for method in ("GET", "PUT", "DELETE", "PATCH", "OPTIONS", "POST", "BREW"):
         status, headers, body = api.ask(method, "/get", json.dumps({"id": name}))
         assert (status, body) == (200, NOTHING), method
@@ -208,7 +208,7 @@ def test_2_any_method_will_do_and_the_status_is_always_200(api, name):
         c.close()
 
 
-def test_2_messages_are_exact_and_checks_come_in_their_order(api):
+def test_error_messages_and_the_order_of_checks_are_those_of_the_original(api):
     good = {"id": "m", "topic": "m", "delay": 1, "ttr": 1}
     for path, body, message in (
             ("/push", "", NO_JSON), ("/push", "{", NO_JSON), ("/push", "[]", NO_JSON),
@@ -228,7 +228,7 @@ def test_2_messages_are_exact_and_checks_come_in_their_order(api):
     assert api.call("/get", {"id": "m"}) == NOTHING
 
 
-def test_2_json_is_read_by_gos_rules_and_written_by_them(api, name):
+def test_json_is_parsed_and_written_by_the_rules_of_go(api, name):
     rest = f'"TOPIC":"{name}","Delay":100000,"ttr":-0,"TTR":9,"more":{{"id":[1,null]}}'
     for text in (f' {{"id":"x","ID":"{name}","body":null,{rest}}}\r\n',
                  f'{{"\\u0069d":"{name}","Id":null,{rest}}}'):
@@ -248,7 +248,7 @@ def test_2_json_is_read_by_gos_rules_and_written_by_them(api, name):
     api.delete(name)
 
 
-def test_2_pipelined_chunked_old_and_expecting_requests(api):
+def test_pipelined_chunked_http_1_0_and_expect_requests_are_answered(api):
     body = b'{"id":"none"}'
     head = b"POST /get HTTP/1.1\r\nHost: x\r\n"
     length = b"Content-Length: %d\r\n" % len(body)
@@ -273,7 +273,7 @@ def test_2_pipelined_chunked_old_and_expecting_requests(api):
     c.close()
 
 
-def test_2_large_bodies_and_their_limit(api, name):
+def test_a_large_body_is_accepted_up_to_the_limit(api, name):
     large = "é" * 2_000_000
     api.push(name, name, 100000, 60, large)
     assert api.get(name)["body"] == large
@@ -289,7 +289,7 @@ def test_2_large_bodies_and_their_limit(api, name):
         assert "16777216" in answer["message"]
 
 
-def test_2_names_too_long_for_us_are_told(api, name):
+def test_a_name_that_is_too_long_is_rejected_with_a_reason(api, name):
     good = {"id": name, "topic": name, "delay": 100000, "ttr": 1}
     for path, body in (("/push", {**good, "id": "x" * 513}), ("/push", {**good, "topic": "x" * 1001}),
                        ("/push", {**good, "topic": "a,b"}), ("/pop", {"topic": "a," + "x" * 1001}),
@@ -304,9 +304,9 @@ def test_2_names_too_long_for_us_are_told(api, name):
     api.delete(long)
 
 
-# ---------------------------------------------------------------------------- 3 routes
+# ---------------------------------------------------------------------------- routes
 
-def test_3_push_trims_unicode_space_of_all_three(api, name):
+def test_push_trims_unicode_space_of_topic_id_and_body(api, name):
     space = " \t\n\u3000\u00a0\u2003\u0085"
     api.push(space + name + space, space + "t " + name + space, 100000, 5, space + " a b " + space)
     found = api.get(space + name + space)
@@ -315,14 +315,14 @@ def test_3_push_trims_unicode_space_of_all_three(api, name):
     assert api.get(name) is None
 
 
-def test_3_the_largest_delay_is_kept(api, name):
+def test_the_largest_delay_is_accepted(api, name):
     sent = api.push(name, name, 2**31, 86400)
     assert 0 <= api.get(name)["delay"] - (int(sent) + 2**31) <= 2
     api.finish(name)
 
 
-def test_3_ids_are_global_and_a_push_replaces(api, name):
-    """Section 4: a job of that id exists once, with the last topic."""
+def test_a_push_replaces_the_job_with_its_id_in_any_topic(api, name):
+    """A job with that id exists once, with the last topic."""
     one, two = "one-" + name, "two-" + name
     api.push(name, one, 1, 60, "old")
     api.push(name, two, 1, 70, "new")
@@ -334,8 +334,8 @@ def test_3_ids_are_global_and_a_push_replaces(api, name):
 
 
 @pytest.mark.slow
-def test_3_a_push_replaces_a_job_of_the_same_topic_too_waiting_or_in_flight(api, name):
-    """Section 4: the surplus entry of the original, a second delivery, is gone."""
+def test_a_push_replaces_a_pending_or_in_flight_job_of_the_same_topic(api, name):
+    """The surplus entry of the original, a second delivery, is gone."""
     api.push(name, name, 1, 60, "old")
     api.push(name, name, 1, 60, "new")
     assert api.get(name)["body"] == "new"
@@ -347,7 +347,7 @@ def test_3_a_push_replaces_a_job_of_the_same_topic_too_waiting_or_in_flight(api,
 
 
 @pytest.mark.slow
-def test_3_pop_takes_topics_in_the_listed_order_and_trims_them(api, name):
+def test_pop_serves_topics_in_the_listed_order_and_trims_them(api, name):
     a, b, c = (f"{x}-{name}" for x in "abc")
     for topic in (c, b, a):
         api.push(topic, topic)
@@ -360,7 +360,7 @@ def test_3_pop_takes_topics_in_the_listed_order_and_trims_them(api, name):
         api.finish(id)
 
 
-def test_3_pop_is_fifo(api, name):
+def test_pop_is_fifo(api, name):
     ids = [f"{i}-{name}" for i in range(4)]
     for id in ids:
         api.push(id, name)
@@ -371,7 +371,7 @@ def test_3_pop_is_fifo(api, name):
         api.finish(id)
 
 
-def test_3_waiting_pops_are_served_as_they_came(bench):
+def test_waiting_pops_are_served_in_the_order_of_their_calls(bench):
     api, ids = alone(bench, 60), ["a", "b", "c"]
     with ThreadPoolExecutor(3) as pool:
         waiting = []
@@ -386,9 +386,9 @@ def test_3_waiting_pops_are_served_as_they_came(bench):
 
 
 @pytest.mark.slow
-def test_3_without_a_job_a_pop_is_held_and_answers_null(api, name):
+def test_a_pop_without_a_job_waits_and_answers_null(api, name):
     """Also where all topics are empty, and where the only job was deleted or finished when it was
-    ready: section 6.3, the original answered null at once."""
+    ready: the original answered null at once."""
     deleted, finished = "d-" + name, "f-" + name
     api.push(deleted, deleted)
     api.push(finished, finished, 1, 1)
@@ -405,8 +405,7 @@ def test_3_without_a_job_a_pop_is_held_and_answers_null(api, name):
         assert POP_S - 0.01 <= held_s <= soon_s(POP_S + LATE_S)
 
 
-def test_3_a_deleted_job_does_not_hide_the_next(api, name):
-    """Section 6.3."""
+def test_a_deleted_job_does_not_hide_the_next(api, name):
     for i in range(3):
         api.push(f"{i}-{name}", name)
         time.sleep(0.005)
@@ -418,7 +417,7 @@ def test_3_a_deleted_job_does_not_hide_the_next(api, name):
 
 
 @pytest.mark.slow
-def test_3_finish_and_delete_are_one_and_work_at_any_time(api, name):
+def test_finish_and_delete_both_end_a_job_in_any_state(api, name):
     def through(end):
         id = end.__name__ + name
         end("never-" + id)
@@ -435,8 +434,8 @@ def test_3_finish_and_delete_are_one_and_work_at_any_time(api, name):
 
 
 @pytest.mark.slow
-def test_3_a_consumer_that_hung_up_takes_no_job(api, name):
-    """Section 6.3: in the original it swallowed the next one for its ttr."""
+def test_a_consumer_that_disconnected_gets_no_job(api, name):
+    """In the original it took the next job for its ttr."""
     body = json.dumps({"topic": name}).encode()
     for how in (lambda s: s.close(), lambda s: s.shutdown(socket.SHUT_WR)):
         s = socket.create_connection(("127.0.0.1", api.port))
@@ -450,10 +449,10 @@ def test_3_a_consumer_that_hung_up_takes_no_job(api, name):
         s.close()
 
 
-# ------------------------------------------------------------------------- 4 semantics
+# ------------------------------------------------------------------------- semantics
 
 @pytest.mark.slow
-def test_4_jobs_come_when_they_are_due_never_early(api, name):
+def test_jobs_are_delivered_when_due_and_never_early(api, name):
     """The lag of the original's ticker, up to a second, is not ours."""
     def one(i):
         time.sleep(i * 0.11)
@@ -470,7 +469,7 @@ def test_4_jobs_come_when_they_are_due_never_early(api, name):
 
 
 @pytest.mark.slow
-def test_4_what_is_not_finished_comes_again_after_its_ttr_for_ever(api, name):
+def test_an_unfinished_job_is_available_again_after_each_ttr(api, name):
     sent = api.push(name, name, 1, 1)
     due = api.get(name)["delay"]
     _, last = api.take(name)
@@ -483,8 +482,8 @@ def test_4_what_is_not_finished_comes_again_after_its_ttr_for_ever(api, name):
 
 
 @pytest.mark.slow
-def test_4_a_second_push_moves_the_job_and_it_comes_once(api, name):
-    """Section 6.3: the original's surplus entry gave a second delivery."""
+def test_a_second_push_moves_the_job_and_it_is_delivered_once(api, name):
+    """The original's surplus entry gave a second delivery."""
     def again(first, second, ready):
         id = f"{first}-{second}-{ready}-{name}"
         api.push(id, id, first, 60, "first")
@@ -503,7 +502,7 @@ def test_4_a_second_push_moves_the_job_and_it_comes_once(api, name):
 
 
 @pytest.mark.slow
-def test_4_a_crash_loses_nothing(own):
+def test_a_crash_of_the_daemon_loses_no_job(own):
     """A restart, too: overdue jobs come at once, and those in flight when their ttr is over."""
     own.push("waits", "t1", 1)
     sent = own.push("popped", "t2", 1, 2)
@@ -520,10 +519,10 @@ def test_4_a_crash_loses_nothing(own):
     own.daemon.stop()
 
 
-# ------------------------------------------------------------------------------ 6 bugs
+# ------------------------------------------------------------------------------ bugs
 
 @pytest.mark.slow
-def test_6_1_every_job_is_delivered_at_least_once_to_consumers_that_die(api, name):
+def test_every_job_is_delivered_at_least_once_if_consumers_die(api, name):
     ids = {f"{i}-{name}" for i in range(60)}
     for id in ids:
         api.push(id, name, 1, 1)
@@ -540,7 +539,7 @@ def test_6_1_every_job_is_delivered_at_least_once_to_consumers_that_die(api, nam
 
 
 @pytest.mark.slow
-def test_6_3_two_daemons_share_jobs_without_duplicates(own):
+def test_two_daemons_share_jobs_without_duplicates(own):
     other = own.beside()
     ids = [f"id{i}" for i in range(20)]
     for id, api in zip(ids, itertools.cycle((own, other))):
@@ -559,7 +558,7 @@ def test_6_3_two_daemons_share_jobs_without_duplicates(own):
 
 
 @pytest.mark.slow
-def test_6_3_a_pop_is_woken_by_what_happens_at_another_daemon(bench):
+def test_an_event_at_another_daemon_wakes_a_pop(bench):
     """By a push that comes due there, and by a ttr that ends there or whose daemon has died. By
     itself a daemon looks every ten seconds."""
     own = alone(bench, 20)
@@ -584,7 +583,7 @@ def test_6_3_a_pop_is_woken_by_what_happens_at_another_daemon(bench):
 
 
 def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(own):
-    """Section 6.3: and what nobody got is there for others."""
+    """The jobs that it did not get are available to others."""
     asks = {"/push": {"id": "p", "topic": "t", "delay": 1, "ttr": 60, "body": "x" * 5000},
             "/pop": {"topic": "t,u,v"}, "/get": {"id": "p"}, "/delete": {"id": "q"}, "/finish": {"id": "q"}}
     own.push("kept", "w", 1, 60)
@@ -598,7 +597,7 @@ def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(own):
     own.daemon.stop()
 
 
-def test_6_2_no_id_and_no_topic_is_poison(api, name):
+def test_ids_and_topics_with_special_characters_are_accepted(api, name):
     odd = ["dq_queue_" + name, "dq_bucket_1", "dq_queue_%s", "a:{b}", "{}", "*", "+/#", "tarry", "..", "ü"]
     for id in odd:
         api.push(id, name)
@@ -611,8 +610,8 @@ def test_6_2_no_id_and_no_topic_is_poison(api, name):
         api.finish(id + name)
 
 
-def test_2_waiting_pops_hold_up_nobody(bench):
-    """Section 1: the original ran out of connections to Redis (redis.max_active)."""
+def test_waiting_pops_do_not_delay_other_requests(bench):
+    """The original ran out of connections to Redis (redis.max_active)."""
     api = alone(bench, 60)
     with ThreadPoolExecutor(40) as pool:
         waiting = [pool.submit(lambda t=f"t{i}": json.loads(api.call("/pop", {"topic": t}))) for i in range(40)]
@@ -625,7 +624,7 @@ def test_2_waiting_pops_hold_up_nobody(bench):
 
 
 @pytest.mark.slow
-def test_2_without_redis_code_is_1_and_a_pop_is_held(own):
+def test_calls_answer_code_1_and_a_pop_waits_while_redis_is_unreachable(own):
     """Clients ask again at once after an error, too: a pop must not be answered early."""
     own.push("kept", "t", 1)
     waiting = ThreadPoolExecutor(1).submit(lambda: time.sleep(0.1) or own.call("/pop", {"topic": "x"}))
@@ -650,7 +649,7 @@ def test_2_without_redis_code_is_1_and_a_pop_is_held(own):
 
 
 @pytest.mark.slow
-def test_6_4_a_frozen_redis_does_not_hang_requests(own):
+def test_requests_are_answered_while_redis_is_frozen(own):
     own.redis.child.send_signal(signal.SIGSTOP)
     try:
         def timed(path, body):
@@ -689,7 +688,7 @@ def test_a_client_that_asks_again_at_once_is_always_heard(bench):
     api.daemon.stop()
 
 
-def test_3_without_global_ids_a_finish_does_not_pretend(bench):
+def test_finish_without_global_ids_is_rejected_with_a_reason(bench):
     """Else a job would be handed out for ever, though its consumer was told that it is finished."""
     api = Api(bench.folder, bench.redis().url, 0.5)
     api.daemon.conf.write_text(api.daemon.conf.read_text().replace("global_ids = true;", ""))
@@ -702,14 +701,14 @@ def test_3_without_global_ids_a_finish_does_not_pretend(bench):
     api.daemon.stop()
 
 
-def test_3_a_pop_is_held_less_than_the_180_s_that_clients_wait(own):
+def test_a_pop_ends_before_the_180_s_timeout_of_clients(own):
     done = subprocess.run([tarry.BIN, "options"], capture_output=True, text=True, timeout=20)
     assert 'pop_timeout = "178s"' in done.stdout or "pop_timeout" in done.stdout and "178s" in done.stdout
     assert 'pop_timeout = "178s"' in (TOP / "etc/delayqueue.conf").read_text()
     own.daemon.stop()
 
 
-def test_1_it_starts_and_answers_while_redis_is_away(own):
+def test_the_daemon_starts_and_answers_while_redis_is_unreachable(own):
     own.daemon.stop()
     own.redis.kill()
     own.daemon.spawn(own.daemon.argv())

@@ -237,7 +237,7 @@ def test_lmstfy_section_9_moves_over(bench):
     dead = [old.body(), old.body(), old.body()]
     for name in reversed(dead):  # not in the order of their ids
         old.dead(name)
-    lost = old.body()  # popped, and its server died: it is in no list (section 4)
+    lost = old.body()  # popped, and its server died: it is in no list
     unreadable = ulid(98, 1, version=True)
     move.old.set(f"j/ns/q/{unreadable}", "no JSON")
     old.ready(unreadable, 1)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Later's API as its clients see it. Where a test says s2, it means section 2 of the contract of
-Later's master: HTTP (2), routes (3), faults that are mended here (7)."""
+"""Later's API as its clients see it: HTTP and the routes."""
 import json
 import re
 import socket
@@ -18,11 +17,11 @@ def is_uuid4(text):
                         text)
 
 
-# ------------------------------------------------------------------ section 2: HTTP
+# ------------------------------------------------------------------ HTTP
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "OPTIONS"])
-def test_s2_an_unknown_path_is_no_page(later, method):
+def test_an_unknown_path_is_answered_404(later, method):
     for path in ("/", "/create/", "/CREATE", "/createx", "/create/x", "/v1/routes"):
         answer = later.call(path, method=method)
         assert (answer.status, answer.body) == (404, b"404 page not found\n"), path
@@ -31,7 +30,7 @@ def test_s2_an_unknown_path_is_no_page(later, method):
         assert answer.headers["Content-Length"] == "19"
 
 
-def test_s2_only_post_is_taken(later):
+def test_a_method_other_than_post_is_answered_400(later):
     for path in ("/create", "/query", "/delete"):
         for method in ("GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "PURGE"):
             answer = later.call(path, b"{}", method)
@@ -40,20 +39,20 @@ def test_s2_only_post_is_taken(later):
             assert method == "HEAD" or answer.headers["Content-Length"] == "0"
 
 
-def test_s2_the_path_is_decoded_and_its_query_ignored(later):
+def test_the_path_is_decoded_and_its_query_ignored(later):
     for path in ("/query?id=x", "/%71uery", f"http://127.0.0.1:{later.api}/query"):
         assert later.call(path, b'{"id":"none"}').status == 404, path
         assert later.call(path, b"{}").status == 400, path
 
 
-def test_s2_the_requests_content_type_is_ignored(later):
+def test_the_content_type_of_a_request_is_ignored(later):
     for headers in ({}, {"Content-Type": "application/json"}, {"Content-Type": "text/html"},
                     {"Content-Type": "application/x-www-form-urlencoded"},
                     {"Content-Type": "multipart/form-data; boundary=x"}):
         assert later.call("/create", b'{"delay":3600}', headers=headers).status == 200, headers
 
 
-def test_s2_json_answers_are_text_without_a_newline_and_others_are_empty(later):
+def test_a_json_answer_has_type_text_and_no_newline_and_other_answers_are_empty(later):
     made = later.call("/create", b'{"delay":3600}')
     found = later.call("/query", made.body)
     for answer in (made, found):
@@ -71,7 +70,7 @@ def request(body, path="/query", version="1.1", *lines):
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
 
 
-def test_s2_requests_on_one_connection_are_answered_in_order(later):
+def test_pipelined_requests_are_answered_in_order(later):
     ids = [later.create(delay=3600, topic=f"t{n}") for n in range(5)]
     text = b"".join(request(json.dumps({"id": i}).encode()) for i in ids)
     text += request(b"", "/create") + request(b"", "/nothing")
@@ -80,7 +79,7 @@ def test_s2_requests_on_one_connection_are_answered_in_order(later):
     assert [status for status, _, _ in answers[5:]] == [400, 404]
 
 
-def test_s2_chunks_and_expectations_and_http_1_0_are_understood(later):
+def test_chunked_bodies_expect_and_http_1_0_are_supported(later):
     text = (b"POST /query HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
             b"5\r\n{\"id\"\r\n6\r\n:\"no\"}\r\n0\r\n\r\n")
     assert later.raw(text)[0][0] == 404
@@ -99,7 +98,7 @@ def test_s2_chunks_and_expectations_and_http_1_0_are_understood(later):
     assert [status for status, _, _ in later.raw(text + text, 2)] == [404, 404]
 
 
-def test_s2_what_is_no_http_is_refused_and_the_connection_closed(later):
+def test_a_malformed_request_is_rejected_and_closes_the_connection(later):
     for text in (b"POST /query HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
                  b"POST /query HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n{}",
                  b"POST /query HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n{}",
@@ -124,7 +123,7 @@ BAD = [b"", b"[]", b"1", b'"x"', b"true", b"{", b"{}x", b"{}{}", b'{"delay":1,}'
        b'{"topic":"a" b}', b"nul", b"[" * 100000]
 
 
-def test_s2_json_is_read_as_the_original_reads_it(later):
+def test_json_is_parsed_as_the_original_parses_it(later):
     for body in GOOD:
         assert later.call("/create", body).status == 200, body
     for body in BAD:
@@ -132,7 +131,7 @@ def test_s2_json_is_read_as_the_original_reads_it(later):
         assert (answer.status, answer.body) == (400, b""), body[:80]
 
 
-def test_s2_strings_are_written_as_the_original_writes_them(later, hook):
+def test_strings_are_escaped_as_the_original_escapes_them(later, hook):
     url = hook.url()
     given = (b'"\\"\\\\<>&/\\u2028\\u2029\\n\\r\\t\\b\\f\\u0000\\u001f\x7f\xc3\xa4'
              b'\xf0\x9f\x98\x80\xff\\ud83d\\ude00\\udc00"')
@@ -147,7 +146,7 @@ def test_s2_strings_are_written_as_the_original_writes_them(later, hook):
 
 
 @pytest.mark.slow
-def test_s7_7_a_content_of_megabytes_is_kept_whole_and_one_beyond_the_limit_refused(later, hook):
+def test_a_content_of_megabytes_is_stored_whole_and_one_above_the_limit_rejected(later, hook):
     url = hook.url()
     content = "0123456789abcdef" * 65536 * 5
     task_id = later.create(url, content=content)
@@ -160,17 +159,17 @@ def test_s7_7_a_content_of_megabytes_is_kept_whole_and_one_beyond_the_limit_refu
     assert (status, body) == (413, b"")
 
 
-# ------------------------------------------------------------------ section 3: routes
+# ------------------------------------------------------------------ routes
 
 
-def test_s3_create_gives_a_uuid_and_nothing_else(later):
+def test_create_answers_with_a_uuid_only(later):
     answer = later.call("/create", b'{"id":"mine","execute_time":5,"delay":3600}')
     task_id = json.loads(answer.body)["id"]
     assert is_uuid4(task_id) and answer.body == b'{"id":"%s"}' % task_id.encode()
     assert later.task(task_id)["execute_time"] > time.time()
 
 
-def test_s3_query_tells_the_task_in_this_order(later):
+def test_query_answers_with_the_fields_of_the_task_in_order(later):
     before = int(time.time())
     task_id = later.create("http://a/?b&c", topic="t", delay=3600, retry=3, content="c<")
     found = later.query(task_id)
@@ -181,7 +180,7 @@ def test_s3_query_tells_the_task_in_this_order(later):
                           % (task_id.encode(), created + 3600, created))
 
 
-def test_s3_nothing_is_checked_but_types_and_all_fields_may_be_missing(later):
+def test_create_checks_only_types_and_accepts_missing_fields(later):
     task_id = json.loads(later.call("/create", b'{"delay":3600}').body)["id"]
     found = later.task(task_id)
     assert (found["topic"], found["callback"], found["content"]) == ("", "", "")
@@ -191,7 +190,7 @@ def test_s3_nothing_is_checked_but_types_and_all_fields_may_be_missing(later):
         assert later.task(task_id)["callback"] == callback
 
 
-def test_s3_query_and_delete_want_an_id(later):
+def test_query_and_delete_without_an_id_are_rejected(later):
     for path in ("/query", "/delete"):
         for body in (b"", b"{}", b"null", b'{"id":""}', b'{"id":null}', b'{"id":1}', b"[]",
                      b'{"id":"a"'):
@@ -199,7 +198,7 @@ def test_s3_query_and_delete_want_an_id(later):
             assert (answer.status, answer.body) == (400, b""), (path, body)
 
 
-def test_s3_unknown_ids_are_not_found_and_deleted_all_the_same(later):
+def test_an_unknown_id_is_not_found_by_query_but_delete_succeeds(later):
     task_id = later.create(delay=3600)
     for other in (str(uuid.uuid4()), task_id.upper(), f" {task_id}", f"{task_id} ", "x" * 100000,
                   "\0", "é"):
@@ -211,7 +210,7 @@ def test_s3_unknown_ids_are_not_found_and_deleted_all_the_same(later):
     assert later.is_gone(task_id)
 
 
-def test_s7_6_ids_name_tasks_and_nothing_else_in_redis(later, place):
+def test_an_id_selects_only_tasks_and_no_other_key_of_redis(later, place):
     task_id = later.create(delay=3600)
     for key in place.store.client().keys("*"):
         assert later.query(key.decode()).status == 404
@@ -220,7 +219,7 @@ def test_s7_6_ids_name_tasks_and_nothing_else_in_redis(later, place):
     assert later.query(task_id).status == 200
 
 
-def test_s3_delays_that_are_past_and_retries_below_none_are_as_zero(later, hook):
+def test_negative_delays_and_retries_count_as_zero(later, hook):
     urls = {}
     for fields in ({"delay": 0}, {"delay": -1}, {"delay": -3}, {"delay": -86500},
                    {"delay": -(2**63)}, {"retry": -5}, {}):
@@ -233,11 +232,11 @@ def test_s3_delays_that_are_past_and_retries_below_none_are_as_zero(later, hook)
     assert {url: len(hook.got(url)) for url in urls} == dict.fromkeys(urls, 1)
 
 
-def test_s3_a_delay_beyond_all_dates_is_refused_and_one_of_years_is_kept(later):
+def test_a_delay_beyond_the_last_date_is_rejected_and_one_of_years_accepted(later):
     for delay in (2**63 - 1, 2**62, 6 * 10**9):
         answer = later.call("/create", {"delay": delay})
         assert (answer.status, answer.body) == (400, b""), delay
-    for delay in (86397, 90000, 2**31):  # section 5: the limit of 24 hours is gone
+    for delay in (86397, 90000, 2**31):  # the limit of 24 hours is gone
         begun = int(time.time())
         task_id = later.create(delay=delay)
         assert begun + delay <= later.task(task_id)["execute_time"] <= time.time() + delay + 1

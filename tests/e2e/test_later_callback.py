@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Later's callbacks as their receivers see them. Where a test says s4, it means section 4 of the
-contract of Later's master: the process (1), the callback (4), timing (5), several instances (6),
-faults that are mended here (7)."""
+"""Later's callbacks as their receivers see them: the callback, its timing, several instances, faults."""
 import gzip
 import http.client
 import json
@@ -22,10 +20,10 @@ def gaps_s(calls):
     return [(b.ns - a.ns) / 1e9 for a, b in zip(calls, calls[1:])]
 
 
-# ------------------------------------------------------------------ section 4: the callback
+# ------------------------------------------------------------------ the callback
 
 
-def test_s4_a_callback_is_one_post_with_these_headers_and_this_body(later, hook):
+def test_a_callback_is_one_post_with_the_headers_and_body_of_the_original(later, hook):
     url = hook.url()
     task_id = later.create(url, topic="t<", content='{"a":1}')
     call = hook.wait(url)[0]
@@ -38,7 +36,7 @@ def test_s4_a_callback_is_one_post_with_these_headers_and_this_body(later, hook)
     wait_for("the task to be gone", lambda: later.is_gone(task_id))
 
 
-def test_s4_urls_are_called_as_they_stand(later, hook):
+def test_a_url_is_called_unchanged(later, hook):
     rows = {"": "/", "?x": "/?x", "/a%2Fb/../c?d=e%20f": "/a%2Fb/../c?d=e%20f",
             "/frag#ment": "/frag", "/a b?c": "/a%20b?c", "/u?q=ä": "/u?q=Ã¤",
             "/odd\"<": "/odd%22%3C", "//d": "//d"}
@@ -50,7 +48,7 @@ def test_s4_urls_are_called_as_they_stand(later, hook):
         assert call.line == f"POST {target} HTTP/1.1"
 
 
-def test_s4_a_user_in_the_url_is_basic_authorization(later, hook):
+def test_a_user_in_the_url_is_sent_as_basic_authorization(later, hook):
     url = hook.url()
     later.create(url.replace("http://", "http://me:s%20cret@"))
     call = hook.wait(url)[0]
@@ -94,7 +92,7 @@ FAILURES = {
 
 
 @pytest.mark.slow
-def test_s4_code_100_in_the_body_is_success_and_everything_else_is_failure(later, hook):
+def test_only_code_100_in_the_body_is_success(later, hook):
     good = {name: hook.url(answer) for name, answer in SUCCESSES.items()}
     bad = {name: hook.url(answer) for name, answer in FAILURES.items()}
     endless = bad["a redirect without end"]
@@ -117,7 +115,7 @@ def test_s4_code_100_in_the_body_is_success_and_everything_else_is_failure(later
     assert len(hook.got(endless)) == 2 * 11  # ten redirects each time
 
 
-def test_s4_a_callback_that_cannot_be_made_is_a_failure_like_any_other(later):
+def test_a_callback_that_cannot_connect_is_a_failure(later):
     urls = ["", "no url", "ftp://127.0.0.1/", "http://", "http://127.0.0.1:1/",
             "http://127.0.0.1:99999/", "http://no-such-host.invalid/", "http://a b/",
             "http://127.0.0.1/\n", "http://[::1/", "x" * 20000]
@@ -128,7 +126,7 @@ def test_s4_a_callback_that_cannot_be_made_is_a_failure_like_any_other(later):
         wait_for(f"the end of {url[:50]!r}", lambda: later.is_gone(task_id))
 
 
-def test_s4_redirects_are_followed_with_a_body_or_without(later, hook):
+def test_redirects_are_followed_with_and_without_a_body(later, hook):
     for status, method in ((301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")):
         end = hook.url()
         where = end.partition(hook.at)[2] if status == 302 else end  # a relative one, too
@@ -142,7 +140,7 @@ def test_s4_redirects_are_followed_with_a_body_or_without(later, hook):
         assert call.header("User-Agent") == "Go-http-client/1.1"
 
 
-def test_s4_ten_redirects_are_followed_and_a_user_stays_with_its_host(later, hook):
+def test_ten_redirects_are_followed_and_a_user_is_sent_only_to_its_host(later, hook):
     end = hook.url()
     start = end
     for _ in range(10):
@@ -157,7 +155,7 @@ def test_s4_ten_redirects_are_followed_and_a_user_stays_with_its_host(later, hoo
     assert hook.wait(end)[0].header("Authorization") is None
 
 
-def test_s4_a_certificate_nobody_vouches_for_is_a_failure(later, place):
+def test_an_untrusted_certificate_is_a_failure(later, place):
     cert, key = place.folder / "cert.pem", place.folder / "key.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
                     "-subj", "/CN=127.0.0.1", "-keyout", key, "-out", cert], check=True,
@@ -176,7 +174,7 @@ def test_s4_a_certificate_nobody_vouches_for_is_a_failure(later, place):
     later.delete(task_id)
 
 
-def test_s4_connections_are_used_again(later, hook):
+def test_connections_to_a_receiver_are_reused(later, hook):
     url = hook.url()
     for n in range(60):
         later.create(url)
@@ -184,11 +182,11 @@ def test_s4_connections_are_used_again(later, hook):
     assert len({call.peer for call in hook.got(url)}) <= 10
 
 
-# ------------------------------------------------------------------ section 5: timing
+# ------------------------------------------------------------------ timing
 
 
 @pytest.mark.slow
-def test_s5_a_callback_comes_when_it_is_due_and_not_seconds_later(later, hook):
+def test_a_callback_is_made_when_due_and_not_seconds_later(later, hook):
     urls = {hook.url(): delay for delay in (0, 1, 1, 2)}
     begun = {}
     for url, delay in urls.items():
@@ -200,7 +198,7 @@ def test_s5_a_callback_comes_when_it_is_due_and_not_seconds_later(later, hook):
 
 
 @pytest.mark.slow
-def test_s5_failures_are_repeated_with_doubling_waits_and_shown_at_once(later, hook):
+def test_failed_callbacks_are_retried_with_doubling_waits_and_shown_at_once(later, hook):
     url = hook.url(response(b"no", 500, "Retry-After: 60"), response(b'{"code":101}'), response())
     task_id = later.create(url, retry=5, content="c")
     hook.wait(url)
@@ -221,7 +219,7 @@ def test_s5_failures_are_repeated_with_doubling_waits_and_shown_at_once(later, h
 
 
 @pytest.mark.slow
-def test_s5_a_task_is_called_once_more_than_it_has_retries_and_then_gone(later, hook):
+def test_a_task_is_removed_after_its_first_call_and_all_retries_failed(later, hook):
     none, one = hook.url(response(b"no")), hook.url(response(b"no"))
     ids = [later.create(none), later.create(one, retry=1)]
     hook.wait(none)
@@ -233,7 +231,7 @@ def test_s5_a_task_is_called_once_more_than_it_has_retries_and_then_gone(later, 
 
 
 @pytest.mark.slow
-def test_s5_a_deleted_task_is_not_called(later, hook):
+def test_a_deleted_task_is_not_called(later, hook):
     url, again = hook.url(), hook.url(response(b"no"))
     waits, retries = later.create(url, delay=2), later.create(again, retry=9)
     assert later.delete(waits).status == 200 and later.is_gone(waits)
@@ -246,7 +244,7 @@ def test_s5_a_deleted_task_is_not_called(later, hook):
 
 
 @pytest.mark.slow
-def test_s5_a_task_deleted_during_its_callback_is_not_repeated(later, hook):
+def test_a_task_deleted_during_its_callback_is_not_retried(later, hook):
     deleted = threading.Event()
     url, good = hook.url(("when", deleted, response(b"no"))), hook.url(("when", deleted, response()))
     ids = [later.create(url, retry=3), later.create(good)]
@@ -262,7 +260,7 @@ def test_s5_a_task_deleted_during_its_callback_is_not_repeated(later, hook):
 
 
 @pytest.mark.slow
-def test_s5_a_callback_has_three_seconds_and_comes_no_oftener_for_hanging(later, hook):
+def test_a_callback_times_out_after_three_seconds_and_counts_as_one_attempt(later, hook):
     hangs, twice = hook.url(None), hook.url(None)
     slow = hook.url(("after", 2.7, response()))
     drips = hook.url(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{")
@@ -278,7 +276,7 @@ def test_s5_a_callback_has_three_seconds_and_comes_no_oftener_for_hanging(later,
     assert [len(hook.got(u)) for u in (hangs, slow, drips, slow_failure, twice)] == [1, 1, 1, 1, 2]
 
 
-def test_s7_1_all_tasks_that_fail_in_one_second_are_retried(later, hook):
+def test_all_tasks_that_fail_in_one_second_are_retried(later, hook):
     urls = [hook.url(response(b"no"), response()) for _ in range(60)]
     ids = [later.create(url, retry=1) for url in urls]
     for url in urls:
@@ -288,7 +286,7 @@ def test_s7_1_all_tasks_that_fail_in_one_second_are_retried(later, hook):
 
 
 @pytest.mark.slow
-def test_s5_many_due_at_once_are_called_at_once(later, hook):
+def test_many_tasks_due_at_once_are_called_at_once(later, hook):
     url, connection = hook.url(), http.client.HTTPConnection("127.0.0.1", later.api)
     begun = time.monotonic()
     for _ in range(1000):
@@ -301,12 +299,12 @@ def test_s5_many_due_at_once_are_called_at_once(later, hook):
     assert len({call.body for call in calls}) == 1000 == len(calls)
 
 
-# ------------------------------------------------------------------ sections 1, 6, 7: faults
+# ------------------------------------------------------------------ faults
 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_s5_the_sample_waits_10_and_20_seconds_between_attempts(bench, hook):
+def test_the_sample_configuration_retries_after_10_and_20_seconds(bench, hook):
     daemon = bench.keep(Later(bench.folder, bench.redis().url, first="10s")).start()
     url = hook.url(response(b"no"))
     task_id = daemon.create(url, retry=2)
@@ -317,7 +315,7 @@ def test_s5_the_sample_waits_10_and_20_seconds_between_attempts(bench, hook):
 
 
 @pytest.mark.slow
-def test_s7_3_a_callback_in_flight_at_a_crash_comes_again(bench, hook):
+def test_a_callback_in_flight_at_a_crash_is_repeated(bench, hook):
     daemon = bench.keep(Later(bench.folder, bench.redis().url)).start()
     urls = [hook.url(None, response()) for _ in range(8)]
     for retry, url in enumerate(urls):
@@ -334,7 +332,7 @@ def test_s7_3_a_callback_in_flight_at_a_crash_comes_again(bench, hook):
 
 
 @pytest.mark.smoke
-def test_s7_2_a_retry_that_fell_due_while_no_instance_ran_is_made_up_for(bench, hook):
+def test_a_retry_that_fell_due_while_no_instance_ran_is_made_at_start_up(bench, hook):
     daemon = bench.keep(Later(bench.folder, bench.redis().url)).start()
     fails, waits = hook.url(response(b"no"), response()), hook.url()
     failed, waiting = daemon.create(fails, retry=1), daemon.create(waits, delay=1)
@@ -350,7 +348,7 @@ def test_s7_2_a_retry_that_fell_due_while_no_instance_ran_is_made_up_for(bench, 
 
 
 @pytest.mark.slow
-def test_s6_two_instances_share_the_work_and_call_each_task_once(bench, hook):
+def test_two_instances_share_the_work_and_call_each_task_once(bench, hook):
     store = bench.redis()
     two = [bench.keep(Later(bench.folder, store.url, name=f"tarry{n}")).start() for n in range(2)]
     url = hook.url()
@@ -367,7 +365,7 @@ def test_s6_two_instances_share_the_work_and_call_each_task_once(bench, hook):
 
 
 @pytest.mark.slow
-def test_s1_without_redis_every_request_is_answered_500_until_it_is_back(bench, hook):
+def test_every_request_is_answered_500_while_redis_is_unreachable(bench, hook):
     store = bench.redis()
     daemon = bench.keep(Later(bench.folder, store.url)).start()
     task_id = daemon.create(delay=3600)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""lmstfy's job API, line by line. The numbers in names are the contract's sections; q7: its quirk 7."""
+"""lmstfy's job API, line by line."""
 import base64
 import http.client
 import itertools
@@ -231,10 +231,10 @@ class Own:
             daemon.stop()
 
 
-# ------------------------------------------------------------------------- 1: HTTP
+# ------------------------------------------------------------------------- HTTP
 
 
-def test_1_every_routed_answer_has_a_request_id_a_date_and_a_length(api, q):
+def test_every_routed_answer_has_a_request_id_a_date_and_a_length(api, q):
     seen = set()
     for answer in (api.to("PUT", q, body=b"x"), api.to("GET", q), api.to("GET", q),
                    api.call("GET", "/nothing"), api.to("PUT", q, delay="x"), api.to("GET", q, token="bad"),
@@ -248,18 +248,18 @@ def test_1_every_routed_answer_has_a_request_id_a_date_and_a_length(api, q):
     assert len(seen) == 8
 
 
-def test_1_the_request_id_is_spelled_so_on_the_wire(api):
+def test_the_request_id_header_is_spelled_as_in_the_original(api):
     assert b"\r\nX-Request-Id: " in api.raw(b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
 
 
-def test_1_204_has_no_body_no_type_and_no_length(api, q):
+def test_a_204_has_no_body_no_type_and_no_length(api, q):
     got = api.raw(f"DELETE /api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nX-Token: {api.token}\r\n\r\n".encode())
     head, _, body = got.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 204 No Content\r\n") and body == b""
     assert b"content-type" not in head.lower() and b"content-length" not in head.lower()
 
 
-def test_1_an_unknown_path_or_method_is_404(api):
+def test_an_unknown_path_or_method_is_404(api):
     for method, path in (("GET", "/"), ("GET", "/api"), ("GET", f"/api/{NS}"), ("POST", f"/api/{NS}/q"),
                          ("PATCH", f"/api/{NS}/q"), ("OPTIONS", f"/api/{NS}/q/size"), ("GET", f"/API/{NS}/q"),
                          ("GET", f"/api/{NS}/q/Size"), ("GET", f"/api/{NS}/q/"), ("PUT", f"/api/{NS}/q/size"),
@@ -270,20 +270,20 @@ def test_1_an_unknown_path_or_method_is_404(api):
     assert (head.status, head.body) == (404, b"")
 
 
-def test_1_the_path_is_matched_decoded(api, q):
+def test_the_path_is_decoded_before_it_is_matched(api, q):
     job_id = api.publish(q)
     assert api.to("GET", q, "%2Fsize").json["size"] == 1
     assert api.call("GET", f"/%61pi/{NS}/{q}/size").json["size"] == 1
     assert api.consume(f"none-{q}%2C{q}")["job_id"] == job_id
 
 
-def test_1_a_slash_may_end_the_path_of_a_static_leaf(api, q):
+def test_a_trailing_slash_is_accepted_after_a_static_path(api, q):
     api.publish(q)
     assert api.to("GET", q, "/size/").json["size"] == 1
     assert api.to("PUT", q, "/bulk/", body=b"[1]").status == 201
 
 
-def test_1_what_is_no_request_is_400_and_closes(api):
+def test_a_malformed_request_is_400_and_closes_the_connection(api):
     """On either port; it has no request id."""
     for port, text in itertools.product((api.port, api.admin_port), (b"GET /api/shop/q%zz HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /api/shop/%2 HTTP/1.1\r\nHost: a\r\n\r\n",
                  b"GET /api/shop/q HTTP/1.1\r\n\r\n")):
@@ -297,7 +297,7 @@ def test_1_what_is_no_request_is_400_and_closes(api):
             assert b"%" not in text or (got.endswith(b"\r\n\r\n400 Bad Request") and b"text/plain" in got)
 
 
-def test_1_too_many_headers_are_431(api):
+def test_too_many_headers_are_431(api):
     got = api.raw(b"GET /api/shop/q HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 6000 + b"\r\n\r\n")
     assert b" 431 " in got.split(b"\r\n")[0]
     try:
@@ -307,7 +307,7 @@ def test_1_too_many_headers_are_431(api):
         pass  # it was closed while we still sent
 
 
-def test_1_keep_alive_and_pipelining(api, q):
+def test_pipelined_requests_are_answered_on_one_connection(api, q):
     one = f"/api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nx-tOkEn: {api.token}\r\n"
     got = api.raw((f"PUT {one}Content-Length: 3\r\n\r\nabc" f"GET {one}\r\n" f"GET {one}\r\n"
                    f"GET {one}Connection: close\r\n\r\n").encode(), 4)
@@ -316,7 +316,7 @@ def test_1_keep_alive_and_pipelining(api, q):
     assert base64.b64encode(b"abc") in got
 
 
-def test_1_connection_close_and_http_1_0(api, q):
+def test_connection_close_and_http_1_0_close_the_connection(api, q):
     path = f"/api/{NS}/{q}/size"
     for text in (f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", f"GET {path} HTTP/1.0\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", api.port), 30) as s:
@@ -329,14 +329,14 @@ def test_1_connection_close_and_http_1_0(api, q):
     assert b" 200 OK\r\n" in kept
 
 
-def test_1_chunked_bodies(api, q):
+def test_a_chunked_body_is_accepted(api, q):
     got = api.raw(f"PUT /api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nX-Token: {api.token}\r\n"
                   "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n".encode())
     assert b" 201 " in got
     assert data(api.consume(q)) == b"abcde"
 
 
-def test_1_expect_100_continue(api, q):
+def test_expect_100_continue_is_answered_before_the_body(api, q):
     with socket.create_connection(("127.0.0.1", api.port), 30) as s:
         s.sendall(f"PUT /api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nX-Token: {api.token}\r\nContent-Length: 2000\r\n"
                   "Expect: 100-continue\r\n\r\n".encode())
@@ -346,12 +346,12 @@ def test_1_expect_100_continue(api, q):
     assert data(api.consume(q)) == b"y" * 2000
 
 
-def test_1_an_absolute_uri(api, q):
+def test_an_absolute_uri_is_accepted(api, q):
     got = api.raw(f"GET http://elsewhere/api/{NS}/{q}/size?x=1 HTTP/1.1\r\nHost: a\r\n\r\n".encode())
     assert got.endswith(b'"size":0}'), got
 
 
-def test_1_a_body_where_none_belongs_is_read_past(api, q):
+def test_an_unexpected_body_is_ignored(api, q):
     """The PHP client sends the last PUT's body on its later GETs."""
     request = (f"GET /api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nX-Token: {api.token}\r\n"
                "Content-Length: 5\r\n\r\nhello")
@@ -359,17 +359,17 @@ def test_1_a_body_where_none_belongs_is_read_past(api, q):
     assert re.findall(rb"HTTP/1\.1 (\d+) ", got) == [b"404", b"404", b"204"]
 
 
-def test_1_malformed_pairs_of_the_query_are_dropped_and_the_first_counts(api, q):
+def test_malformed_pairs_of_the_query_are_ignored_and_the_first_of_a_name_counts(api, q):
     for query in ("delay=%zz", "a;delay=x", "delay=0&delay=x", "x&=&&%=1", "d%65lay=0", "Delay=x"):
         assert api.call("PUT", f"/api/{NS}/{q}?{query}", b"x").status == 201, query
     for query in ("delay=x&delay=0", "delay=%zz&delay=x", "d%65lay=x", "delay", "delay=+1", "delay=1%2B"):
         assert api.call("PUT", f"/api/{NS}/{q}?{query}", b"x").status == 400, query
 
 
-# ----------------------------------------------------------- 2: tokens, names, order
+# ----------------------------------------------------------- tokens, names, order
 
 
-def test_2_where_a_token_may_stand(api, q):
+def test_a_token_is_read_from_header_and_query(api, q):
     def status(path, token=None):
         return api.call("GET", f"/api/{NS}/{q}/peek{path}", token=token).status
     assert status("", api.token) == status(f"?token={api.token}") == 404
@@ -379,7 +379,7 @@ def test_2_where_a_token_may_stand(api, q):
     assert api.call("GET", f"/api/{NS}/{q}/peek?token={api.token}", headers={"X-Token": ""}, token=None).status == 404
 
 
-def test_2_the_order_of_the_checks(api, q):
+def test_checks_are_made_in_the_order_of_the_original(api, q):
     def says(path, token, **more):
         answer = api.call("PUT", path, b"x", token=token, **more)
         assert answer.headers["Content-Type"] == JSON
@@ -406,7 +406,7 @@ def test_2_the_order_of_the_checks(api, q):
     assert ok.status == 201
 
 
-def test_2_consume_takes_names_with_commas_and_a_leading_underscore(api, q):
+def test_consume_accepts_names_with_commas_and_a_leading_underscore(api, q):
     assert api.consume(f"_{q},{q}") is None
     assert api.consume(f",{q},,{q},") is None
     for queues in (",", ",,,", "%2C"):
@@ -415,7 +415,7 @@ def test_2_consume_takes_names_with_commas_and_a_leading_underscore(api, q):
     assert api.to("GET", "a.b").body == b'{"error":"queue name contains forbidden characters"}'
 
 
-def test_2_sizes_need_no_token_but_a_known_pool(api, q):
+def test_sizes_require_a_known_pool_but_no_token(api, q):
     for rest in ("/size", "/deadletter/size"):
         for token in (None, "junk", "other:junk"):
             answer = api.to("GET", q, rest, token=token)
@@ -426,13 +426,13 @@ def test_2_sizes_need_no_token_but_a_known_pool(api, q):
     assert api.to("GET", q, "/deadletter", token=None).status == 401
 
 
-def test_2_numbers_are_decimal_digits(api, q):
+def test_a_number_with_anything_but_decimal_digits_is_rejected(api, q):
     for delay in ("-1", "+1", "0x1", "1_0", "", " 1", "1.0", "4294967296", "9" * 30, "\u0661"):
         assert api.to("PUT", q, delay=delay, ttl=0).body == b'{"error":"invalid delay"}', delay
     assert api.to("PUT", q, delay="000", ttl="0060").status == 201
 
 
-def test_2_pools_are_apart(api, q):
+def test_a_job_of_one_pool_is_not_visible_in_another(api, q):
     token = api.new_token(NS, "other")
     assert token.startswith("other:")
     there = Api(api.port, api.admin_port, token)
@@ -441,16 +441,16 @@ def test_2_pools_are_apart(api, q):
     assert there.size(q) == 1 and there.consume(q)["job_id"] == job_id
 
 
-# ------------------------------------------------------------------------ 3: publish
+# ------------------------------------------------------------------------ publish
 
 
-def test_3_publish_byte_for_byte(api, q):
+def test_publish_answers_as_the_original_byte_for_byte(api, q):
     answer = api.to("PUT", q, body=b"x")
     assert answer.status == 201
     assert re.fullmatch(rb'\{"job_id":"[0-9A-Z]{26}","msg":"published"\}', answer.body)
 
 
-def test_3_publish_errors_in_their_order(api, q):
+def test_publish_reports_errors_in_the_order_of_the_original(api, q):
     big = b"y" * (MIB + 1)
     many = {f"Job-Attr-{i}": "x" for i in range(17)} | {"Enable-Job-Version": "YES"}
     query = {"delay": "x", "ttl": "x", "tries": "x"}
@@ -470,7 +470,7 @@ def test_3_publish_errors_in_their_order(api, q):
     assert api.to("PUT", q, delay=4294967295, ttl=0, tries=65535).status == 201
 
 
-def test_3_any_body_of_at_most_1_mib(api, q):
+def test_publish_accepts_any_body_of_at_most_1_mib(api, q):
     bodies = [b"", bytes(range(256)), b"\xff\xfe", b"{", b"a" * MIB]
     for body in bodies:
         api.publish(q, body, headers={"Content-Type": "application/x-www-form-urlencoded"})
@@ -479,13 +479,13 @@ def test_3_any_body_of_at_most_1_mib(api, q):
     assert api.size(q) == 0
 
 
-def test_3_a_body_beyond_every_limit_is_413(api, q):
+def test_a_body_above_every_limit_is_413(api, q):
     got = api.raw(f"PUT /api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nX-Token: {api.token}\r\n"
                   f"Content-Length: {1 << 40}\r\n\r\n".encode())
     assert b" 413 " in got.split(b"\r\n")[0] and b'{"error":"body too large"}' in got
 
 
-def test_3_bulk_keeps_each_element_as_it_stands(api, q):
+def test_bulk_stores_each_element_unchanged(api, q):
     elements = [b'"a<b"', b"1", b'{"x" : [1, 2 ]}', b"null", b"[]", b'"\\u00e4"', b"1.50"]
     answer = api.to("PUT", q, "/bulk", body=b" [ " + b" ,\n".join(elements) + b" ]\r\n", ttl=60, tries=2)
     assert answer.status == 201
@@ -496,7 +496,7 @@ def test_3_bulk_keeps_each_element_as_it_stands(api, q):
     assert {job["remain_tries"] for job in jobs} == {1} and all(50 < job["ttl"] <= 60 for job in jobs)
 
 
-def test_3_bulk_errors(api, q):
+def test_bulk_reports_errors_as_the_original(api, q):
     array = "request body should be an array of objects"
     for body, status, error in (
             (b"", 400, array), (b"{", 400, array), (b"{}", 400, array), (b"[1] x", 400, array),
@@ -517,7 +517,7 @@ def test_3_bulk_errors(api, q):
     assert answer.status == 201, answer
 
 
-def test_3_republish_makes_a_new_job_and_deletes_the_old_one(api, q):
+def test_republish_creates_a_new_job_and_deletes_the_old_one(api, q):
     old = api.publish(q, b"old")
     answer = api.to("PUT", q, f"/job/{old}", body=b"new", tries=3)
     assert answer.status == 201
@@ -529,17 +529,17 @@ def test_3_republish_makes_a_new_job_and_deletes_the_old_one(api, q):
         assert api.to("PUT", q, f"/job/{unknown}", body=b"z").status == 201
 
 
-def test_q10_republish_with_a_bad_parameter_leaves_the_old_job(api, q):
+def test_republish_with_a_bad_parameter_leaves_the_old_job(api, q):
     old = api.publish(q, b"old")
     assert api.to("PUT", q, f"/job/{old}", body=b"new", tries=0).status == 400
     assert api.to("PUT", q, f"/job/{old}", body=b"y" * (MIB + 1)).status == 413
     assert api.consume(q)["job_id"] == old
 
 
-# ------------------------------------------------------------------- 3: consume, peek
+# ------------------------------------------------------------------- consume, peek
 
 
-def test_3_a_consumed_job_byte_for_byte(api, q):
+def test_consume_answers_as_the_original_byte_for_byte(api, q):
     job_id = api.publish(q, b"hello\xff", ttl=100, tries=3)
     answer = api.to("GET", q, ttr=10)
     assert re.fullmatch(
@@ -549,7 +549,7 @@ def test_3_a_consumed_job_byte_for_byte(api, q):
     assert answer.headers["Content-Type"] == JSON
 
 
-def test_3_count_1_is_an_object_and_more_an_array(api, q):
+def test_consume_answers_an_object_for_count_1_and_else_an_array(api, q):
     ids = [api.publish(q) for _ in range(5)]
     assert api.consume(q, count=1)["job_id"] == ids[0]
     assert [job["job_id"] for job in api.consume(q, count=3)] == ids[1:4]
@@ -557,7 +557,7 @@ def test_3_count_1_is_an_object_and_more_an_array(api, q):
     assert api.consume(q, count=2) is None
 
 
-def test_3_consume_errors_in_their_order(api, q):
+def test_consume_reports_errors_in_the_order_of_the_original(api, q):
     query = {"ttr": "x", "timeout": "x", "count": "x"}
     for change, error in (({}, "ttr"), ({"ttr": "4294967295"}, "timeout"), ({"timeout": "4294967296"}, "timeout"),
                           ({"timeout": "4294967295"}, "count"), ({"count": "0"}, "count"),
@@ -570,13 +570,13 @@ def test_3_consume_errors_in_their_order(api, q):
     assert api.consume(q, freeze_tries="maybe", ttr=4294967295, timeout=4294967295, count=100)
 
 
-def test_3_a_job_that_never_expires_has_ttl_0(api, q):
+def test_a_job_that_never_expires_has_ttl_0(api, q):
     api.publish(q, ttl=0)
     assert api.consume(q)["ttl"] == 0
 
 
-def test_3_peek_job_finds_it_wherever_it_is(api, q):
-    """And q12: its tries are not told."""
+def test_peek_finds_a_job_in_every_state(api, q):
+    """The answer does not contain its tries."""
     waiting = api.publish(q, b"w", delay=50, ttl=100, tries=7)
     ready = api.publish(q, b"r", tries=7)
     answer = api.to("GET", q, f"/job/{ready}")
@@ -592,7 +592,7 @@ def test_3_peek_job_finds_it_wherever_it_is(api, q):
     assert api.to("GET", f"{q}-2", f"/job/{ready}").status == 404
 
 
-def test_3_peek_queue_shows_the_next_one(api, q):
+def test_peek_of_a_queue_shows_the_next_job(api, q):
     answer = api.to("GET", q, "/peek")
     assert (answer.status, answer.body) == (404, b'{"error":"the queue is empty"}')
     api.publish(q, delay=50)
@@ -606,7 +606,7 @@ def test_3_peek_queue_shows_the_next_one(api, q):
 
 
 @pytest.mark.slow
-def test_3_ack_is_204_whatever_there_is(api, q):
+def test_ack_is_204_whether_or_not_the_job_exists(api, q):
     """And 4: without having consumed it cancels."""
     ready, waiting = api.publish(q), api.publish(q, delay=1)
     for job in (ready, waiting, ready, "01ARZ3NDEKTSV4RRFFQ69G5FAV", "x", "%2e", "y" * 600):
@@ -617,10 +617,10 @@ def test_3_ack_is_204_whatever_there_is(api, q):
     assert api.size(q) == 1
 
 
-# ------------------------------------------------------------- 3: dead letters, sizes
+# ------------------------------------------------------------- dead letters, sizes
 
 
-def test_3_dead_letters_are_told_respawned_and_deleted(api, q):
+def test_dead_letters_are_listed_respawned_and_deleted(api, q):
     """And 4: oldest first, to the tail, one try, the ttl given; the head."""
     def dead_letter(n, head):
         wanted = f'{{"deadletter_head":"{head}","deadletter_size":{n},"namespace":"{NS}","queue":"{q}"}}'
@@ -651,7 +651,7 @@ def test_3_dead_letters_are_told_respawned_and_deleted(api, q):
     assert api.to("GET", q, f"/job/{ids[2]}").status == 404
 
 
-def test_3_errors_of_respawn_and_delete(api, q):
+def test_respawn_and_delete_of_dead_letters_report_errors_as_the_original(api, q):
     for method in ("PUT", "DELETE"):
         for limit in ("0", "-1", "", "x", "9223372036854775808"):
             answer = api.to(method, q, "/deadletter", limit=limit)
@@ -661,14 +661,14 @@ def test_3_errors_of_respawn_and_delete(api, q):
         assert api.to("PUT", q, "/deadletter", ttl=ttl).body == b'{"error":"invalid ttl"}'
 
 
-def test_q11_respawn_with_an_enormous_ttl_keeps_the_job(api, q):
+def test_respawn_with_an_enormous_ttl_keeps_the_job(api, q):
     first, second = api.bury(q), api.bury(q)
     api.wait_dead(q, 2)
     assert api.to("PUT", q, "/deadletter", limit=5, ttl=9223372036854775807).json["count"] == 2
     assert {job["job_id"] for job in api.consume(q, count=5)} == {first, second}
 
 
-def test_4_ack_then_respawn_drops_a_dead_job(api, q):
+def test_respawn_drops_a_dead_job_that_was_acknowledged(api, q):
     dead = api.bury(q)
     api.wait_dead(q)
     api.ack(q, dead)
@@ -677,7 +677,7 @@ def test_4_ack_then_respawn_drops_a_dead_job(api, q):
 
 
 @pytest.mark.slow
-def test_4_destroy_takes_the_ready_jobs_only(api, q):
+def test_destroy_deletes_only_the_ready_jobs(api, q):
     flying = api.publish(q, b"flying", tries=2)
     assert api.consume(q, ttr=3)["job_id"] == flying
     waiting = api.publish(q, b"waiting", delay=3)
@@ -689,10 +689,10 @@ def test_4_destroy_takes_the_ready_jobs_only(api, q):
     assert api.to("DELETE", f"{q}-never-seen").status == 204
 
 
-# ------------------------------------------------------------------ 3: ids, attributes
+# ------------------------------------------------------------------ ids, attributes
 
 
-def test_3_a_job_id_tells_time_and_delay(api, q):
+def test_a_job_id_contains_time_and_delay(api, q):
     for delay, end in ((0, "000000"), (1, None), (86400, None), (4294967295, "ZZZZZZ")):
         begun = time.time() * 1000
         job_id = api.publish(q, delay=delay, ttl=0)
@@ -701,7 +701,7 @@ def test_3_a_job_id_tells_time_and_delay(api, q):
         assert end is None or job_id.endswith(end)
 
 
-def test_3_attributes_come_back_sorted_and_cut(api, q):
+def test_attributes_are_returned_sorted_and_truncated(api, q):
     headers = {"Enable-Job-Version": "yEs", "Job-Attr-Zeta": "1", "JOB-ATTR-Alpha": "<&>", "Job-Attr-": "none",
                "Job-Attr-Empty": "", "Job-Attr-" + "N" * 40: "v" * 200}
     job_id = api.publish(q, headers=headers)
@@ -711,7 +711,7 @@ def test_3_attributes_come_back_sorted_and_cut(api, q):
     assert api.to("GET", q).body.startswith(b'{"attributes":' + wanted + b',"data"')
 
 
-def test_3_attributes_only_with_the_header_and_at_most_16(api, q):
+def test_attributes_require_their_header_and_only_16_are_stored(api, q):
     job_id = api.publish(q, headers={"Job-Attr-A": "1"})
     assert len(job_id) == 26 and api.consume(q)["attributes"] is None
     job_id = api.publish(q, headers={"Enable-Job-Version": "YES"})
@@ -724,7 +724,7 @@ def test_3_attributes_only_with_the_header_and_at_most_16(api, q):
 
 
 @pytest.mark.slow
-def test_3_attributes_of_a_bulk_a_redelivery_a_dead_letter_and_a_republish(api, q):
+def test_attributes_survive_bulk_redelivery_dead_letter_and_republish(api, q):
     headers = {"Enable-Job-Version": "YES", "Job-Attr-C": "red"}
     answer = api.to("PUT", q, "/bulk", body=b"[1,2]", headers=headers, tries=2)
     assert all(len(i) == 27 for i in answer.json["job_ids"])
@@ -741,14 +741,14 @@ def test_3_attributes_of_a_bulk_a_redelivery_a_dead_letter_and_a_republish(api, 
     assert again.status == 201 and api.consume(q)["attributes"] == {"d": "blue"}
 
 
-def test_3_the_first_of_a_repeated_attribute_counts(api, q):
+def test_the_first_of_a_repeated_attribute_counts(api, q):
     got = api.raw(f"PUT /api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nX-Token: {api.token}\r\nEnable-Job-Version: YES\r\n"
                   "Job-Attr-A: 1\r\nJob-Attr-B: 2\r\njob-attr-a: 3\r\nContent-Length: 1\r\n\r\nx".encode())
     assert b" 201 " in got
     assert api.consume(q)["attributes"] == {"a": "1", "b": "2"}
 
 
-def test_1_what_is_not_utf8_becomes_a_replacement(api, q):
+def test_invalid_utf8_becomes_the_replacement_character(api, q):
     value = b"\xff\xe2\x80\xa8\t\"\\"
     got = api.raw(f"PUT /api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nX-Token: {api.token}\r\nEnable-Job-Version: YES\r\n"
                   "Job-Attr-V: ".encode() + value + b"\r\nContent-Length: 1\r\n\r\nx")
@@ -757,10 +757,10 @@ def test_1_what_is_not_utf8_becomes_a_replacement(api, q):
     assert api.to("GET", q).body.startswith(wanted)
 
 
-# ----------------------------------------------------------------------- 4: semantics
+# ----------------------------------------------------------------------- semantics
 
 
-def test_4_first_come_first_served_and_queues_in_their_order(api, q):
+def test_jobs_of_a_queue_are_served_in_order_and_queues_as_listed(api, q):
     ids = [api.publish(q) for _ in range(20)]
     assert [api.consume(q)["job_id"] for _ in ids] == ids
     low, high = api.publish(f"{q}-low"), api.publish(f"{q}-high")
@@ -774,7 +774,7 @@ def test_4_first_come_first_served_and_queues_in_their_order(api, q):
 
 
 @pytest.mark.parametrize("timeout", [0, 5])
-def test_4_a_batch_of_several_queues_takes_jobs_of_each_in_their_order(api, q, timeout):
+def test_a_batch_from_several_queues_contains_jobs_of_each_in_listed_order(api, q, timeout):
     ids = [api.publish(f"{q}-{name}") for name in "aaabb"]
     names = f"{q}-a,{q}-b,{q}-c"
     jobs = api.consume(names, count=4, ttr=60, timeout=timeout)
@@ -785,14 +785,14 @@ def test_4_a_batch_of_several_queues_takes_jobs_of_each_in_their_order(api, q, t
     assert api.consume(names, count=5) is None
 
 
-def test_4_queues_keep_their_order_also_for_who_would_wait(api, q):
+def test_queues_are_served_in_listed_order_for_a_poll_that_may_wait(api, q):
     low, high = api.publish(f"{q}-low"), api.publish(f"{q}-high")
     jobs = [api.consume(f"{q}-none,{q}-high,{q}-low", timeout=5) for _ in range(2)]
     assert [job["job_id"] for job in jobs] == [high, low]
 
 
 @pytest.mark.slow
-def test_4_the_order_is_that_of_publication_of_due_times_and_of_redelivery(api, q):
+def test_jobs_are_ordered_by_publication_due_time_or_redelivery(api, q):
     flying = api.publish(q, b"flying", tries=2)
     assert api.consume(q, ttr=3)["job_id"] == flying
     time.sleep(0.1)
@@ -805,7 +805,7 @@ def test_4_the_order_is_that_of_publication_of_due_times_and_of_redelivery(api, 
     assert api.size(q) == 0
 
 
-def test_4_waits(api, q):
+def test_a_poll_waits_until_a_job_is_ready_or_its_timeout(api, q):
     """timeout: at the first job, or not before it is over. A poll with count takes one."""
     def nothing(**query):
         job, took_s = timed(lambda: api.consume(f"{q}-none", **query))
@@ -831,7 +831,7 @@ def test_4_waits(api, q):
     assert at_once_s < soon_s(0.5)
 
 
-def test_4_those_who_wait_are_served_first_come_first_served(api, q):
+def test_waiting_consumers_are_served_in_the_order_of_their_calls(api, q):
     got = {}
 
     def wait(n):
@@ -850,8 +850,8 @@ def test_4_those_who_wait_are_served_first_come_first_served(api, q):
 
 
 @pytest.mark.slow
-def test_4_delays_and_tries_never_early(api, q):
-    """q1: neither a delay nor a ttr ends early; tries, remaining tries, dead letter, ttl. What is
+def test_delayed_and_retried_jobs_are_never_early(api, q):
+    """Neither a delay nor a ttr ends early; tries, remaining tries, dead letter, ttl. What is
     dead does not expire."""
     def delayed(delay):
         name = f"{q}-delay-{delay}"
@@ -902,14 +902,14 @@ def test_4_delays_and_tries_never_early(api, q):
     parallel(lambda: delayed(2), lambda: delayed(3), tried, expired, dead_for_good)
 
 
-def test_4_ttr_0_comes_again_within_a_second(api, q):
+def test_a_job_with_ttr_0_is_available_again_within_a_second(api, q):
     job_id = api.publish(q, tries=2)
     assert api.consume(q, ttr=0)["job_id"] == job_id
     job, took_s = timed(lambda: api.consume(q, ttr=30, timeout=20))
     assert job["job_id"] == job_id and took_s < soon_s(1.1)
 
 
-def test_q2_a_client_that_left_a_poll_gets_no_job(api, q):
+def test_a_client_that_disconnected_from_a_poll_gets_no_job(api, q):
     for _ in range(2):
         api.held(0)
         with socket.create_connection(("127.0.0.1", api.port), 30) as s:
@@ -921,8 +921,8 @@ def test_q2_a_client_that_left_a_poll_gets_no_job(api, q):
     assert answer.json["deadletter_size"] == 0
 
 
-def test_q3_q13_q19_what_has_expired_hides_nobody(api, q):
-    """q3: live jobs behind expired ones are found; q13, q19: those are not shown nor counted."""
+def test_expired_jobs_do_not_hide_other_jobs(api, q):
+    """Live jobs behind expired ones are found; expired jobs are neither shown nor counted."""
     parallel(*[lambda: api.publish(q, ttl=1)] * 5)
     time.sleep(1.2)
     assert api.to("GET", q, "/peek").status == 404 and api.size(q) == 0
@@ -932,20 +932,20 @@ def test_q3_q13_q19_what_has_expired_hides_nobody(api, q):
 
 
 @pytest.mark.slow
-def test_q5_a_poll_that_meets_expired_jobs_is_no_shorter(api, q):
+def test_a_poll_that_meets_expired_jobs_waits_its_whole_timeout(api, q):
     parallel(*[lambda: api.publish(q, ttl=1)] * 5)
     time.sleep(1.1)
     none, took_s = timed(lambda: api.consume(q, timeout=1))
     assert none is None and 1.0 <= took_s < soon_s(1.5), took_s
 
 
-def test_q14_q16_an_unknown_pool_is_404_and_no_job_says_msg(api, q):
+def test_an_unknown_pool_is_404_and_an_empty_queue_answers_msg(api, q):
     answer = api.to("GET", q, token="nowhere:x")
     assert (answer.status, answer.body) == (404, b'{"error":"pool not found"}')
     assert api.to("GET", q).body == NO_JOB
 
 
-def test_q20_a_large_job_comes_whole(api, q):
+def test_a_large_job_is_returned_whole(api, q):
     body = bytes(range(256)) * 4096
     api.publish(q, body)
     answer = api.to("GET", q)
@@ -956,8 +956,8 @@ def test_q20_a_large_job_comes_whole(api, q):
 
 
 @pytest.mark.slow
-def test_1_4_without_redis_it_says_internal_error_and_nothing_is_lost(bench):
-    """1, q17: 500 {"error":"internal error"}, also for peek and for count > 1."""
+def test_calls_are_internal_errors_while_redis_is_unreachable_and_no_job_is_lost(bench):
+    """500 {"error":"internal error"}, also for peek and for count > 1."""
     own = Own(bench)
     api, error = own.apis[0], b'{"error":"internal error"}'
     kept = api.publish("q", tries=5)
@@ -977,8 +977,8 @@ def test_1_4_without_redis_it_says_internal_error_and_nothing_is_lost(bench):
     own.stop()
 
 
-def test_3_what_the_daemon_takes_no_more_of_is_413_and_leaves_nothing(bench):
-    """FIX: a bulk is published as a whole or not at all."""
+def test_a_job_above_the_daemons_limit_is_413_and_not_stored(bench):
+    """A bulk is published as a whole or not at all."""
     own = Own(bench, options='job_max = "256KiB";')
     api, big = own.apis[0], b'"' + b"y" * 300 * 1024 + b'"'
     for answer in (api.to("PUT", "q", body=big), api.to("PUT", "q", "/bulk", body=b"[1," + big + b",2]")):
@@ -988,7 +988,7 @@ def test_3_what_the_daemon_takes_no_more_of_is_413_and_leaves_nothing(bench):
     own.stop()
 
 
-def test_4_two_instances_share_one_redis(bench):
+def test_two_instances_serve_the_jobs_of_one_redis(bench):
     own = Own(bench, daemons=2)
     one, two = own.apis
 
@@ -1002,7 +1002,7 @@ def test_4_two_instances_share_one_redis(bench):
     own.stop()
 
 
-def test_4_a_stop_answers_those_who_wait(bench):
+def test_a_stop_answers_waiting_consumers(bench):
     own = Own(bench)
     api = own.apis[0]
     assert api.consume("q") is None
@@ -1015,7 +1015,7 @@ def test_4_a_stop_answers_those_who_wait(bench):
 
 
 @pytest.mark.slow
-def test_2_8_tokens_may_be_unchecked_and_defaults_configured(bench):
+def test_skip_token_check_and_configured_defaults_apply(bench):
     """2: -sv; 8: DelaySecond, TTLSecond, TriesNum, TTRSecond, TimeoutSecond."""
     own = Own(bench, 'skip_token_check = true; delay = "1s"; ttl = "50s"; tries = 2; ttr = "1s"; timeout = "1s";')
     api = own.apis[0]
@@ -1030,7 +1030,7 @@ def test_2_8_tokens_may_be_unchecked_and_defaults_configured(bench):
     own.stop()
 
 
-def test_1_5_without_redis_a_limit_that_cannot_be_counted_is_500_err(bench):
+def test_a_rate_limit_that_cannot_be_counted_without_redis_is_500(bench):
     own = Own(bench, "skip_token_check = true;")
     api = own.apis[0]
     limiter = json.dumps({"read": 9, "write": 9, "interval": 60})
@@ -1048,7 +1048,7 @@ def test_1_5_without_redis_a_limit_that_cannot_be_counted_is_500_err(bench):
 
 
 @pytest.mark.slow
-def test_q4_a_poll_ends_after_a_stall_of_redis(bench):
+def test_a_poll_ends_after_a_stall_of_redis(bench):
     """With expired jobs in the queue, which made it wait for ever."""
     own = Own(bench)
     api = own.apis[0]
@@ -1066,8 +1066,8 @@ def test_q4_a_poll_ends_after_a_stall_of_redis(bench):
     own.stop()
 
 
-def test_4_what_is_acknowledged_leaves_the_timer(bench):
-    """FIX: its entry stayed until it would have been due; as timer_sizes counts it."""
+def test_an_acknowledged_job_leaves_the_timer(bench):
+    """timer_sizes counts the entries; an acknowledged job kept its entry until it would have been due."""
     own = Own(bench)
     api = own.apis[0]
     waiting = [api.publish("q", delay=3600) for _ in range(3)]
@@ -1081,7 +1081,7 @@ def test_4_what_is_acknowledged_leaves_the_timer(bench):
     own.stop()
 
 
-def test_7_8_a_pool_may_have_its_own_redis_and_when_that_is_away_the_other_has_its_gauges(bench):
+def test_gauges_of_a_pool_remain_while_the_redis_of_another_pool_is_unreachable(bench):
     far = bench.keep(servers.Redis(bench.folder / "far", str(bench.sockets / "far.sock"))).start()
     port, admin_port = free_port(), free_port()
     text = conf(port, admin_port).replace("others: {", 'others: { pool = "far";', 1)
@@ -1104,7 +1104,7 @@ def test_7_8_a_pool_may_have_its_own_redis_and_when_that_is_away_the_other_has_i
 
 
 @pytest.mark.slow
-def test_q19_what_has_expired_leaves_redis_though_nobody_asks(bench):
+def test_expired_jobs_leave_redis_without_a_request(bench):
     own = Own(bench)
     api = own.apis[0]
     parallel(*[lambda: api.publish("q", b"A-BODY-THAT-GOES", ttl=1)] * 5)
@@ -1118,7 +1118,7 @@ def test_q19_what_has_expired_leaves_redis_though_nobody_asks(bench):
 
 
 @pytest.mark.slow
-def test_3_a_bulk_of_64_jobs_of_1_mib(api, q):
+def test_a_bulk_of_64_jobs_of_1_mib_is_stored(api, q):
     """There is no limit on the whole body but those of its elements and of their number."""
     big = b'"' + b"y" * (MIB - 2) + b'"'
     answer = api.to("PUT", q, "/bulk", body=b"[" + b", ".join([big] * 64) + b"]")
@@ -1127,8 +1127,8 @@ def test_3_a_bulk_of_64_jobs_of_1_mib(api, q):
 
 
 @pytest.mark.slow
-def test_4_a_kill_loses_no_job(bench):
-    """FIX of the two steps between which the next delivery of a job was lost."""
+def test_a_kill_of_the_daemon_loses_no_job(bench):
+    """A kill between the two steps of a delivery once lost the next delivery of a job."""
     own = Own(bench)
     api, daemon = own.apis[0], own.daemons[0]
     ids = [api.publish("q", tries=3) for _ in range(30)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""lmstfy's admin API, tokens, limits and statistics, section by section of its contract.
+"""lmstfy's admin API, tokens, limits and statistics.
 
 Two daemons (one, other) share one Redis; a third (guarded) has accounts, asks for no
 tokens and logs requests.
@@ -132,7 +132,7 @@ def ns(request):
     return re.sub(r"[^a-z0-9]", "-", request.node.name.lower())[:60] + f"-{time.monotonic_ns()}"
 
 
-# ---------------------------------------------------------------- section 2: tokens
+# ---------------------------------------------------------------- tokens
 
 
 @pytest.mark.smoke
@@ -244,7 +244,7 @@ def test_quirk_7_a_deletion_whose_news_was_lost_counts_all_the_same(one, other, 
              lambda: other.job("PUT", f"/api/{ns}/q", token, b"x").status == 401)
 
 
-# ---------------------------------------------------------------- section 5: limits
+# ---------------------------------------------------------------- limits
 
 
 def limit(api, method, ns, token, **limiter):
@@ -370,7 +370,7 @@ def test_section_5_a_new_limit_counts_on_the_other_at_once(one, other, ns):
     assert time.monotonic() - begun < soon_s(1)
 
 
-# ---------------------------------------------------------------- section 6: the admin API
+# ---------------------------------------------------------------- the admin API
 
 
 def test_section_6_version_and_pools_are_shown_indented(one):
@@ -589,7 +589,7 @@ def test_quirk_18_what_only_shows_is_open_also_with_accounts_and_pprof_is_gone(g
     assert guarded.admin("GET", "/debug/pprof/").status == 404
 
 
-# ---------------------------------------------------------------- section 7: statistics
+# ---------------------------------------------------------------- statistics
 
 
 @pytest.mark.smoke

@@ -30,7 +30,7 @@ def program(tmp_path_factory):
     return target
 
 
-def test_11_its_own_client_finds_nothing_amiss(bench, program):
+def test_the_clients_own_test_program_passes(bench, program):
     port, admin_port = free_port(), free_port()
     daemon = bench.tarry(bench.redis().url, conf(port, admin_port)).start()
     api = Api(port, admin_port)

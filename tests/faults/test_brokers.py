@@ -40,7 +40,7 @@ def finish(way, batch, scenario, number, name, bound, timeout_s=90):
     scenario.verdict(number, name, verdict, bound)
 
 
-# ------------------------------------------------------------------ 14: restart, leaders, all down
+# ------------------------------------------------------------------ restart, leaders, all down
 
 @pytest.mark.smoke
 def test_leaders_that_change_and_brokers_that_go_lose_nothing(bench, scenario):
@@ -86,7 +86,7 @@ def test_a_kafka_that_is_killed_and_away_for_twenty_seconds_loses_nothing(
     way.tarry.stop()
 
 
-# ------------------------------------------------------------------ 15: rebalances
+# ------------------------------------------------------------------ rebalances
 
 @pytest.mark.slow
 def test_a_storm_of_rebalances_loses_nothing_and_repeats_only_what_a_kill_left(bench, scenario):
@@ -124,7 +124,7 @@ def test_a_storm_of_rebalances_loses_nothing_and_repeats_only_what_a_kill_left(b
     assert done == last, f"committed {done} of {last}"
 
 
-# ------------------------------------------------------------------ 17: a broker that refuses
+# ------------------------------------------------------------------ a broker that refuses
 
 def refusing(bench, retry='[ "200ms", "200ms", "200ms" ]'):
     mock = take_mock(bench)

@@ -41,7 +41,7 @@ class FailsFirst:
 
 
 @pytest.mark.parametrize("name", ["http-http", "kafka-http", "mqtt-http"])
-def test_22_the_daemons_clock_jumps(bench, scenario, name):
+def test_a_jump_of_the_daemons_clock_delivers_nothing_early_or_late(bench, scenario, name):
     """Nothing comes early, nothing comes late, waits for retries are as long as ever."""
     clock, policy = shims.Clock(bench.folder), FailsFirst()
     way = ways.Way(bench, name, env=clock.env.items())
@@ -70,7 +70,7 @@ def test_22_the_daemons_clock_jumps(bench, scenario, name):
     assert "session timed out" not in way.tarry.log.read_text(), way.tarry.tail()
 
 
-def test_22_redis_clock_jumps_while_jobs_wait(bench, scenario, monkeypatch):
+def test_pending_jobs_follow_a_jump_of_redis_clock(bench, scenario, monkeypatch):
     """By Redis' clock, whatever that is, nothing is early, and nothing that is due waits."""
     clock = shims.Clock(bench.folder)
     monkeypatch.setattr(jobs, "now_ms", clock.now_ms)
@@ -120,7 +120,7 @@ def test_22_redis_clock_jumps_while_jobs_wait(bench, scenario, monkeypatch):
 
 @pytest.mark.parametrize("who, by_s", [("daemon", 600), ("daemon", -600), ("Redis", 600),
                                        ("Redis", -600)])
-def test_22_the_clocks_of_daemon_and_redis_disagree(bench, scenario, monkeypatch, who, by_s):
+def test_due_times_follow_redis_clock_if_the_daemons_clock_differs(bench, scenario, monkeypatch, who, by_s):
     clock, right = shims.Clock(bench.folder), shims.Clock(bench.folder / "right")
     clock.jump(by_s)
     clock.jumps = [(0, clock.jumps[-1][1])]  # before there was anything to be judged by it

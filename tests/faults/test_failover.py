@@ -52,7 +52,7 @@ def finish(scenario, number, title, way, batch, may_lose, again):
 @pytest.mark.parametrize("number, name, lagging", [
     (7, "http-http", 2), (7, "kafka-http", 2), (8, "http-http", 2), (8, "mqtt-http", 2),
     (8, "kafka-http", 2), (8, "http-http", 1)])
-def test_7_and_8_failover_to_a_replica_that_lags(bench, scenario, number, name, lagging):
+def test_a_failover_loses_only_jobs_that_no_replica_had(bench, scenario, number, name, lagging):
     """Where one of two lags, the other has what was accepted, and must be the new master."""
     redis, options = three(bench), ASYNC if number == 7 else WAITING
     way = ways.Way(bench, name, route='lease = "5s";', redis=redis, redis_options=options)
@@ -89,7 +89,7 @@ def test_7_and_8_failover_to_a_replica_that_lags(bench, scenario, number, name, 
 
 
 @pytest.mark.parametrize("promise, for_s", [("replicas:1", 30), ("min-replicas", 12)])
-def test_9_split_brain(bench, scenario, promise, for_s):
+def test_a_split_brain_loses_at_most_the_jobs_that_the_old_master_accepted(bench, scenario, promise, for_s):
     """The master and one sentinel are cut off from the majority; the daemon still reaches all
     of them. The old master soon takes no more, and the daemon goes to the new one."""
     max_lag_s = 2
@@ -128,7 +128,7 @@ def test_9_split_brain(bench, scenario, promise, for_s):
     assert gap_s < BACK_S, f"no job was accepted for {gap_s:.1f} s"
 
 
-def test_9_sentinel_failover_under_load(bench, scenario):
+def test_jobs_are_delivered_after_a_sentinel_failover_under_load(bench, scenario):
     """Killed, a replica takes over, the old one comes back as a replica."""
     redis = three(bench)
     way = ways.Way(bench, "http-http", route='lease = "5s";', redis=redis, redis_options=WAITING)
@@ -150,7 +150,7 @@ def test_9_sentinel_failover_under_load(bench, scenario):
 
 
 @pytest.mark.parametrize("promise", ["replicas:1", "replicas:2"])
-def test_9_planned_failover_under_load(bench, scenario, promise):
+def test_jobs_are_delivered_after_a_planned_failover_under_load(bench, scenario, promise):
     redis = three(bench)
     way = ways.Way(bench, "http-http", route='lease = "5s";', redis=redis,
                    redis_options=WAITING.replace("replicas:1", promise))

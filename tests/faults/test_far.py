@@ -39,7 +39,7 @@ def finish(scenario, number, name, way, batch, bound):
 @pytest.mark.parametrize("name, most_ms", [
     pytest.param("http-kafka", 4000, marks=pytest.mark.smoke),
     ("kafka-kafka", 15000)])  # partitions are assigned anew when the session of the killed one ends
-def test_29_killed_as_it_moves(bench, scenario, name, most_ms):
+def test_far_jobs_are_delivered_after_the_daemon_was_killed_during_a_move(bench, scenario, name, most_ms):
     assert os.access(points.BIN, os.X_OK), f"{points.BIN} is missing: make faults builds it"
     killed = points.Killed(bench, name)
     killed.tarry.stop()
@@ -58,7 +58,7 @@ def test_29_killed_as_it_moves(bench, scenario, name, most_ms):
 
 @pytest.mark.parametrize("name, appendfsync", [
     pytest.param("http-http", "always", marks=pytest.mark.smoke), ("kafka-http", "everysec")])
-def test_29_redis_is_killed_as_slots_move(bench, scenario, name, appendfsync):
+def test_far_jobs_are_delivered_after_redis_was_killed_during_a_move(bench, scenario, name, appendfsync):
     way = ways.Way(bench, name, route='lease = "4s";', redis=bench.redis(appendfsync))
     batch = way.make_jobs(scenario.jobs(5000), named=way.source == "http", max_delay_ms=15000)
     sending = way.sending(batch, rate=2000)
@@ -77,7 +77,7 @@ def test_29_redis_is_killed_as_slots_move(bench, scenario, name, appendfsync):
 
 
 @pytest.mark.smoke
-def test_29_redis_clock_is_set_and_far_jobs_follow_it(bench, scenario, monkeypatch):
+def test_far_jobs_follow_a_change_of_redis_clock(bench, scenario, monkeypatch):
     """Ahead: what became due is moved and comes. Back: nothing comes early."""
     clock = shims.Clock(bench.folder)
     monkeypatch.setattr(jobs, "now_ms", clock.now_ms)
@@ -114,7 +114,7 @@ def test_29_redis_clock_is_set_and_far_jobs_follow_it(bench, scenario, monkeypat
     way.tarry.stop()
 
 
-def test_29_far_jobs_move_though_redis_is_full(bench, scenario):
+def test_far_jobs_move_while_redis_is_full(bench, scenario):
     """Nothing new is taken, and nothing makes room but the jobs that leave."""
     way = ways.Way(bench, "http-http", redis_options='memory_mark = "";')
     client = way.redis.client()

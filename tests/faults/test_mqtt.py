@@ -52,7 +52,7 @@ def sessions(way):
     return way.tarry.log.read_text().count("connected as")
 
 
-# ------------------------------------------------------------------ 18: sessions
+# ------------------------------------------------------------------ sessions
 
 @pytest.mark.slow
 def test_a_broker_that_keeps_its_sessions_on_disk_loses_nothing(bench, scenario):
@@ -124,7 +124,7 @@ def test_a_session_that_expired_is_counted_and_one_that_did_not_is_not(bench, sc
     finish(way, batch, scenario, "18c", "MQTT session expires: counted", way.in_flight)
 
 
-# ------------------------------------------------------------------ 19: Redis away
+# ------------------------------------------------------------------ Redis away
 
 PUBACK = re.compile(r"^(\d+): Received PUBACK from (\S+) ", re.M)
 
@@ -165,7 +165,7 @@ def test_while_redis_is_away_no_message_is_acknowledged_and_after_it_all_are_the
     way.tarry.stop()
 
 
-# ------------------------------------------------------------------ 20: workers
+# ------------------------------------------------------------------ workers
 
 def workers(tarry):
     """Process ids of the daemon's children that have a session."""

@@ -75,24 +75,24 @@ def run(scenario, bench, number, title, name, appendfsync, count, cuts,
     ("http-http", "always", 6000, 2), ("mqtt-kafka", "always", 6000, 2),
     ("http-http", "everysec", 6000, 2), ("mqtt-http", "everysec", 5000, 1),
     ("kafka-http", "everysec", 10000, 2)])
-def test_5_the_power_is_cut_under_load(bench, scenario, name, appendfsync, count, cuts):
+def test_jobs_are_delivered_after_a_power_cut_of_redis_under_load(bench, scenario, name, appendfsync, count, cuts):
     run(scenario, bench, 5, f"power cut, {appendfsync}, {name}", name, appendfsync, count, cuts)
 
 
-def test_5_the_power_of_redis_and_daemon_is_cut(bench, scenario):
+def test_jobs_are_delivered_after_a_power_cut_of_redis_and_daemon(bench, scenario):
     """What was committed in Kafka and is lost in Redis is read again by the next daemon."""
     run(scenario, bench, 5, "power cut of Redis and daemon, everysec, kafka-http", "kafka-http",
         "everysec", 8000, 2, whole=True)
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["redis", "redis-and-daemon"])
-def test_5_redis_lost_more_than_commits_trail_by(bench, scenario, whole):
+def test_records_are_read_again_after_redis_lost_more_than_commit_lag(bench, scenario, whole):
     """commit_lag is 2 s. The marks in Redis are as old as what is left, and tell where to read."""
     run(scenario, bench, 5, f"the disk lied for 4 s, kafka-http{', daemon too' if whole else ''}",
         "kafka-http", "everysec", 12000, 1, whole=whole, lie_s=4.0)
 
 
-def test_5_redis_lost_all_that_the_first_mark_stands_behind(bench, scenario):
+def test_records_are_read_again_after_redis_lost_even_the_first_mark(bench, scenario):
     run(scenario, bench, 5, "the disk lied for 4 s from the start, kafka-http", "kafka-http",
         "everysec", 12000, 1, lie_s=4.0, before_s=0.0)
 
@@ -111,7 +111,7 @@ def test_a_kill_alone_loses_nothing_however_busy_the_disk_is(bench):
         assert redis.client().get("n") == b"%d" % (12 * (n + 1))
 
 
-def test_6_the_end_of_the_append_only_file_is_torn(bench, scenario):
+def test_jobs_are_delivered_after_the_append_only_file_was_cut_within_a_command(bench, scenario):
     """In the midst of a command: Redis leaves that one out and starts."""
     run(scenario, bench, 6, "AOF torn in the midst of a command, kafka-http", "kafka-http",
         "everysec", 6000, 1, lambda lost: scenario.rng.randrange(1, lost))

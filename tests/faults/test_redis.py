@@ -33,7 +33,7 @@ def pending(way):
     pytest.param("http-http", "everysec", 2000, 1, marks=pytest.mark.smoke),
     ("kafka-kafka", "everysec", 10000, 3), ("mqtt-http", "everysec", 5000, 2),
     ("http-kafka", "always", 8000, 3), ("kafka-http", "always", 10000, 3)])
-def test_4_redis_is_killed_under_load(bench, scenario, name, appendfsync, count, kills):
+def test_jobs_are_delivered_after_redis_was_killed_under_load(bench, scenario, name, appendfsync, count, kills):
     way = ways.Way(bench, name, route='lease = "4s";', redis=bench.redis(appendfsync))
     batch = way.make_jobs(scenario.jobs(count), named=way.source == "http", max_delay_ms=3000)
     sending = way.sending(batch, rate=1500)
@@ -48,7 +48,7 @@ def test_4_redis_is_killed_under_load(bench, scenario, name, appendfsync, count,
 
 
 @pytest.mark.parametrize("name", ["kafka-http", "mqtt-kafka"])
-def test_6_the_append_only_file_is_rewritten_under_load(bench, scenario, name):
+def test_jobs_are_delivered_once_while_the_append_only_file_is_rewritten(bench, scenario, name):
     way = ways.Way(bench, name, route='lease = "4s";')
     batch = way.make_jobs(scenario.jobs(6000), max_delay_ms=3000)
     sending, client = way.sending(batch, rate=1500), way.redis.client()
@@ -60,7 +60,7 @@ def test_6_the_append_only_file_is_rewritten_under_load(bench, scenario, name):
     finish(scenario, 6, f"BGREWRITEAOF under load, {name}", way, batch, sending, bound=0)
 
 
-def test_6_redis_is_killed_while_it_rewrites_its_file(bench, scenario):
+def test_jobs_are_delivered_after_redis_was_killed_during_a_rewrite(bench, scenario):
     way = ways.Way(bench, "kafka-http", route='lease = "4s";')
     client = way.redis.client()
     client.config_set("rdb-key-save-delay", 300000)  # each key of the new file takes 0.3 s
@@ -81,7 +81,7 @@ def test_6_redis_is_killed_while_it_rewrites_its_file(bench, scenario):
 
 
 @pytest.mark.parametrize("mark", ["", pytest.param("90%", marks=pytest.mark.smoke)])
-def test_11_redis_is_full_and_recovers_by_itself(bench, scenario, mark):
+def test_a_full_redis_pauses_the_sources_until_deliveries_have_made_room(bench, scenario, mark):
     """Nothing makes room but the jobs that leave."""
     if SANITIZED:
         pytest.skip("with a sanitizer jobs leave as fast as they come, and Redis is never full")
@@ -183,7 +183,7 @@ TROUBLES = {"loading": b"LOADING", "busy": b"BUSY", "misconf": b"MISCONF", "noau
 
 
 @pytest.mark.limit_s(300)
-def test_12_redis_answers_with_one_error_after_the_other(bench, scenario):
+def test_each_error_of_redis_shows_in_readyz_until_it_ends(bench, scenario):
     """Said in readyz, no busy loop, no flood in the log, and all is well after."""
     redis = shims.redis(bench)
     way = ways.Way(bench, "http-http", route='lease = "60s";', redis=redis,
@@ -217,7 +217,7 @@ def says(tarry, reason):
     return status == 503 and reason in text and text.decode().strip()
 
 
-def test_12_the_scripts_are_flushed_again_and_again(bench, scenario):
+def test_scripts_that_redis_flushed_are_loaded_again(bench, scenario):
     way = ways.Way(bench, "kafka-http")
     batch = way.make_jobs(scenario.jobs(5000), max_delay_ms=2000)
     sending, client = way.sending(batch, rate=1500), way.redis.client()
@@ -250,7 +250,7 @@ def stop(way, for_s):
 @pytest.mark.parametrize("hang, name", [
     (pause, "kafka-http"), (sleep, "mqtt-http"),
     pytest.param(stop, "http-http", marks=pytest.mark.smoke)])
-def test_13_redis_hangs_longer_than_a_command_may_take(bench, scenario, hang, name):
+def test_calls_that_timed_out_are_repeated_and_stored_once(bench, scenario, hang, name):
     """Nobody knows what became of what was sent: it is sent again, and stored once."""
     redis = shims.redis(bench, more=["--enable-debug-command", "local"])
     way = ways.Way(bench, name, route='lease = "8s";', redis=redis,

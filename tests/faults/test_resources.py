@@ -27,7 +27,7 @@ def finish(way, batch, scenario, number, name, bound):
     way.tarry.stop()
 
 
-# ------------------------------------------------------------------ 23: a disk that is full
+# ------------------------------------------------------------------ a disk that is full
 
 class RedisOnSmallDisk(servers.Redis):
     """Its folder is a tmpfs of its own, gone with it."""
@@ -92,7 +92,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(bench, scenario):
     finish(way, batch, scenario, "23b", "disk of the log full", 0)
 
 
-# ------------------------------------------------------------------ 23: descriptors, memory
+# ------------------------------------------------------------------ descriptors, memory
 
 def open_fds(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
@@ -185,7 +185,7 @@ def test_calls_of_the_kernel_that_fail_now_and_then_lose_nothing(bench, scenario
     way.tarry.stop()
 
 
-# ------------------------------------------------------------------ 24: clients that take their time
+# ------------------------------------------------------------------ clients that take their time
 
 class Good:
     """A client that wants an answer soon: by one connection that stays, and by new ones."""
@@ -271,7 +271,7 @@ class Program:
         self.child.wait(30)
 
 
-# ------------------------------------------------------------------ 27: another configuration
+# ------------------------------------------------------------------ another configuration
 
 def everything(redis):
     """All of Redis, byte for byte."""

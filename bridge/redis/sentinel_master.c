@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool same_place(const struct sentinel_answer *a, const char *host,
-                       const char *port)
+static bool same_address(const struct sentinel_answer *a, const char *host,
+                         const char *port)
 {
     return host != NULL && strcmp(a->host, host) == 0 && strcmp(a->port, port) == 0;
 }
@@ -19,12 +19,12 @@ static size_t votes(const struct sentinel_answer *answers, size_t count, size_t 
     size_t n = 0;
     for (size_t i = 0; i < count; i++)
         if (answers[i].epoch >= epoch_min)
-            n += same_place(&answers[i], answers[which].host, answers[which].port);
+            n += same_address(&answers[i], answers[which].host, answers[which].port);
     return n;
 }
 
 /* Return the index of the best answer; -1: there is none. */
-static int best(const struct sentinel_belief *belief,
+static int best(const struct sentinel_master *master,
                 const struct sentinel_answer *answers, size_t count)
 {
     int64_t top = -1;
@@ -35,9 +35,9 @@ static int best(const struct sentinel_belief *belief,
     for (size_t i = 0; top >= 0 && i < count; i++) {
         if (answers[i].epoch != top)
             continue;
-        /* Two for each vote, plus one for the address that is already believed. */
+        /* Two for each vote, plus one for the address that is already chosen. */
         size_t weight = 2 * votes(answers, count, i, top) +
-                        same_place(&answers[i], belief->host, belief->port);
+                        same_address(&answers[i], master->host, master->port);
         if (weight > most) {
             most = weight;
             chosen = (int)i;
@@ -46,45 +46,45 @@ static int best(const struct sentinel_belief *belief,
     return chosen;
 }
 
-int sentinel_believe(struct sentinel_belief *belief,
-                     const struct sentinel_answer *answers, size_t count, int64_t now_ms)
+int sentinel_choose(struct sentinel_master *master, const struct sentinel_answer *answers,
+                    size_t count, int64_t now_ms)
 {
-    int chosen = best(belief, answers, count);
+    int chosen = best(master, answers, count);
     if (chosen < 0)
         return -1;
     const struct sentinel_answer *answer = &answers[chosen];
-    if (answer->epoch < belief->epoch) {
+    if (answer->epoch < master->epoch) {
         if (2 * votes(answers, count, (size_t)chosen, 0) <= count) {
-            belief->renewed_ms = 0;
+            master->older_since_ms = 0;
             return -1;
         }
-        if (belief->renewed_ms == 0)
-            belief->renewed_ms = now_ms;
-        return now_ms - belief->renewed_ms >= SENTINEL_RENEWED_MS ? chosen : -1;
+        if (master->older_since_ms == 0)
+            master->older_since_ms = now_ms;
+        return now_ms - master->older_since_ms >= SENTINEL_RESET_MS ? chosen : -1;
     }
-    belief->renewed_ms = 0;
-    bool same =
-        answer->epoch == belief->epoch && same_place(answer, belief->host, belief->port);
+    master->older_since_ms = 0;
+    bool same = answer->epoch == master->epoch &&
+                same_address(answer, master->host, master->port);
     return same ? -1 : chosen;
 }
 
-void sentinel_belief_take(struct sentinel_belief *belief,
-                          const struct sentinel_answer *answer)
+void sentinel_master_set(struct sentinel_master *master,
+                         const struct sentinel_answer *answer)
 {
-    sentinel_belief_free(belief);
-    belief->epoch = answer->epoch;
-    belief->host = mem_strdup(answer->host);
-    belief->port = mem_strdup(answer->port);
+    sentinel_master_free(master);
+    master->epoch = answer->epoch;
+    master->host = mem_strdup(answer->host);
+    master->port = mem_strdup(answer->port);
 }
 
-void sentinel_belief_free(struct sentinel_belief *belief)
+void sentinel_master_free(struct sentinel_master *master)
 {
-    free(belief->host);
-    free(belief->port);
-    *belief = (struct sentinel_belief){.epoch = -1};
+    free(master->host);
+    free(master->port);
+    *master = (struct sentinel_master){.epoch = -1};
 }
 
-bool sentinel_promotes(struct slice state)
+bool sentinel_is_promoting(struct slice state)
 {
     static const char *const states[] = {"select_slave", "send_slaveof_noone",
                                          "wait_promotion"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/engine/turn_away.h"
+#include "bridge/engine/settle_undeliverable.h"
 #include "bridge/engine/about.h"
 #include "bridge/base/retry.h"
 #include "bridge/engine/bridge.h"
@@ -45,7 +45,7 @@ static bool is_late(const struct route *route, const struct tries *t, int64_t la
 
 /* Settle a job that is too late by its deliver-before or by max_lateness. false: deliver
  * it. */
-static bool ended_by_time(struct leased *l, int64_t lateness_ms, int64_t now_ms)
+static bool settle_if_late(struct leased *l, int64_t lateness_ms, int64_t now_ms)
 {
     struct route *route = l->sched->route;
     bool expired = l->job->expires_ms > 0 && l->job->expires_ms < now_ms;
@@ -68,9 +68,10 @@ static bool ended_by_time(struct leased *l, int64_t lateness_ms, int64_t now_ms)
 }
 
 /* Check a job that is not dead. */
-static bool live_turned_away(struct leased *l, int64_t lateness_ms, int64_t now_ms)
+static bool settle_if_live_undeliverable(struct leased *l, int64_t lateness_ms,
+                                         int64_t now_ms)
 {
-    if (ended_by_time(l, lateness_ms, now_ms))
+    if (settle_if_late(l, lateness_ms, now_ms))
         return true;
     if (is_poison(l)) {
         settle_dead(l, REASON_RETRIES);
@@ -85,7 +86,7 @@ static bool live_turned_away(struct leased *l, int64_t lateness_ms, int64_t now_
 }
 
 /* Check a dead letter on its way to the dead-letter sink. */
-static bool dead_turned_away(struct leased *l)
+static bool settle_if_dead_undeliverable(struct leased *l)
 {
     struct route *route = l->sched->route;
     if (route->dead == NULL) { /* a reload has removed the route's dead-letter sink */
@@ -99,8 +100,8 @@ static bool dead_turned_away(struct leased *l)
     return true;
 }
 
-bool turn_away_broken(struct leased *l, const struct store_claim_item *claimed,
-                      const struct err *err)
+bool settle_if_unreadable(struct leased *l, const struct store_claim_item *claimed,
+                          const struct err *err)
 {
     if (claimed->record.n == 0) {
         struct log_about about = about_job(l->sched->route, claimed->id, NULL);
@@ -126,8 +127,9 @@ bool turn_away_broken(struct leased *l, const struct store_claim_item *claimed,
     return true;
 }
 
-bool turn_away(struct leased *l, int64_t lateness_ms, int64_t now_ms)
+bool settle_if_undeliverable(struct leased *l, int64_t lateness_ms, int64_t now_ms)
 {
-    return l->tries.reason[0] != '\0' ? dead_turned_away(l)
-                                      : live_turned_away(l, lateness_ms, now_ms);
+    return l->tries.reason[0] != '\0'
+               ? settle_if_dead_undeliverable(l)
+               : settle_if_live_undeliverable(l, lateness_ms, now_ms);
 }

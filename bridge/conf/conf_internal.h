@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* conf_parts.h - shared by conf*.c and their tests. */
-#ifndef BRIDGE_CONF_PARTS_H
-#define BRIDGE_CONF_PARTS_H
+/* conf_internal.h - shared by conf*.c and their tests. */
+#ifndef BRIDGE_CONF_INTERNAL_H
+#define BRIDGE_CONF_INTERNAL_H
 
 #include "bridge/base/buf.h"
 #include "bridge/conf/conf.h"
@@ -136,7 +136,8 @@ int conf_plugin_load(const char *path, struct err *err);
 void conf_secret_check(const struct opt *row, const struct opt_value *v,
                        const char *where, struct conf_errors *errors);
 /* Returns a fingerprint of all files that OPT_FILE and OPT_KEY_FILE rows name in self, so
- * that a reload detects a renewed certificate. 0: no file. Ignores rows with reread. */
+ * that a reload detects a renewed certificate. 0: no file. Ignores rows with reload_file.
+ */
 uint64_t conf_files_fingerprint(const struct opt *rows, const void *self);
 
 /* --- conf_check*.c: checks across options and parts --- */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reload_parts.h - shared by reload.c (requests, the order of the steps), reload_plan.c
- * (which parts continue, which are new), reload_step.c (the steps), reload_undo.c
- * (undoing them) and reload_swap.c (the switch).
+ * reload_internal.h - shared by reload.c (requests, the order of the steps),
+ * reload_plan.c (which parts continue, which are new), reload_step.c (the steps),
+ * reload_undo.c (undoing them) and reload_swap.c (the switch).
  */
-#ifndef BRIDGE_RELOAD_PARTS_H
-#define BRIDGE_RELOAD_PARTS_H
+#ifndef BRIDGE_RELOAD_INTERNAL_H
+#define BRIDGE_RELOAD_INTERNAL_H
 
 #include "bridge/engine/bridge.h"
 #include "bridge/conf/conf_diff.h"

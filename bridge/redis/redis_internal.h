@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_parts.h - the parts that redis.c and redis_handshake.c share.
+ * redis_internal.h - shared by redis.c and redis_greet.c.
  */
-#ifndef BRIDGE_REDIS_PARTS_H
-#define BRIDGE_REDIS_PARTS_H
+#ifndef BRIDGE_REDIS_INTERNAL_H
+#define BRIDGE_REDIS_INTERNAL_H
 
 #include "bridge/redis/redis.h"
 #include "bridge/redis/resp.h"

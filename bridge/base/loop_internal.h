@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* loop_parts.h - shared by the files that implement loop.h; no other file includes it. */
-#ifndef BRIDGE_LOOP_PARTS_H
-#define BRIDGE_LOOP_PARTS_H
+/* loop_internal.h - shared by the files that implement loop.h; no other file includes it.
+ */
+#ifndef BRIDGE_LOOP_INTERNAL_H
+#define BRIDGE_LOOP_INTERNAL_H
 
 #include <stdbool.h>
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * httpd_parts.h - shared by the files of the HTTP server; no other file includes it.
+ * httpd_internal.h - shared by the files of the HTTP server; no other file includes it.
  *
  * httpd.c runs libmicrohttpd on the loop and enforces the time limits of connections.
  * httpd_read.c checks the head of a request and reads the body. httpd_guard.c checks
  * tokens, hosts and sites. httpd_mhd.c works around faults of the library. httpd_refuse.c
  * sends rejections. httpd_req.c holds requests and responses. httpd_gone.c detects
- * disconnected clients. httpd_slots.c limits connections. httpd_live.c applies new
+ * disconnected clients. httpd_slots.c limits connections. httpd_reload.c applies new
  * options. httpd_tls.c holds the certificates.
  */
-#ifndef BRIDGE_HTTPD_PARTS_H
-#define BRIDGE_HTTPD_PARTS_H
+#ifndef BRIDGE_HTTPD_INTERNAL_H
+#define BRIDGE_HTTPD_INTERNAL_H
 
 #include "bridge/base/log.h"
 #include "bridge/http/httpd.h"
@@ -21,14 +21,14 @@
 /* Only httpd_tls.c includes GnuTLS. */
 struct httpd_tls_wire { /* transport of one session */
     int fd;
-    uint64_t *moved; /* counts its reads and writes that transferred bytes */
+    uint64_t *transfers; /* counts its reads and writes that transferred bytes */
 };
 
 struct httpd_row {
     struct httpd_pattern pattern;
     const struct httpd_route *route;
     void *arg;
-    bool gone;
+    bool removed;
 };
 
 enum httpd_conn_state { NEW, READING, WAITING, ANSWERING, IDLE, CLOSING, CONN_STATES };
@@ -44,11 +44,12 @@ struct httpd_conn {
     struct httpd_tls *tls;         /* NULL: not TLS */
     void *session;                 /* the library's TLS session */
     struct httpd_tls_wire wire;
-    struct buf names; /* names in the client's certificate, valid once named is set */
-    bool named;
-    bool watched; /* registered in gone_fd */
-    bool ended;   /* the client has closed its sending side */
-    bool spare;   /* above connections_max: gets one response */
+    struct buf
+        names; /* names in the client's certificate, valid once names_read is set */
+    bool names_read;
+    bool watched;     /* registered in gone_fd */
+    bool half_closed; /* the client has closed its sending side */
+    bool over_limit;  /* above connections_max: gets one response */
     enum httpd_conn_state state;
     int fd;
 };
@@ -59,22 +60,22 @@ struct httpd_conns {
     unsigned n;
 };
 
-enum httpd_stage { HEAD, BODY, HANDED, SUSPENDED, ANSWERED };
+enum httpd_stage { HEAD, BODY, HANDLING, SUSPENDED, ANSWERED };
 enum httpd_refusal {
     NOT_REFUSED,
     BAD_PATH,
     NO_PATH,
     NO_METHOD,
-    NOT_HERE,
+    ADMIN_ONLY,
     NO_TOKEN,
     BAD_TOKEN,
     NO_ROLE,
     OTHER_SITE,
     OTHER_HOST,
     TOO_LARGE,
-    CROWDED,
-    NO_SLOT,
-    DRAINED,
+    BODIES_FULL,
+    CONNECTIONS_FULL,
+    STOPPING,
     /* while a request is read: */
     HEAD_TOO_LARGE,
     BAD_FRAMING,
@@ -82,17 +83,19 @@ enum httpd_refusal {
     BAD_LINE,
     TIMED_OUT,
     /* without a request: */
-    TOO_MANY,
-    MADE_ROOM,
+    TOO_MANY_CONNECTIONS,
+    IDLE_CLOSED,
     NO_REQUEST,
     REFUSALS
 };
 
 enum { HTTPD_LENGTH_DIGITS = 18 /* the most digits of a Content-Length */ };
-enum { HTTPD_WHO_SIZE = 65 /* names in the configuration have at most 64 bytes */ };
+enum {
+    HTTPD_TOKEN_NAME_SIZE = 65 /* names in the configuration have at most 64 bytes */
+};
 
-struct httpd_note { /* a decoded parameter of the query */
-    struct httpd_note *next;
+struct httpd_param { /* a decoded parameter of the query */
+    struct httpd_param *next;
     char text[];
 };
 
@@ -109,18 +112,18 @@ struct httpd_req {
     size_t row; /* index in h->rows, unless refused */
     const char *method;
     struct slice path; /* undecoded */
-    struct slice took[HTTPD_PATH_PARAMS_MAX];
+    struct slice path_params[HTTPD_PATH_PARAMS_MAX];
     size_t target_n; /* bytes of the target in the request line */
     int64_t discarded;
-    unsigned roles;           /* of its token: 1 << role each */
-    char who[HTTPD_WHO_SIZE]; /* name of the token; "": none */
+    unsigned roles;                         /* of its token: 1 << role each */
+    char token_name[HTTPD_TOKEN_NAME_SIZE]; /* name of the token; "": none */
     struct buf body;
-    struct buf query; /* a copy, because the library modifies the original */
-    struct buf room;  /* buffer for a decoded path */
-    struct buf extra; /* response headers: name NUL value NUL ... */
-    struct buf args;  /* httpd_args(): one struct; empty: not read */
-    struct buf texts; /* decoded texts of args */
-    struct httpd_note *notes;
+    struct buf query;            /* a copy, because the library modifies the original */
+    struct buf path_buf;         /* buffer for a decoded path */
+    struct buf response_headers; /* response headers: name NUL value NUL ... */
+    struct buf args;             /* httpd_args(): one struct; empty: not read */
+    struct buf texts;            /* decoded texts of args */
+    struct httpd_param *params;
     struct httpd_req *next_idle;
     void (*on_gone)(void *arg); /* NULL: none */
     void *gone_arg;
@@ -140,7 +143,7 @@ struct httpd {
     unsigned roles;                    /* roles served here: 1 << role each */
     struct httpd *twin;                /* serves the same rows */
     struct httpd *before, *next;       /* in the list of all listeners */
-    struct log_limit turned_away, full, crowded;
+    struct log_limit rejected, full, too_many;
     struct watch *watch;
     struct turn_hook *hook;
     struct timer *more;  /* the library has more work */
@@ -159,14 +162,14 @@ struct httpd {
     unsigned idle_n;
     int fd;
     struct log_limit starved;
-    uint64_t moves; /* transfers of TLS, and calls by the library */
-    bool moved;     /* there is a connection, or was during this run */
-    bool rerun;     /* the library must run before the loop waits */
-    bool loopback;  /* listens on a loopback address, which local browsers can reach */
+    uint64_t progress; /* transfers of TLS, and calls by the library */
+    bool active;       /* there is a connection, or was during this run */
+    bool run_again;    /* the library must run before the loop waits */
+    bool loopback;     /* listens on a loopback address, which local browsers can reach */
     bool draining;
     struct timer *closing; /* polls whether all requests are answered; NULL: not
                             * closing */
-    unsigned looks;        /* polls since the last open request */
+    unsigned idle_polls;   /* polls since the last open request */
     loop_cb *closed;
     void *closed_arg;
     bool running; /* inside a call of the library */
@@ -215,9 +218,9 @@ struct slice httpd_lookup(struct MHD_Connection *mc, struct slice name);
  * request line. */
 void httpd_answer_closed(const struct httpd_conn *conn);
 
-/* --- httpd_live.c --- */
-void httpd_live_add(struct httpd *h);
-void httpd_live_del(struct httpd *h);
+/* --- httpd_reload.c --- */
+void httpd_list_add(struct httpd *h);
+void httpd_list_del(struct httpd *h);
 /* Applies the options that may change at run time; does not read files. */
 void httpd_set(struct httpd *h, const struct httpd_opts *opts);
 
@@ -241,9 +244,9 @@ void httpd_count(enum httpd_refusal what);
 void httpd_gone_watch(struct httpd_conn *conn);
 void httpd_gone_unwatch(struct httpd_conn *conn);
 /* If the client has closed its sending side: handles that in the next turn. */
-void httpd_gone_look(struct httpd_conn *conn);
+void httpd_gone_check(struct httpd_conn *conn);
 /* Cancels the on_gone callback of req. */
-void httpd_gone_forget(struct httpd_req *req);
+void httpd_gone_cancel(struct httpd_req *req);
 void httpd_gone_stop(struct httpd *h);
 
 /* --- httpd_req.c --- */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * delay_parts.h - shared by the files of the control headers; no other file includes it.
+ * delay_internal.h - shared by the files of the control headers; no other file includes
+ * it.
  *
  * delay_value.c contains the table of our own headers and parses their values. compat.c
  * contains the headers of other schedulers. delay.c combines the results.
  */
-#ifndef BRIDGE_DELAY_PARTS_H
-#define BRIDGE_DELAY_PARTS_H
+#ifndef BRIDGE_DELAY_INTERNAL_H
+#define BRIDGE_DELAY_INTERNAL_H
 
 #include "bridge/base/mem.h"
 #include "bridge/job/delay.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pace_parts.h - shared by the files of pace.h: the state of a route's targets.
+ * pace_internal.h - shared by the files of pace.h: the state of a route's targets.
  *
  * pace.c decides about jobs, pace_target.c manages the targets, pace_stop.c synchronizes
  * their stops with Redis.
  */
-#ifndef BRIDGE_PACE_PARTS_H
-#define BRIDGE_PACE_PARTS_H
+#ifndef BRIDGE_PACE_INTERNAL_H
+#define BRIDGE_PACE_INTERNAL_H
 
 #include "bridge/base/hash.h"
 #include "bridge/engine/bridge.h"

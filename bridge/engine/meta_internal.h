@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * meta_parts.h - shared by meta.c, meta_buckets.c and meta_orphan.c.
+ * meta_internal.h - shared by meta.c, meta_buckets.c and meta_orphan.c.
  */
-#ifndef BRIDGE_ENGINE_META_PARTS_H
-#define BRIDGE_ENGINE_META_PARTS_H
+#ifndef BRIDGE_ENGINE_META_INTERNAL_H
+#define BRIDGE_ENGINE_META_INTERNAL_H
 
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/meta.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_alive.c - who of the instances that are there owns a bucket.
+ * unit_member_list.c - which live instance owns a bucket.
  */
 #include "bridge/engine/member_list.h"
 #include "tests/unit.h"
@@ -69,7 +69,7 @@ static void a_leaving_member_moves_only_its_own_buckets(void **state)
 {
     (void)state;
     struct member_list all = {0}, less = {0};
-    unsigned taken[INSTANCES] = {0};
+    unsigned inherited[INSTANCES] = {0};
     name_instances();
     member_list_set(&all, members, INSTANCES);
     member_list_set(&less, members, INSTANCES - 1);
@@ -81,10 +81,10 @@ static void a_leaving_member_moves_only_its_own_buckets(void **state)
         if (before < INSTANCES - 1)
             assert_int_equal(after, before);
         else
-            taken[after]++;
+            inherited[after]++;
     }
     for (unsigned i = 0; i < INSTANCES - 1; i++)
-        assert_in_range(taken[i], 25, 125); /* about a seventh of 500 each */
+        assert_in_range(inherited[i], 25, 125); /* about a seventh of 500 each */
     member_list_fini(&all);
     member_list_fini(&less);
 }
@@ -142,12 +142,12 @@ static void invalid_members_are_ignored(void **state)
     struct member_list list = {0};
     assert_true(member_list_set(&list, mixed, 5));
     assert_int_equal(list.n, 2);
-    assert_true(slice_is(list.ones[0].routes, "r"));
-    assert_true(slice_is(list.ones[1].routes, ""));
+    assert_true(slice_is(list.members[0].routes, "r"));
+    assert_true(slice_is(list.members[1].routes, ""));
     member_list_fini(&list);
 }
 
-UNIT(alive)
+UNIT(member_list)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_bucket_has_one_owner_and_an_order_of_successors),

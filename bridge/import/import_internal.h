@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * import_parts.h - the state of one import, and the connection to the original's Redis.
- * Internal to bridge/import/ and the command line.
+ * import_internal.h - the state of one import, and the connection to the original's
+ * Redis. Internal to bridge/import/ and the command line.
  */
-#ifndef BRIDGE_IMPORT_PARTS_H
-#define BRIDGE_IMPORT_PARTS_H
+#ifndef BRIDGE_IMPORT_INTERNAL_H
+#define BRIDGE_IMPORT_INTERNAL_H
 
 #include "bridge/engine/core_tool.h"
 #include "bridge/import/import.h"

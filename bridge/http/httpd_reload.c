@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* httpd_live.c - applies new options and renewed certificates to running listeners. */
+/* httpd_reload.c - applies new options and renewed certificates to running listeners. */
 #include "bridge/conf/opt_type.h"
-#include "bridge/http/httpd_parts.h"
+#include "bridge/http/httpd_internal.h"
 
 #include <stddef.h>
 
 static struct httpd *all; /* list of open listeners */
 
-void httpd_live_add(struct httpd *h)
+void httpd_list_add(struct httpd *h)
 {
     h->next = all;
     if (all)
@@ -26,7 +26,7 @@ static const struct opt own_rows[] = {
 };
 #undef AT
 
-void httpd_live_del(struct httpd *h)
+void httpd_list_del(struct httpd *h)
 {
     *(h->before ? &h->before->next : &all) = h->next;
     if (h->next)
