@@ -40,7 +40,8 @@ compile = $(CC) -I$(B) $(cc_all) -MT '$$(B)/$(@:$(B)/%=%)'
 ld_all := -pie -pthread -Wl,-z,relro,-z,now $(SAN) $(CFLAGS) $(LDFLAGS)
 # paho has two clients: MQTTAsync for the source, MQTTClient for the sink. Both libraries export
 # MQTTProperties_*() over a heap of their own, so of two shared ones the first would free what the
-# other has allocated. The second is linked in, with its symbols hidden.
+# other has allocated. The second is linked in, with its symbols hidden; sinks/mqtt/mqtt_heap.c replaces
+# a part of it.
 LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS)) -lpaho-mqtt3as \
           -l:libpaho-mqtt3cs.a -Wl,--exclude-libs,libpaho-mqtt3cs.a -lssl -lcrypto -lm
 
