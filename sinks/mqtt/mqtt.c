@@ -2,14 +2,15 @@
 /*
  * mqtt.c - the MQTT sink: options, deliveries, their deadlines. Loop thread.
  *
- * A delivery is copied to a parcel for the thread that talks to the broker
- * (mqtt_thread.c). The broker's PUBACK confirms it; at QoS 0, the write to the socket.
- * Headers become user properties, which MQTT 3.1.1 does not support.
+ * A delivery is copied to a parcel for the connection to the broker (mqtt_conn.c). The
+ * broker's PUBACK or PUBCOMP confirms it; at QoS 0, the write to the socket. Headers
+ * become user properties, which MQTT 3.1.1 does not support.
  */
 #include "bridge/job/cloudevent.h"
 #include "bridge/plugin.h"
-#include "sinks/mqtt/mqtt_thread.h"
+#include "sinks/mqtt/mqtt_conn.h"
 #include "sources/mqtt/mqtt_job.h"
+#include "sources/mqtt/mqtt_paho.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ struct mqtt_sink {
     bool retain, retain_as_published;
 
     struct sink *sink;
-    struct mqtt_thread *thread;
+    struct mqtt_conn *conn;
     LIST_HEAD(, mqtt_parcel) open; /* deliveries not yet reported */
     struct timer *timer;           /* fires at their earliest deadline or before */
     int64_t timer_at_ms;
@@ -40,9 +41,11 @@ static const struct opt opts[] = {
         struct mqtt_sink,
         "Client id at the broker, which must be unique. Default: tarry-HOST-SINK-PID."),
     {"qos", OPT_INT, AT(qos), "1",
-     "1: a message is delivered when the broker has acknowledged it. 0: when tarry has "
-     "sent it; it may be lost.",
-     .max = 1},
+     "A message is delivered, with 0: when tarry has sent it; it may be lost. 1: when "
+     "the "
+     "broker has acknowledged it. 2: the same, and the broker passes on each attempt "
+     "exactly once.",
+     .max = 2},
     {"retain", OPT_BOOL, AT(retain), "false",
      "Whether the broker stores the last message of each topic for later subscribers.",
      .min = 0},
@@ -140,7 +143,13 @@ static void keep_headers(struct mqtt_sink *m, struct mqtt_parcel *p,
     buf_free(&value);
 }
 
-static void free_parcel(struct mqtt_parcel *p)
+void mqtt_parcel_result(struct mqtt_parcel *p, enum outcome outcome, const char *why)
+{
+    p->outcome = outcome;
+    snprintf(p->why, sizeof(p->why), "%s", why);
+}
+
+void mqtt_parcel_free(struct mqtt_parcel *p)
 {
     free(p->memory);
     free(p);
@@ -164,7 +173,7 @@ static void on_parcel_returned(struct mqtt_parcel *p)
         p->d->status = p->status;
         report(p, p->outcome, p->why);
     }
-    free_parcel(p);
+    mqtt_parcel_free(p);
 }
 
 static bool is_retained(const struct mqtt_sink *m, const struct delivery *d)
@@ -190,7 +199,7 @@ static struct mqtt_parcel *new_parcel(struct mqtt_sink *m, struct delivery *d)
         keep_headers(m, p, d, &at);
     p->returned = on_parcel_returned;
     p->d = d;
-    p->wait_max_ms = d->timeout_ms / 2;
+    p->unsent_ms = loop_mono_ms() + d->timeout_ms / 2;
     p->retain = is_retained(m, d);
     p->expires_ms = d->left_ms > 0 ? loop_mono_ms() + d->left_ms : 0;
     return p;
@@ -218,7 +227,6 @@ static void on_deadline(void *arg)
             arm(m, p->deadline_ms, now);
             continue;
         }
-        atomic_store(&p->cancelled, true);
         late = true;
         report(p, TRY_AGAIN, "the broker did not answer in time");
     }
@@ -226,7 +234,7 @@ static void on_deadline(void *arg)
         return;
     log_limited(&m->late_limit, LOG_WARN, sink_name(m->sink),
                 "the broker did not answer in time; reconnecting");
-    mqtt_thread_reconnect(m->thread);
+    mqtt_conn_reconnect(m->conn);
 }
 
 /* -------------------------------------------------------------------- plugin */
@@ -251,7 +259,7 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
     p->deadline_ms = now + d->timeout_ms - d->timeout_ms / 10;
     LIST_INSERT_HEAD(&m->open, p, open);
     arm(m, p->deadline_ms, now);
-    mqtt_thread_post(m->thread, p);
+    mqtt_conn_post(m->conn, p);
 }
 
 static char *client_id(const struct mqtt_sink *m)
@@ -282,14 +290,14 @@ static bool ready(const void *self)
 {
     const struct mqtt_sink *m = self;
 
-    return mqtt_thread_is_connected(m->thread);
+    return mqtt_conn_is_up(m->conn);
 }
 
-static void on_thread_ended(void *arg)
+static void on_conn_ended(void *arg)
 {
     struct mqtt_sink *m = arg;
 
-    mqtt_thread_free(m->thread);
+    mqtt_conn_free(m->conn);
     timer_del(m->timer);
     sink_stopped(m->sink);
 }
@@ -301,15 +309,15 @@ static int start(struct sink *sink, void *self, struct err *err)
     if (check(self, err) != 0)
         return -1;
     m->sink = sink;
-    struct mqtt_thread_spec spec = {.name = sink_name(sink),
-                                    .qos = (unsigned)m->qos,
-                                    .retain = m->retain || m->retain_as_published,
-                                    .max_in_flight = sink_max_in_flight(sink),
-                                    .ended = on_thread_ended,
-                                    .ended_arg = m};
+    struct mqtt_conn_spec spec = {.name = sink_name(sink),
+                                  .qos = (unsigned)m->qos,
+                                  .retain = m->retain || m->retain_as_published,
+                                  .max_in_flight = sink_max_in_flight(sink),
+                                  .ended = on_conn_ended,
+                                  .ended_arg = m};
     mqtt_peer_init(&spec.peer, &m->link, client_id(m));
-    m->thread = mqtt_thread_start(&spec, err);
-    if (m->thread == NULL)
+    m->conn = mqtt_conn_new(&spec, err);
+    if (m->conn == NULL)
         return -1;
     m->timer = timer_new(on_deadline, m);
     return 0;
@@ -321,7 +329,7 @@ static void stop(struct sink *sink, void *self)
 
     (void)sink;
     timer_stop(m->timer);
-    mqtt_thread_stop(m->thread);
+    mqtt_conn_stop(m->conn);
 }
 
 static int probe(const void *self, const struct probe_target *target, struct buf *said,

@@ -1,297 +1,373 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * mqtt_run.c - the calls into paho and the callbacks from it, for the MQTT sink.
- */
-#include "sinks/mqtt/mqtt_thread.h"
+#include "sinks/mqtt/mqtt_run.h"
 
-#include "bridge/base/text.h"
-
-#include <string.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum {
-    DISCONNECT_WAIT_MS = 2000,
-    PACKET_EXTRA = 64 /* upper bound for headers and lengths of a PUBLISH */
+    TOKENS = 65535,         /* paho assigns 1 to 65535 in order and skips those in use */
+    RETRY_AFTER_MS = 1000,  /* if paho refuses a message */
+    RETIRED_MS = 10 * 1000, /* callbacks that have begun end within this time */
 };
 
-/* --------------------------------------------------- answers, on paho's threads */
+/* -------------------------------------------------------------------- the end of runs */
 
-/* status: the broker's reason code; 0: none. */
-static void answered(struct mqtt_parcel *p, enum outcome outcome, int status,
-                     const char *why)
+void mqtt_target_drop(struct mqtt_target *target)
 {
-    struct mqtt_run *run = p->run;
-
-    pthread_mutex_lock(run->lock);
-    p->status = status;
-    bool was_full = run->sent.count == run->window;
-    mqtt_parcel_finish(p, outcome, why);
-    if (was_full)
-        pthread_cond_broadcast(run->changed);
-    pthread_mutex_unlock(run->lock);
+    if (atomic_fetch_sub(&target->users, 1) > 1)
+        return;
+    mqtt_peer_free(&target->peer);
+    free(target);
 }
 
-static void on_sent(void *context, MQTTAsync_successData *d)
+/* Ended runs. When a broker disconnects, paho (1.3.12 to 1.4) starts a thread for the
+ * callback and uses the client afterwards, so an ended client cannot be destroyed at
+ * once. A later run destroys it. */
+static TAILQ_HEAD(, mqtt_run) retired = TAILQ_HEAD_INITIALIZER(retired);
+static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void retire(struct mqtt_run *run)
 {
-    (void)d;
-    answered(context, DELIVERED, 0, "");
+    pthread_mutex_lock(&retired_lock);
+    run->retired_ms = loop_mono_ms();
+    TAILQ_INSERT_TAIL(&retired, run, retired);
+    pthread_mutex_unlock(&retired_lock);
 }
 
-/* Also called for "no matching subscribers", which counts as delivered. */
-static void on_sent5(void *context, MQTTAsync_successData5 *d)
+static bool is_notified(struct mqtt_run *run)
 {
-    (void)d;
-    answered(context, DELIVERED, 0, "");
+    pthread_mutex_lock(&run->lock);
+    bool notified = run->notified;
+    pthread_mutex_unlock(&run->lock);
+    return notified;
 }
 
-static void on_not_sent(void *context, MQTTAsync_failureData *d)
+static struct mqtt_run *take_retired(void)
 {
-    char why[PAHO_WHY_MAX];
-
-    paho_why(why, sizeof(why), MQTTREASONCODE_SUCCESS, d ? d->code : 0,
-             d ? d->message : NULL, NULL);
-    answered(context, TRY_AGAIN, 0, why);
+    pthread_mutex_lock(&retired_lock);
+    struct mqtt_run *run = TAILQ_FIRST(&retired);
+    if (run && (run->retired_ms + RETIRED_MS > loop_mono_ms() || is_notified(run)))
+        run = NULL;
+    if (run)
+        TAILQ_REMOVE(&retired, run, retired);
+    pthread_mutex_unlock(&retired_lock);
+    return run;
 }
+
+/* Not on the loop thread: waits while another run connects. */
+static void destroy_retired(void)
+{
+    for (struct mqtt_run *run = take_retired(); run; run = take_retired()) {
+        mqtt_client_destroy(&run->client);
+        pthread_cond_destroy(&run->changed);
+        pthread_mutex_destroy(&run->lock);
+        mqtt_target_drop(run->target);
+        free(run);
+    }
+}
+
+/* -------------------------------------------------------------------- lock held */
+
+static void on_posted(void *arg)
+{
+    struct mqtt_run *run = arg;
+
+    pthread_mutex_lock(&run->lock);
+    run->notified = false;
+    pthread_mutex_unlock(&run->lock);
+    if (run->owner)
+        run->on_news(run);
+}
+
+static void notify(struct mqtt_run *run)
+{
+    if (run->notified || run->forgotten)
+        return;
+    run->notified = true;
+    loop_post(on_posted, run);
+}
+
+static void set_state(struct mqtt_run *run, enum mqtt_run_state state, const char *why)
+{
+    if (run->state == RUN_ENDED)
+        return;
+    run->state = state;
+    if (why)
+        snprintf(run->why, sizeof(run->why), "%s", why);
+    pthread_cond_signal(&run->changed);
+    notify(run);
+}
+
+static void finish(struct mqtt_run *run, struct mqtt_parcel *p)
+{
+    if (run->forgotten) {
+        mqtt_parcel_free(p);
+        return;
+    }
+    TAILQ_INSERT_TAIL(&run->answered, p, link);
+    notify(run);
+}
+
+/* -------------------------------------------------------------------- on paho's thread
+ */
 
 /* Reason codes about the message itself. All other failures are retried. */
 static const enum MQTTReasonCodes hopeless[] = {MQTTREASONCODE_TOPIC_NAME_INVALID,
                                                 MQTTREASONCODE_PAYLOAD_FORMAT_INVALID,
                                                 MQTTREASONCODE_PACKET_TOO_LARGE};
 
-static void on_not_sent5(void *context, MQTTAsync_failureData5 *d)
+/* "No matching subscribers", a reason below the errors, counts as delivered. */
+static void set_answer(struct mqtt_parcel *p, enum MQTTReasonCodes reason)
 {
-    enum MQTTReasonCodes reason = d ? d->reasonCode : MQTTREASONCODE_SUCCESS;
+    const struct mqtt_failure failure = {.reason = reason};
     enum outcome outcome = TRY_AGAIN;
-    char why[PAHO_WHY_MAX];
+    char why[MQTT_WHY_MAX];
 
+    if (reason < MQTTREASONCODE_UNSPECIFIED_ERROR) {
+        mqtt_parcel_result(p, DELIVERED, "");
+        return;
+    }
     for (size_t i = 0; i < sizeof(hopeless) / sizeof(hopeless[0]); i++)
         if (reason == hopeless[i])
             outcome = REJECTED;
-    paho_why(why, sizeof(why), reason, d ? d->code : 0, d ? d->message : NULL, NULL);
-    answered(context, outcome,
-             reason >= MQTTREASONCODE_UNSPECIFIED_ERROR ? (int)reason : 0, why);
+    mqtt_why(why, sizeof(why), &failure);
+    mqtt_parcel_result(p, outcome, why);
+    p->status = (int)reason;
 }
 
-/* ------------------------------------------------ connection, on paho's threads */
-
-static void set_state(struct mqtt_run *run, enum mqtt_run_state state, const char *why)
+static struct mqtt_parcel *find_sent(struct mqtt_run *run, int token)
 {
-    pthread_mutex_lock(run->lock);
-    if (run->state != RUN_ENDED) {
-        run->state = state;
-        if (state == RUN_CONNECTED)
-            run->connected_ms = loop_mono_ms();
-        if (why && run->why[0] == '\0')
-            snprintf(run->why, sizeof(run->why), "%.191s", why);
-    }
-    pthread_cond_broadcast(run->changed);
-    pthread_mutex_unlock(run->lock);
+    struct mqtt_parcel *p;
+
+    TAILQ_FOREACH (p, &run->sent, link)
+        if (p->token == token)
+            break;
+    return p;
 }
 
-static void on_lost(void *context, char *cause)
+/* Is it the token of the message that paho is publishing? An old token is a repeated
+ * answer. */
+static bool is_of_current(const struct mqtt_run *run, int token)
 {
-    set_state(context, RUN_ENDED, cause ? cause : "connection lost");
+    const unsigned ahead = (unsigned)(token - run->last_token + TOKENS) % TOKENS;
+
+    return run->current && run->current_token == 0 && ahead > 0 &&
+           ahead <= run->target->max_in_flight + 1;
 }
 
-/* MQTT 5: called before on_lost(). */
-static void on_disconnect_packet(void *context, MQTTProperties *props,
-                                 enum MQTTReasonCodes reason)
-{
-    char why[PAHO_WHY_MAX];
-
-    (void)props;
-    paho_why(why, sizeof(why), reason, 0, "the broker closed the connection", NULL);
-    set_state(context, RUN_ENDED, why);
-}
-
-static int number_or(MQTTProperties *props, enum MQTTPropertyCodes code, int otherwise)
-{
-    return MQTTProperties_hasProperty(props, code)
-               ? MQTTProperties_getNumericValue(props, code)
-               : otherwise;
-}
-
-/* Reads the broker's limits: it closes the connection if we exceed them. The receive
- * maximum is enforced here, since paho (1.3.12) checks for room only once a second. */
-static void on_connected(void *context, bool session_present, MQTTProperties *props)
+static void on_answered(void *context, int token, enum MQTTReasonCodes reason)
 {
     struct mqtt_run *run = context;
-    const struct mqtt_thread_spec *spec = run->spec;
 
-    (void)session_present;
-    if (props == NULL) {
-        set_state(run, RUN_CONNECTED, NULL);
-        return;
+    pthread_mutex_lock(&run->lock);
+    struct mqtt_parcel *p = run->deaf ? NULL : find_sent(run, token);
+    if (p) {
+        TAILQ_REMOVE(&run->sent, p, link);
+        set_answer(p, reason);
+        finish(run, p);
+    } else if (!run->deaf && is_of_current(run, token)) {
+        run->current_token = token;
+        set_answer(run->current, reason);
     }
-    /* 0 means no limit. The value is read as an int and may exceed its range. */
-    int packet_max = number_or(props, MQTTPROPERTY_CODE_MAXIMUM_PACKET_SIZE, 0);
-    run->packet_max = packet_max == 0 ? UINT32_MAX : (uint32_t)packet_max;
-    unsigned receive_max =
-        (unsigned)number_or(props, MQTTPROPERTY_CODE_RECEIVE_MAXIMUM, (int)run->window);
-    if (spec->qos > 0 && receive_max > 0 && receive_max < run->window)
-        run->window = receive_max;
-    if ((int)spec->qos > number_or(props, MQTTPROPERTY_CODE_MAXIMUM_QOS, 2))
-        set_state(run, RUN_ENDED,
-                  "the broker accepts only QoS 0; set qos = 0 if messages may be lost");
-    else if (spec->retain && !number_or(props, MQTTPROPERTY_CODE_RETAIN_AVAILABLE, 1))
-        set_state(run, RUN_ENDED,
-                  "the broker does not accept retained messages; set retain and "
-                  "retain_as_published to false");
-    else
-        set_state(run, RUN_CONNECTED, NULL);
+    pthread_mutex_unlock(&run->lock);
 }
 
-static void on_not_connected(void *context, const char *why)
+static void on_lost(void *context, const char *why)
 {
-    set_state(context, RUN_ENDED, why);
+    struct mqtt_run *run = context;
+
+    pthread_mutex_lock(&run->lock);
+    if (!run->deaf)
+        set_state(run, RUN_ENDED, why);
+    pthread_mutex_unlock(&run->lock);
 }
 
-/* Never called, since the sink does not subscribe, but paho requires it. */
-static int on_message(void *context, char *topic, int topic_len,
-                      MQTTAsync_message *message)
+/* -------------------------------------------------------------------- the run's thread
+ */
+
+static const char *unfit(const struct mqtt_target *target,
+                         const struct mqtt_limits *limits)
 {
-    (void)context;
-    (void)topic_len;
-    MQTTAsync_freeMessage(&message);
-    MQTTAsync_free(topic);
-    return 1;
+    if (target->qos > limits->qos_max)
+        return limits->qos_max == 0
+                   ? "the broker accepts only QoS 0; set qos = 0 if messages may be lost"
+                   : "the broker accepts at most QoS 1; set qos = 1";
+    if (target->retain && !limits->retain)
+        return "the broker does not accept retained messages; set retain and "
+               "retain_as_published to false";
+    return NULL;
 }
 
-/* ------------------------------------------------- calls into paho: lock not held */
-
-void mqtt_run_connect(struct mqtt_run *run)
+static void connect_run(struct mqtt_run *run)
 {
-    static const struct paho_events events = {on_connected, on_not_connected};
-    const struct mqtt_thread_spec *spec = run->spec;
-    struct err err;
+    static const struct mqtt_client_events events = {on_answered, on_lost};
+    const struct mqtt_target *target = run->target;
+    struct mqtt_limits limits;
+    char why[MQTT_WHY_MAX];
 
-    if (paho_open(&run->paho, &spec->peer, (int)spec->max_in_flight + 1, &events, run,
-                  &err) != 0) {
-        set_state(run, RUN_ENDED, err.text);
-        return;
-    }
-    MQTTAsync_setCallbacks(run->paho.client, run, on_lost, on_message, NULL);
-    MQTTAsync_setDisconnected(run->paho.client, run, on_disconnect_packet);
-    /* Clean session: a session that outlives the connection could deliver cancelled
-     * messages. */
-    paho_connect(&run->paho, true, (int)spec->max_in_flight, NULL);
+    int rc = mqtt_client_connect(&run->client, &target->peer, target->max_in_flight,
+                                 &events, run, &limits, why, sizeof(why));
+    const char *problem = rc == 0 ? unfit(target, &limits) : why;
+    pthread_mutex_lock(&run->lock);
+    if (problem == NULL)
+        run->limits = limits;
+    set_state(run, problem ? RUN_ENDED : RUN_CONNECTED, problem);
+    pthread_mutex_unlock(&run->lock);
 }
 
-void mqtt_run_end(struct mqtt_run *run)
+/* paho did not accept p. */
+static void refused(struct mqtt_run *run, struct mqtt_parcel *p, int rc)
 {
-    if (run->paho.client == NULL)
-        return;
-    /* Disconnect first, so that paho closes its socket before it frees the client: its
-     * QoS 0 writes complete without its mutex. */
-    paho_disconnect(&run->paho, DISCONNECT_WAIT_MS);
-    paho_close(&run->paho);
-}
-
-static const struct prop_row {
-    const char *header;
-    enum MQTTPropertyCodes code;
-} prop_rows[] = {{"content-type", MQTTPROPERTY_CODE_CONTENT_TYPE},
-                 {"mqtt-response-topic", MQTTPROPERTY_CODE_RESPONSE_TOPIC},
-                 {"mqtt-correlation-data", MQTTPROPERTY_CODE_CORRELATION_DATA},
-                 {"mqtt-payload-format", MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR}};
-
-/* Checks the payload format: a broker may close the connection if the payload does not
- * match. */
-static bool is_format(struct slice value, struct slice payload)
-{
-    return slice_is(value, "0") || (slice_is(value, "1") && text_is_utf8(payload));
-}
-
-/* Returns the property for a header. A standard property is allowed only once; a second
- * header of that name becomes a user property. */
-static enum MQTTPropertyCodes code_of(MQTTProperties *props, const struct header *h,
-                                      struct slice payload)
-{
-    for (size_t i = 0; i < sizeof(prop_rows) / sizeof(prop_rows[0]); i++) {
-        enum MQTTPropertyCodes code = prop_rows[i].code;
-        if (!slice_is_nocase(h->name, prop_rows[i].header) ||
-            MQTTProperties_hasProperty(props, code))
-            continue;
-        if (code != MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR ||
-            is_format(h->value, payload))
-            return code;
-    }
-    return MQTTPROPERTY_CODE_USER_PROPERTY;
-}
-
-/* Borrows s; paho copies it. */
-static MQTTLenString len_string(struct slice s)
-{
-    union {
-        const char *in;
-        char *out;
-    } p = {.in = s.p ? s.p : ""};
-
-    return (MQTTLenString){.len = (int)s.n, .data = p.out};
-}
-
-/* Rounds up, since some brokers treat 0 as no expiry. */
-static void add_expiry(MQTTProperties *props, int64_t left_ms)
-{
-    int64_t left_s = left_ms > 0 ? (left_ms - 1) / 1000 + 1 : 1;
-    const MQTTProperty prop = {.identifier = MQTTPROPERTY_CODE_MESSAGE_EXPIRY_INTERVAL,
-                               .value.integer4 =
-                                   left_s < UINT32_MAX ? (unsigned)left_s : UINT32_MAX};
-
-    MQTTProperties_add(props, &prop);
-}
-
-static void add_props(MQTTProperties *props, const struct mqtt_parcel *p)
-{
-    if (p->expires_ms > 0)
-        add_expiry(props, p->expires_ms - loop_mono_ms());
-    for (unsigned i = 0; i < p->header_count; i++) {
-        const struct header *h = &p->headers[i];
-        MQTTProperty prop = {.identifier = code_of(props, h, p->payload)};
-        if (prop.identifier == MQTTPROPERTY_CODE_USER_PROPERTY) {
-            prop.value.data = len_string(h->name);
-            prop.value.value = len_string(h->value);
-        } else if (prop.identifier == MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR) {
-            prop.value.byte = h->value.p[0] == '1';
-        } else {
-            prop.value.data = len_string(h->value);
-        }
-        MQTTProperties_add(props, &prop);
-    }
-}
-
-int mqtt_run_publish(struct mqtt_run *run, struct mqtt_parcel *p)
-{
-    const struct mqtt_thread_spec *spec = run->spec;
-    MQTTAsync_responseOptions opts = MQTTAsync_responseOptions_initializer;
-    MQTTAsync_message message = MQTTAsync_message_initializer;
-
-    MQTTLenString payload = len_string(p->payload);
-    message.payload = payload.data;
-    message.payloadlen = payload.len;
-    message.qos = (int)spec->qos;
-    message.retained = p->retain;
-    opts.context = p;
-    if (spec->peer.v5) {
-        add_props(&message.properties, p);
-        opts.onSuccess5 = on_sent5;
-        opts.onFailure5 = on_not_sent5;
+    if (rc == MQTTCLIENT_FAILURE || rc == MQTTCLIENT_DISCONNECTED) {
+        mqtt_parcel_result(p, TRY_AGAIN, "connection lost before the broker answered");
+        set_state(run, RUN_ENDED, "connection lost");
     } else {
-        opts.onSuccess = on_sent;
-        opts.onFailure = on_not_sent;
+        mqtt_parcel_result(p, rc == MQTTCLIENT_BAD_UTF8_STRING ? REJECTED : TRY_AGAIN,
+                           MQTTClient_strerror(rc));
+        p->retry_after_ms = RETRY_AFTER_MS;
     }
-    /* Once paho accepts it, p may be answered and freed before this returns. */
-    int rc = MQTTAsync_sendMessage(run->paho.client, p->topic, &message, &opts);
-    MQTTProperties_free(&message.properties);
+    finish(run, p);
+}
+
+/* Publishes the first unsent parcel. Lock held, except while paho has the parcel. */
+static void send_first(struct mqtt_run *run)
+{
+    struct mqtt_parcel *p = TAILQ_FIRST(&run->unsent);
+    const unsigned qos = run->target->qos;
+    int token = 0;
+
+    TAILQ_REMOVE(&run->unsent, p, link);
+    run->current = p;
+    run->current_token = 0;
+    pthread_mutex_unlock(&run->lock);
+    int rc = mqtt_client_publish(&run->client, p, qos, &token);
+    pthread_mutex_lock(&run->lock);
+    run->current = NULL;
+    if (run->current_token) {
+        run->last_token = run->current_token;
+        finish(run, p);
+    } else if (rc != MQTTCLIENT_SUCCESS) {
+        refused(run, p, rc);
+    } else if (qos == 0) {
+        mqtt_parcel_result(p, DELIVERED, "");
+        finish(run, p);
+    } else if (run->leaving) {
+        mqtt_parcel_result(p, TRY_AGAIN, "connection lost before the broker answered");
+        finish(run, p);
+    } else {
+        p->token = run->last_token = token;
+        TAILQ_INSERT_TAIL(&run->sent, p, link);
+    }
+}
+
+static void *thread_main(void *arg)
+{
+    struct mqtt_run *run = arg;
+
+    destroy_retired();
+    connect_run(run);
+    pthread_mutex_lock(&run->lock);
+    while (run->state == RUN_CONNECTED && !run->leaving) {
+        if (TAILQ_EMPTY(&run->unsent))
+            pthread_cond_wait(&run->changed, &run->lock);
+        else
+            send_first(run);
+    }
+    run->deaf = true;
+    pthread_mutex_unlock(&run->lock);
+    mqtt_client_disconnect(&run->client);
+    pthread_mutex_lock(&run->lock);
+    run->finished = true;
+    bool forgotten = run->forgotten;
+    notify(run);
+    pthread_mutex_unlock(&run->lock);
+    if (forgotten)
+        retire(run);
+    return NULL;
+}
+
+/* -------------------------------------------------------------------- from the loop
+ * thread */
+
+/* Blocks signals, which the loop thread handles. paho's thread inherits the mask. */
+static int start_thread(struct mqtt_run *run)
+{
+    sigset_t all, before;
+    pthread_t id;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&id, NULL, thread_main, run);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0)
+        pthread_detach(id);
     return rc;
 }
 
-uint64_t mqtt_run_packet_bytes(const struct mqtt_run *run, const struct mqtt_parcel *p)
+struct mqtt_run *mqtt_run_start(struct mqtt_target *target, void *owner, loop_cb *on_news,
+                                struct err *err)
 {
-    bool v5 = run->spec->peer.v5;
-    uint64_t n = PACKET_EXTRA + strlen(p->topic) + p->payload.n;
+    struct mqtt_run *run = mem_alloc(sizeof(*run));
 
-    for (unsigned i = 0; v5 && i < p->header_count; i++)
-        n += 5 + p->headers[i].name.n + p->headers[i].value.n;
-    return n;
+    atomic_fetch_add(&target->users, 1);
+    run->target = target;
+    run->owner = owner;
+    run->on_news = on_news;
+    run->started_ms = loop_mono_ms();
+    TAILQ_INIT(&run->unsent);
+    TAILQ_INIT(&run->sent);
+    TAILQ_INIT(&run->answered);
+    pthread_mutex_init(&run->lock, NULL);
+    pthread_cond_init(&run->changed, NULL);
+    int rc = start_thread(run);
+    if (rc == 0)
+        return run;
+    err_set(err, "cannot start a thread for the MQTT client: %s", strerror(rc));
+    retire(run);
+    return NULL;
+}
+
+void mqtt_run_send(struct mqtt_run *run, struct mqtt_parcel *p)
+{
+    run->held++;
+    pthread_mutex_lock(&run->lock);
+    TAILQ_INSERT_TAIL(&run->unsent, p, link);
+    pthread_cond_signal(&run->changed);
+    pthread_mutex_unlock(&run->lock);
+}
+
+void mqtt_run_leave(struct mqtt_run *run, struct mqtt_parcels *unsent,
+                    struct mqtt_parcels *sent)
+{
+    pthread_mutex_lock(&run->lock);
+    run->leaving = true;
+    TAILQ_CONCAT(unsent, &run->unsent, link);
+    TAILQ_CONCAT(sent, &run->sent, link);
+    pthread_cond_signal(&run->changed);
+    pthread_mutex_unlock(&run->lock);
+}
+
+static void free_parcels(struct mqtt_parcels *parcels)
+{
+    for (struct mqtt_parcel *p; (p = TAILQ_FIRST(parcels));) {
+        TAILQ_REMOVE(parcels, p, link);
+        mqtt_parcel_free(p);
+    }
+}
+
+void mqtt_run_free(struct mqtt_run *run)
+{
+    run->owner = NULL;
+    pthread_mutex_lock(&run->lock);
+    run->leaving = run->forgotten = true;
+    free_parcels(&run->unsent);
+    free_parcels(&run->sent);
+    free_parcels(&run->answered);
+    bool finished = run->finished;
+    pthread_cond_signal(&run->changed);
+    pthread_mutex_unlock(&run->lock);
+    if (finished)
+        retire(run);
 }

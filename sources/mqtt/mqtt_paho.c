@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sources/mqtt/mqtt_paho.h"
 
-#include "bridge/base/text.h"
 #include "bridge/plugin.h"
+#include "sources/mqtt/mqtt_why.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,72 +18,25 @@ enum { DESCRIPTORS_MAX = 1024, NAME_BYTES = 32, PROBE_LEAVE_MS = 1000 };
 
 /* -------------------------------------------------------------------- errors in words */
 
-/* CONNACK codes of MQTT 3.1.1; MQTT 5 uses reason codes instead. */
-static const char *const refusals[] = {"accepted",
-                                       "the broker does not support this version of MQTT",
-                                       "the broker rejects the client_id",
-                                       "the broker is not available",
-                                       "bad user name or password",
-                                       "not authorized"};
-
-/* OpenSSL's lines look like 139:error:0A000086:SSL routines:func:certificate verify
- * failed:file.c:1889: - the reason is the sixth field. */
 static int on_tls_error(const char *str, size_t len, void *u)
 {
     struct paho *p = u;
-    struct slice rest = {str, len}, field = text_cut(&rest, ':');
 
-    for (int skipped = 0; skipped < 5 && rest.p; skipped++)
-        field = text_cut(&rest, ':');
-    snprintf(p->tls_why, sizeof(p->tls_why), "TLS: %.*s", SLICE_ARG(field));
+    mqtt_why_tls(p->tls_why, sizeof(p->tls_why), str, len);
     return 1;
-}
-
-/* Returns advice for an error text that contains a given word. */
-static const char *hint_of(const char *text)
-{
-    static const struct {
-        const char *word, *hint;
-    } hints[] = {
-        {"ertificate verify failed",
-         "; check that ca_file contains the CA of the broker's certificate, and that the "
-         "certificate has not expired"},
-        {"user name or password", "; check the options user and password"},
-        {"ot authorized",
-         "; check the options user and password, and the permissions of this user"}};
-
-    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
-        if (strstr(text, hints[i].word))
-            return hints[i].hint;
-    return "";
 }
 
 void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
               const char *message, const struct paho *p)
 {
-    const char *text = NULL;
+    const struct mqtt_failure failure = {
+        .reason = reason,
+        .code = code,
+        .message = message == NULL && code < -1 ? MQTTAsync_strerror(code) : message,
+        .tls = p && p->tls,
+        .tls_why = p ? p->tls_why : NULL};
 
-    /* CONNACK of MQTT 5: paho 1.3.12 passes the reason in code, later versions in
-     * reason. */
-    if (code >= MQTTREASONCODE_UNSPECIFIED_ERROR)
-        reason = (enum MQTTReasonCodes)code;
-    if (reason >= MQTTREASONCODE_UNSPECIFIED_ERROR)
-        text = MQTTReasonCode_toString(reason);
-    else if (code > 0 && code < (int)(sizeof(refusals) / sizeof(refusals[0])))
-        text = refusals[code];
-    else if (p && p->tls_why[0])
-        text = p->tls_why;
-    else if (p && p->tls)
-        text = "no TLS connection; check that the broker runs, that its certificate "
-               "contains the host name of the url, and whether it requires a client "
-               "certificate";
-    else if (message)
-        text = message;
-    else if (code < -1)
-        text = MQTTAsync_strerror(code);
-    if (text == NULL)
-        text = "no connection; check the host name in the url";
-    snprintf(out, size, "%s%s", text, hint_of(text));
+    mqtt_why(out, size, &failure);
 }
 
 /* -------------------------------------------------------------------- one client */

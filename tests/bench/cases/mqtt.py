@@ -85,14 +85,17 @@ def fill(daemon, count, due_s):
 @case("mqtt-out")
 def mqtt_out(b):
     """Jobs that fall due together, through mosquitto to one bare subscriber, QoS 1: from the first to
-    the last. Beside it: as many messages from eight bare publishers."""
-    ours, alone, count = [], [], b.jobs(50000)
+    the last, and what they cost the daemon. Beside it: as many messages from eight bare publishers."""
+    ours, cost, alone, count = [], [], [], b.jobs(50000)
     for _ in b.rounds():
         broker, _ = b.mosquitto(), b.redis()
         daemon = b.tarry(CONF_OUT.format(url=broker.url))
         child = reader(b, broker, "bench/out", count)
         fill(daemon, count, time.time() + 1 + 4 * b.scale)
+        before_s = daemon.cpu_s()
         ours.append(result(child))
+        cost.append((daemon.cpu_s() - before_s) * 1e6 / count)
         daemon.stop()
         alone.append(bare(b, count))
-    return [Figure("out", "jobs/s", ours, limit=("mosquitto alone", alone))]
+    return [Figure("out", "jobs/s", ours, limit=("mosquitto alone", alone)),
+            Figure("out, CPU of the daemon", "us/job", cost)]
