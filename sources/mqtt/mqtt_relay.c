@@ -20,6 +20,9 @@ enum {
     TO_PAHO_MAX = 256 * 1024,          /* bytes that wait for paho */
     OPEN_BYTES_MAX = 16 * 1024 * 1024, /* of messages that are not stored */
     KEEP_BYTES = 1024 * 1024,          /* free an empty buffer larger than this */
+    PUBACK_BYTES = 4,                  /* at least */
+    ACK_BATCH = 16,                    /* PUBACKs that are read together, but at most half
+                                        * of the open messages, so that the broker is never idle */
     READ_BYTES = 64 * 1024,            /* from paho, in one turn of the loop */
     ACK_WAIT_MS = 300,    /* when leaving: for paho to acknowledge what is stored */
     LEAVE_WAIT_MS = 2500, /* when leaving: for the broker to close the connection; less
@@ -38,9 +41,12 @@ struct mqtt_relay {
     struct timer *timer; /* of the loss, or when leaving */
 
     struct buf from_broker, to_paho, from_paho, to_broker;
-    size_t passing; /* bytes of the packet from the broker that are not yet passed on */
-    bool resting;   /* the broker is not read, because the source has too much */
-    bool greeted;   /* paho has sent a packet */
+    size_t passing;   /* bytes of the packet from the broker that are not yet passed on */
+    bool full;        /* a message waits in from_broker, because the source has too many;
+                       * the broker is not read */
+    bool greeted;     /* paho has sent a packet */
+    uint64_t unacked; /* messages of QoS 1 that were passed to paho, without its PUBACK */
+    int wake_bytes;   /* the loop wakes up when paho has sent this many bytes */
     struct mqtt_window window;
     uint64_t open_max;
 
@@ -63,7 +69,7 @@ static void lose(struct mqtt_relay *r)
 {
     door_close(r->door);
     r->door = NULL;
-    r->resting = false;
+    r->full = false;
     if (r->paho_fd < 0) {
         r->events->lost(r->arg, r->why.text);
         return;
@@ -132,19 +138,24 @@ static bool is_full(const struct mqtt_relay *r)
     return window_open(&r->window) >= r->open_max || r->window.bytes >= OPEN_BYTES_MAX;
 }
 
-/* Starts to pass the first packet of in. Returns false if it must wait. */
+/* Starts to pass the first packet of in. Returns false if it must wait, because it is
+ * incomplete or too much. */
 static bool begin_packet(struct mqtt_relay *r, struct slice in)
 {
     struct packet_head h;
-    int n = is_full(r) ? 0 : packet_head(in, &h);
+    int n = packet_head(in, &h);
 
     if (n < 0)
         fail_broker(r, "the broker sent a packet with an invalid length");
     if (n <= 0)
         return false;
+    r->full = h.type == PACKET_PUBLISH && is_full(r);
+    if (r->full)
+        return false;
     r->passing = h.size;
     if (h.type == PACKET_PUBLISH)
         window_pass(&r->window, h.qos);
+    r->unacked += h.type == PACKET_PUBLISH && h.qos == 1;
     return true;
 }
 
@@ -167,6 +178,21 @@ static void flush_to_paho(struct mqtt_relay *r)
     watch_paho(r);
 }
 
+/* Lets the kernel collect the PUBACKs that paho is about to send, each in a write of its
+ * own, instead of waking the loop for each. */
+static void await_acks(struct mqtt_relay *r)
+{
+    const uint64_t sure = r->unacked - (r->passing > 0 && r->unacked > 0);
+    const uint64_t most = r->open_max / 2 < ACK_BATCH ? r->open_max / 2 : ACK_BATCH;
+    const uint64_t batch = sure < most ? sure : most;
+    const int bytes = batch > 1 ? (int)batch * PUBACK_BYTES : 1;
+
+    if (r->paho_fd < 0 || bytes == r->wake_bytes)
+        return;
+    setsockopt(r->paho_fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
+    r->wake_bytes = bytes;
+}
+
 /* Passes on what the source can store, and stops reading at the first packet that is too
  * much. */
 static void pass_to_paho(struct mqtt_relay *r)
@@ -174,6 +200,7 @@ static void pass_to_paho(struct mqtt_relay *r)
     const struct slice in = buf_slice(&r->from_broker);
     size_t at = 0;
 
+    r->full = false;
     while (at < in.n && r->state == RELAY_RUNS && !is_lost(r)) {
         struct slice rest = {in.p + at, in.n - at};
         if (r->passing == 0 && !begin_packet(r, rest))
@@ -184,11 +211,11 @@ static void pass_to_paho(struct mqtt_relay *r)
         at += n;
     }
     forget_input(&r->from_broker, at);
+    await_acks(r);
     flush_to_paho(r);
     if (is_lost(r) || r->state != RELAY_RUNS)
         return;
-    r->resting = r->to_paho.n >= TO_PAHO_MAX || (r->passing == 0 && is_full(r));
-    net_set_reading(r->net, !r->resting);
+    net_set_reading(r->net, !r->full && r->to_paho.n < TO_PAHO_MAX);
 }
 
 static void on_broker_bytes(void *arg, struct slice bytes)
@@ -233,8 +260,9 @@ static int take_packet(struct mqtt_relay *r, struct slice packet,
     int id = packet_acknowledged(packet, h);
     enum window_verdict verdict = WINDOW_NOT_HELD;
 
-    if (h->type == PACKET_PINGREQ && r->resting && r->passing == 0)
+    if (h->type == PACKET_PINGREQ && r->full)
         answer_ping(r);
+    r->unacked -= h->type == PACKET_PUBACK && r->unacked > 0;
     if (id >= 0)
         verdict = window_ack(&r->window, packet, (unsigned)id, h->type == PACKET_PUBACK);
     if (verdict == WINDOW_NOT_HELD)
@@ -287,6 +315,7 @@ static void on_paho(void *arg, unsigned events)
         buf_grew(&r->from_paho, (size_t)n);
         r->events->collect(r->arg); /* paho called back before it acknowledged */
         take_packets(r);
+        await_acks(r);
         release_acks(r);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
         close_paho(r);
@@ -303,7 +332,7 @@ int relay_stored(struct mqtt_relay *r, uint64_t count)
     if (window_store(&r->window, count) != 0)
         return -1;
     release_acks(r);
-    if (r->resting)
+    if (r->full)
         pass_to_paho(r);
     return 0;
 }
@@ -369,4 +398,21 @@ struct mqtt_relay *relay_new(const struct net_conf *broker, unsigned open_max,
     r->timer = timer_new(on_timer, r);
     r->net = net_open(broker, &cbs, r);
     return r;
+}
+
+void relay_free(struct mqtt_relay *r)
+{
+    struct buf *const bufs[] = {&r->from_broker, &r->to_paho, &r->from_paho,
+                                &r->to_broker};
+
+    net_close(r->net);
+    door_close(r->door);
+    watch_del(r->paho_watch);
+    if (r->paho_fd >= 0)
+        close(r->paho_fd);
+    timer_del(r->timer);
+    for (size_t i = 0; i < sizeof(bufs) / sizeof(bufs[0]); i++)
+        buf_free(bufs[i]);
+    window_free(&r->window);
+    loop_defer_free(r);
 }

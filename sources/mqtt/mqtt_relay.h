@@ -29,10 +29,11 @@ struct relay_events {
     void (*left)(void *arg);
 };
 
-/* broker and events are borrowed until the process exits. open_max: the number of
+/* broker and events are borrowed until relay_free(). open_max: the number of
  * messages that paho may receive before they are stored. */
 struct mqtt_relay *relay_new(const struct net_conf *broker, unsigned open_max,
                              const struct relay_events *events, void *arg);
+void relay_free(struct mqtt_relay *r); /* closes both connections */
 /* A message was given to the source. */
 void relay_message(struct mqtt_relay *r, struct window_message m);
 /* The source has stored count further messages, in order: acknowledge them. -1: more
