@@ -18,7 +18,8 @@ static struct flight_message *take_earlier(struct mqtt_flight *f, unsigned msgid
 {
     struct flight_message *m = f->earlier[msgid % FLIGHT_IDS];
 
-    f->earlier[msgid % FLIGHT_IDS] = NULL;
+    if (m) /* a write to an empty place would cost memory */
+        f->earlier[msgid % FLIGHT_IDS] = NULL;
     return m;
 }
 
