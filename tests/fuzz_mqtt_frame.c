@@ -14,6 +14,7 @@ static void read_body(const struct frame *f)
     struct mqtt_message m;
     struct slice why;
     struct err err;
+    unsigned count;
     bool flag;
 
     if (f->type == FRAME_SETUP && frame_get_setup(f->body, &setup, &err) == 0)
@@ -21,7 +22,9 @@ static void read_body(const struct frame *f)
     if (f->type == FRAME_CONNECTED)
         frame_get_connected(f->body, &flag, &err);
     if (f->type == FRAME_FAILED)
-        frame_get_failed(f->body, &flag, &why, &err);
+        frame_get_failed(f->body, &why, &err);
+    if (f->type == FRAME_STORED)
+        frame_get_stored(f->body, &count, &err);
     if (f->type == FRAME_MESSAGE && frame_get_message(f->body, &m, &err) == 0) {
         struct job *job = mqtt_job_new(&m);
         must(job != NULL && job->topic.n <= JOB_TOPIC_MAX);

@@ -74,8 +74,11 @@ static struct mqtt_setup sample_setup(void)
 {
     static char all[] = "a/#", delayed[] = "$delayed/#";
     static char *filters[] = {all, delayed};
-    static char uri[] = "tcp://b:1", id[] = "me", secret[] = "s", alpn[] = "\4mqtt";
-    return (struct mqtt_setup){.peer = {.uri = uri,
+    static char host[] = "b", port[] = "1", id[] = "me", secret[] = "s";
+    static char alpn[] = "\4mqtt";
+    return (struct mqtt_setup){.peer = {.host = host,
+                                        .port = port,
+                                        .tls = true,
                                         .client_id = id,
                                         .user = id,
                                         .password = secret,
@@ -99,7 +102,9 @@ static void a_setup_frame_is_read_as_written(void **state)
     (void)state;
     frame_put_setup(&b, &setup);
     assert_int_equal(frame_get_setup(take(&b).body, &got, NULL), 0);
-    assert_string_equal(got.peer.uri, "tcp://b:1");
+    assert_string_equal(got.peer.host, "b");
+    assert_string_equal(got.peer.port, "1");
+    assert_true(got.peer.tls);
     assert_string_equal(got.peer.password, "s");
     assert_null(got.peer.ca_file);
     assert_string_equal(got.peer.key_password, "s");
@@ -116,22 +121,26 @@ static void a_setup_frame_is_read_as_written(void **state)
 static void small_frames_are_read_as_written(void **state)
 {
     struct buf b = {0};
-    bool present = false, stored_too_late = false;
+    bool present = false;
+    unsigned count = 0;
     struct slice why;
     (void)state;
     frame_put_connected(&b, true);
     assert_int_equal(frame_get_connected(take(&b).body, &present, NULL), 0);
     assert_true(present);
     buf_clear(&b);
-    frame_put_failed(&b, true, "gone");
-    assert_int_equal(frame_get_failed(take(&b).body, &stored_too_late, &why, NULL), 0);
-    assert_true(stored_too_late && slice_is(why, "gone"));
+    frame_put_failed(&b, "gone");
+    assert_int_equal(frame_get_failed(take(&b).body, &why, NULL), 0);
+    assert_true(slice_is(why, "gone"));
     buf_clear(&b);
-    frame_put(&b, FRAME_STORED);
+    frame_put_stored(&b, UINT32_MAX);
     frame_put(&b, FRAME_STOP);
     struct frame f;
-    assert_int_equal(frame_take(buf_slice(&b), 10, &f, NULL), 5);
+    assert_int_equal(frame_take(buf_slice(&b), 10, &f, NULL), 9);
     assert_int_equal(f.type, FRAME_STORED);
+    assert_int_equal(frame_get_stored(f.body, &count, NULL), 0);
+    assert_int_equal(count, UINT32_MAX);
+    assert_int_equal(frame_get_stored((struct slice){f.body.p, 3}, &count, NULL), -1);
     buf_free(&b);
 }
 
@@ -140,7 +149,7 @@ static void an_incomplete_frame_is_not_read(void **state)
     struct buf b = {0};
     struct frame f;
     (void)state;
-    frame_put_failed(&b, false, "why");
+    frame_put_failed(&b, "why");
     for (size_t n = 0; n < b.n; n++)
         assert_int_equal(frame_take((struct slice){b.p, n}, 100, &f, NULL), 0);
     buf_free(&b);

@@ -54,6 +54,7 @@ struct net {
     struct tls *tls;      /* NULL: no TLS */
     bool tls_wants_write; /* TLS must write before it can read on */
     bool tls_wants_read;  /* TLS must read before it can write on */
+    bool resting;         /* the owner wants no bytes now */
     struct buf out;
     size_t out_sent;    /* bytes of out that the kernel has accepted */
     bool deaf;          /* the peer accepts no more bytes; its last bytes may still be
@@ -140,7 +141,8 @@ static enum io write_some(struct net *n, const char *bytes, size_t size, size_t 
 static void set_watch(struct net *n)
 {
     bool write = (n->out_sent < n->out.n && !n->tls_wants_read) || n->tls_wants_write;
-    watch_set(n->watch, WATCH_READ | (write ? WATCH_WRITE : 0));
+    bool read = !n->resting || n->tls_wants_read;
+    watch_set(n->watch, (read ? WATCH_READ : 0) | (write ? WATCH_WRITE : 0));
 }
 
 static void out_done(struct net *n)
@@ -230,13 +232,23 @@ static void receive(struct net *n)
         fail(n);
         return;
     }
-    if (n->tls && tls_has_more(n->tls))
+    if (n->tls && !n->resting && tls_has_more(n->tls))
         timer_set(n->more_timer, 0);
 }
 
 static void on_more(void *arg)
 {
     on_event(arg, WATCH_READ);
+}
+
+void net_set_reading(struct net *n, bool reading)
+{
+    if (n->state != OPEN || n->resting != reading)
+        return;
+    n->resting = !reading;
+    set_watch(n);
+    if (reading && n->tls) /* it may hold bytes for which the socket reports nothing */
+        timer_set(n->more_timer, 0);
 }
 
 /* ------------------------------------------------------------------------ opening */
@@ -307,7 +319,7 @@ static void on_event(void *arg, unsigned events)
     } else if (n->state == OPEN) {
         bool crossed = n->tls != NULL; /* TLS may need to read in order to write, and
                                         * vice versa */
-        if (crossed || events & (WATCH_READ | WATCH_ERROR))
+        if (!n->resting && (crossed || events & (WATCH_READ | WATCH_ERROR)))
             receive(n);
         if (n->state == OPEN && (crossed || events & WATCH_WRITE))
             send_out(n);

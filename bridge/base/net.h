@@ -23,6 +23,9 @@ struct net_conf {
     bool tls;                          /* 1.2 or later; the server's name is verified */
     const char *ca_file;               /* NULL: the system's authorities */
     const char *cert_file, *key_file;  /* client certificate; NULL: none */
+    const char *key_password;          /* of an encrypted key; NULL: none */
+    const char *alpn;                  /* protocols to offer: a length byte before each
+                                        * name; NULL: none */
     int64_t connect_timeout_ms;        /* for all addresses of the name together */
     int64_t unacknowledged_timeout_ms; /* TCP: closes the connection if sent bytes stay
                                         * unacknowledged this long */
@@ -41,6 +44,9 @@ struct net_cbs {
 struct net *net_open(const struct net_conf *conf, const struct net_cbs *cbs, void *arg);
 /* Copies the bytes. The stream must be open. */
 void net_write(struct net *n, const void *bytes, size_t count);
+/* Stops (false) or resumes (true) reading. The end of the stream is reported only while
+ * reading. The stream must be open. */
+void net_set_reading(struct net *n, bool reading);
 /* Sends the collected bytes now instead of at the end of the turn. Calls no callback. */
 void net_push(struct net *n);
 /* No callback follows, also when called from a callback. Drops unsent bytes. NULL is

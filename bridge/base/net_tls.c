@@ -35,6 +35,19 @@ static const char *reason(void)
     return text ? text : "unknown error";
 }
 
+/* Gives OpenSSL the key's password. Without one it would ask on the terminal. */
+static int give_password(char *out, int size, int writing, void *arg)
+{
+    const char *password = arg;
+    size_t n = password ? strlen(password) : 0;
+
+    (void)writing;
+    if (n == 0 || n > (size_t)size)
+        return -1;
+    memcpy(out, password, n);
+    return (int)n;
+}
+
 static int load_files(SSL_CTX *ctx, const struct net_conf *conf, struct err *err)
 {
     if (conf->ca_file && SSL_CTX_load_verify_locations(ctx, conf->ca_file, NULL) != 1)
@@ -45,6 +58,8 @@ static int load_files(SSL_CTX *ctx, const struct net_conf *conf, struct err *err
         return 0;
     if (SSL_CTX_use_certificate_chain_file(ctx, conf->cert_file) != 1)
         return err_set(err, "cert_file %s: %s", conf->cert_file, reason());
+    SSL_CTX_set_default_passwd_cb(ctx, give_password);
+    SSL_CTX_set_default_passwd_cb_userdata(ctx, (void *)(uintptr_t)conf->key_password);
     const char *key = conf->key_file ? conf->key_file : conf->cert_file;
     if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1)
         return err_set(err, "key_file %s: %s", key, reason());
@@ -78,6 +93,12 @@ struct tls *tls_new(const struct net_conf *conf, int fd, struct err *err)
                                  SSL_MODE_RELEASE_BUFFERS);
     if (load_files(t->ctx, conf, err) != 0)
         goto fail;
+    /* Unlike its siblings, this function returns 0 on success. */
+    if (conf->alpn && SSL_CTX_set_alpn_protos(t->ctx, (const unsigned char *)conf->alpn,
+                                              (unsigned)strlen(conf->alpn)) != 0) {
+        err_set(err, "alpn: %s", reason());
+        goto fail;
+    }
     t->ssl = SSL_new(t->ctx);
     must(t->ssl != NULL);
     if (name_peer(t->ssl, conf->host) != 0 || SSL_set_fd(t->ssl, fd) != 1) {

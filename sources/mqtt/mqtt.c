@@ -53,13 +53,15 @@ static const struct opt opts[] = {
     {"session_expiry", OPT_MS, AT(session_expiry_ms), "1d",
      "How long the broker stores messages while tarry is disconnected; MQTT 5 only.",
      .min = 1000, .max = INT64_C(4294967294) * 1000},
-    {"receive_max", OPT_INT, AT(receive_max), "20",
+    {"receive_max", OPT_INT, AT(receive_max), "50",
      "Number of messages that the broker may send to a worker before it receives a "
-     "PUBACK; MQTT 5 only.",
+     "PUBACK: so many can arrive twice after a failure. MQTT 3.1.1 cannot tell it to the "
+     "broker; the worker then stops reading.",
      .min = 1, .max = 65535},
     {"workers", OPT_INT, AT(workers), "1",
-     "Number of worker processes, each with one message in flight. Several workers use a "
-     "shared subscription; only the first worker subscribes to topics that begin with $.",
+     "Number of worker processes, each with one connection. One is enough for most "
+     "brokers. Several workers use a shared subscription; only the first worker "
+     "subscribes to topics that begin with $.",
      .min = 1, .max = WORKERS_MAX},
     {"share_group", OPT_STR, AT(share_group), "tarry",
      "Name of the shared subscription of several workers.", .min = 0},

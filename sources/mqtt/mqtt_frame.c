@@ -56,12 +56,19 @@ void frame_put(struct buf *out, enum frame_type type)
     end(out, begin(out, type));
 }
 
-void frame_put_failed(struct buf *out, bool stored_too_late, const char *why)
+void frame_put_failed(struct buf *out, const char *why)
 {
     size_t at = begin(out, FRAME_FAILED);
 
-    put_number(out, stored_too_late, 1);
     put_slice(out, slice_of(why));
+    end(out, at);
+}
+
+void frame_put_stored(struct buf *out, unsigned count)
+{
+    size_t at = begin(out, FRAME_STORED);
+
+    put_number(out, count, 4);
     end(out, at);
 }
 
@@ -76,13 +83,15 @@ void frame_put_connected(struct buf *out, bool session_present)
 void frame_put_setup(struct buf *out, const struct mqtt_setup *setup)
 {
     const struct mqtt_peer *peer = &setup->peer;
-    const char *const texts[] = {peer->uri,      peer->client_id,    peer->user,
-                                 peer->password, peer->ca_file,      peer->cert_file,
-                                 peer->key_file, peer->key_password, peer->alpn};
+    const char *const texts[] = {peer->host,      peer->port,     peer->client_id,
+                                 peer->user,      peer->password, peer->ca_file,
+                                 peer->cert_file, peer->key_file, peer->key_password,
+                                 peer->alpn};
     size_t at = begin(out, FRAME_SETUP);
 
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         put_slice(out, slice_of(texts[i]));
+    put_number(out, peer->tls, 1);
     put_number(out, peer->v5, 1);
     put_number(out, peer->keepalive_s, 4);
     put_number(out, setup->qos, 1);
@@ -209,14 +218,20 @@ int frame_get_connected(struct slice body, bool *session_present, struct err *er
     return finish(&r, "CONNECTED", err);
 }
 
-int frame_get_failed(struct slice body, bool *stored_too_late, struct slice *why,
-                     struct err *err)
+int frame_get_failed(struct slice body, struct slice *why, struct err *err)
 {
     struct reader r = {body.p, body.n, false};
 
-    *stored_too_late = get_number(&r, 1) != 0;
     *why = get_slice(&r);
     return finish(&r, "FAILED", err);
+}
+
+int frame_get_stored(struct slice body, unsigned *count, struct err *err)
+{
+    struct reader r = {body.p, body.n, false};
+
+    *count = (unsigned)get_number(&r, 4);
+    return finish(&r, "STORED", err);
 }
 
 static void get_filters(struct reader *r, struct opt_list *filters)
@@ -240,11 +255,13 @@ int frame_get_setup(struct slice body, struct mqtt_setup *setup, struct err *err
     struct mqtt_peer *peer = &setup->peer;
 
     memset(setup, 0, sizeof(*setup));
-    char **const texts[] = {&peer->uri,      &peer->client_id,    &peer->user,
-                            &peer->password, &peer->ca_file,      &peer->cert_file,
-                            &peer->key_file, &peer->key_password, &peer->alpn};
+    char **const texts[] = {&peer->host,      &peer->port,     &peer->client_id,
+                            &peer->user,      &peer->password, &peer->ca_file,
+                            &peer->cert_file, &peer->key_file, &peer->key_password,
+                            &peer->alpn};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         *texts[i] = get_text(&r);
+    peer->tls = get_number(&r, 1) != 0;
     peer->v5 = get_number(&r, 1) != 0;
     peer->keepalive_s = (unsigned)get_number(&r, 4);
     setup->qos = (unsigned)get_number(&r, 1);
@@ -253,7 +270,7 @@ int frame_get_setup(struct slice body, struct mqtt_setup *setup, struct err *err
     setup->retained = get_number(&r, 1) != 0;
     setup->message_max = get_number(&r, 8);
     get_filters(&r, &setup->filters);
-    if (peer->uri == NULL || peer->client_id == NULL)
+    if (peer->host == NULL || peer->port == NULL || peer->client_id == NULL)
         r.bad = true;
     if (finish(&r, "SETUP", err) == 0)
         return 0;

@@ -6,10 +6,9 @@
  * are big-endian. A text is a u32 length and its bytes. Pure; the reader enforces the
  * limits.
  *
- * The source sends SETUP once, STORED when Redis has stored the job of a MESSAGE, and
- * finally STOP. The worker sends CONNECTED, SUBSCRIBED, then each MESSAGE after the
- * STORED of the previous one. FAILED is its last frame. Either end closes the socket to
- * give up.
+ * The source sends SETUP once, STORED when Redis has stored the jobs of the next MESSAGE
+ * frames, and finally STOP. The worker sends CONNECTED, SUBSCRIBED, and each MESSAGE as
+ * it arrives. FAILED is its last frame. Either end closes the socket to give up.
  */
 #ifndef SOURCES_MQTT_MQTT_FRAME_H
 #define SOURCES_MQTT_MQTT_FRAME_H
@@ -46,13 +45,13 @@ struct frame {
  * or larger than max_bytes. */
 ssize_t frame_take(struct slice in, size_t max_bytes, struct frame *f, struct err *err);
 
-/* Appends a frame without fields: SUBSCRIBED, STORED, STOP. */
+/* Appends a frame without fields: SUBSCRIBED, STOP. */
 void frame_put(struct buf *out, enum frame_type type);
-/* stored_too_late: the last STORED arrived too late for a PUBACK, so the broker sends
- * that message again. */
-void frame_put_failed(struct buf *out, bool stored_too_late, const char *why);
-int frame_get_failed(struct slice body, bool *stored_too_late, struct slice *why,
-                     struct err *err);
+void frame_put_failed(struct buf *out, const char *why);
+int frame_get_failed(struct slice body, struct slice *why, struct err *err);
+/* count: further messages that are stored, in the order of their MESSAGE frames. */
+void frame_put_stored(struct buf *out, unsigned count);
+int frame_get_stored(struct slice body, unsigned *count, struct err *err);
 void frame_put_connected(struct buf *out, bool session_present);
 int frame_get_connected(struct slice body, bool *session_present, struct err *err);
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALPN_MAX_BYTES = 255, HOST_MAX = 253, USERINFO_MAX = 4096 };
+enum { ALPN_MAX_BYTES = 255, HOST_MAX = 253, USERINFO_MAX = 4096, PORT_TEXT = 12 };
 
 /* -------------------------------------------------------------------- the address */
 
@@ -204,9 +204,15 @@ void mqtt_peer_init(struct mqtt_peer *peer, const struct mqtt_link *link, char *
 {
     struct mqtt_url url;
 
+    char port[PORT_TEXT];
+
     must(mqtt_url_parse(link->url, &url, NULL) == 0 && url.host != NULL);
+    snprintf(port, sizeof(port), "%u", url.port);
     *peer = (struct mqtt_peer){
         .uri = mqtt_url_paho(&url),
+        .host = mem_strdup(url.host),
+        .port = mem_strdup(port),
+        .tls = url.tls,
         .client_id = client_id,
         .user = mem_strdup(link->user ? link->user : url.user),
         .password = mem_strdup(link->password ? link->password : url.password),
@@ -225,6 +231,8 @@ void mqtt_peer_free(struct mqtt_peer *peer)
     text_forget(peer->password);
     text_forget(peer->key_password);
     free(peer->uri);
+    free(peer->host);
+    free(peer->port);
     free(peer->client_id);
     free(peer->user);
     free(peer->ca_file);

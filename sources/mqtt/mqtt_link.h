@@ -63,9 +63,11 @@ struct mqtt_link {
 /* Checks combinations of options; no I/O. */
 int mqtt_link_check(const struct mqtt_link *link, struct err *err);
 
-/* The options in the form that paho needs. */
+/* The options in the form that connecting needs. */
 struct mqtt_peer {
     char *uri; /* tcp://host:port or ssl://host:port, for paho */
+    char *host, *port;
+    bool tls;
     char *client_id;
     char *user, *password; /* NULL: none */
     char *ca_file, *cert_file, *key_file, *key_password;

@@ -4,17 +4,12 @@
 #include "bridge/plugin.h"
 #include "sources/mqtt/mqtt_why.h"
 
-#include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { DESCRIPTORS_MAX = 1024, NAME_BYTES = 32, PROBE_LEAVE_MS = 1000 };
+enum { NAME_BYTES = 32, PROBE_LEAVE_MS = 1000 };
 
 /* -------------------------------------------------------------------- errors in words */
 
@@ -54,11 +49,12 @@ static void on_connected5(void *context, MQTTAsync_successData5 *d)
                          d ? &d->properties : NULL);
 }
 
-static void connect_failed(const struct paho *p, enum MQTTReasonCodes reason, int code,
+static void connect_failed(struct paho *p, enum MQTTReasonCodes reason, int code,
                            const char *message)
 {
     char text[PAHO_WHY_MAX];
 
+    p->refused = reason >= MQTTREASONCODE_UNSPECIFIED_ERROR || code > 0;
     paho_why(text, sizeof(text), reason, code, message, p);
     p->events->failed(p->context, text);
 }
@@ -293,46 +289,6 @@ void paho_put_message(struct buf *frame, struct slice topic,
     m.props = buf_slice(&props);
     frame_put_message(frame, &m);
     buf_free(&props);
-}
-
-/* -------------------------------------------------------------------- the end */
-
-/* Finds the socket to the broker, which paho does not expose: the only TCP socket of this
- * process. */
-static int broker_socket(void)
-{
-    struct sockaddr_storage peer = {0};
-    for (int fd = 0; fd < DESCRIPTORS_MAX; fd++) {
-        socklen_t n = sizeof(peer);
-        if (getpeername(fd, (struct sockaddr *)&peer, &n) == 0 &&
-            (peer.ss_family == AF_INET || peer.ss_family == AF_INET6))
-            return fd;
-    }
-    return -1;
-}
-
-int paho_dup_socket(void)
-{
-    int fd = broker_socket();
-    return fd < 0 ? -1 : dup(fd);
-}
-
-_Noreturn void paho_exit(int fd, int limit_ms)
-{
-    char unread[4096];
-    struct pollfd broker = {.fd = fd, .events = POLLIN};
-    const int64_t until_ms = loop_mono_ms() + limit_ms;
-    int64_t left_ms = limit_ms;
-
-    shutdown(fd, SHUT_WR);
-    while (fd >= 0 && left_ms > 0 && poll(&broker, 1, (int)left_ms) >= 0) {
-        ssize_t n = recv(fd, unread, sizeof(unread), MSG_DONTWAIT);
-        /* EAGAIN: no data before the timeout, or a paho thread read it. */
-        if (n == 0 || (n < 0 && errno != EAGAIN))
-            break;
-        left_ms = until_ms - loop_mono_ms();
-    }
-    _exit(0);
 }
 
 /* ------------------------------------------------------------ tarry check --connect */

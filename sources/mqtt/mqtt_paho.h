@@ -36,6 +36,7 @@ struct paho {
     const struct mqtt_peer *peer;
     const struct paho_events *events;
     void *context;
+    bool refused; /* the broker has answered, and rejects the connection */
     bool tls;
     char tls_why[PAHO_WHY_MAX]; /* TLS error of a failed connection; "": none */
     pthread_mutex_t lock;       /* guards disconnected */
@@ -64,15 +65,6 @@ void paho_why(char *out, size_t size, enum MQTTReasonCodes reason, int code,
 /* Appends a MESSAGE frame. Truncates a message of more than message_max bytes. */
 void paho_put_message(struct buf *frame, struct slice topic,
                       const MQTTAsync_message *message, uint64_t message_max);
-
-/* Duplicates the socket to the broker for paho_exit(), so that it stays open after paho
- * closes its own descriptor. -1: not connected. */
-int paho_dup_socket(void);
-/* Ends a process with one client while messages still arrive. Closing a socket with
- * unread data resets the connection, and the broker loses the PUBACKs it has not read
- * yet. So this only shuts down sending and reads until the broker closes, for limit_ms at
- * most. Any thread. Messages that paho reads meanwhile must not be acknowledged. */
-_Noreturn void paho_exit(int fd, int limit_ms);
 
 /* For `tarry check --connect`: connects with its own client id and disconnects.
  * Blocks. */

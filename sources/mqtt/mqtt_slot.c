@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mqtt_slot.c - manages a worker process: its socket, its message in flight, its backoff.
+ * mqtt_slot.c - manages a worker process: its socket, its messages in flight, its
+ * backoff.
  *
- * A run is the time from start to exit of a worker process. The last message is
- * remembered beyond its run: if the broker closes the connection while Redis is
- * unavailable, it sends the message again, which must not become a second job.
+ * A run is the time from start to exit of a worker process. Messages in flight are
+ * remembered beyond their run (mqtt_flight.h): if the connection breaks while Redis is
+ * unavailable, the broker sends them again, which must not make second jobs.
  */
 #include "sources/mqtt/mqtt_slot.h"
 
 #include "bridge/base/retry.h"
+#include "sources/mqtt/mqtt_flight.h"
 #include "sources/mqtt/mqtt_job.h"
 
 #include <errno.h>
@@ -25,16 +27,6 @@ enum {
     STEADY_MS = 10000        /* a run of this length does not count as a failure */
 };
 
-/* The message submitted last. */
-struct last_message {
-    uint64_t serial; /* of the submission; 0: none */
-    uint64_t run;    /* the run that received it */
-    unsigned msgid;
-    uint64_t hash;
-    bool answered; /* to the worker of that run */
-    enum { LAST_OPEN, LAST_STORED, LAST_NOT_STORED } state;
-};
-
 struct mqtt_slot {
     struct source *src;
     struct mqtt_setup setup;
@@ -45,28 +37,17 @@ struct mqtt_slot {
     int fd;              /* our end of the socket; -1: none */
     struct watch *watch;
     struct buf in;
-    struct timer *timer; /* of the next start; when stopping: of the kill */
-    uint64_t run;
+    struct timer *timer;  /* of the next start; while the worker leaves: of the kill */
     int64_t connected_ms; /* monotonic, in this run; 0: not yet */
     unsigned failures;    /* consecutive runs shorter than STEADY_MS */
     bool connected_before;
-    bool stored_too_late; /* the worker reported that the last answer of this run came too
-                           * late for a PUBACK */
-    bool expects_answer;  /* the worker waits for the outcome of last */
+    bool leaving;   /* the worker was told to stop; no further message is accepted */
+    bool reporting; /* report_stored() is deferred */
     bool paused, stopping;
 
-    uint64_t serial; /* of the last submission */
-    struct last_message last;
+    struct mqtt_flight flight;
     struct log_limit lost_limit, store_limit;
 };
-
-/* The argument of a submission's callback. The slot outlives it. */
-struct submitted {
-    struct mqtt_slot *slot;
-    uint64_t serial;
-};
-
-static void start_worker(void *arg);
 
 /* ----------------------------------------------------------- the worker's end */
 
@@ -77,7 +58,6 @@ static void close_socket(struct mqtt_slot *slot)
     if (slot->fd >= 0)
         close(slot->fd);
     slot->fd = -1;
-    slot->expects_answer = false;
     buf_free(&slot->in);
 }
 
@@ -120,105 +100,106 @@ static void start_later(struct mqtt_slot *slot)
     timer_set(slot->timer, retry_broker_ms(slot->failures));
 }
 
+/* Tells the worker to acknowledge what is stored, and to exit. */
+static void tell_to_leave(struct mqtt_slot *slot)
+{
+    if (slot->leaving)
+        return;
+    slot->leaving = true;
+    timer_set(slot->timer, STOP_WAIT_MS);
+    send_plain(slot, FRAME_STOP);
+}
+
 /* ------------------------------------------------------------------- messages */
 
-static void answer(struct mqtt_slot *slot)
+/* Reports what was stored in this turn of the loop. */
+static void report_stored(void *arg)
 {
-    slot->expects_answer = false;
-    slot->last.answered = true;
-    if (slot->last.state == LAST_STORED) {
-        send_plain(slot, FRAME_STORED);
-        FAULT("S4");
+    struct mqtt_slot *slot = arg;
+    struct buf frame = {0};
+
+    slot->reporting = false;
+    unsigned count = slot->fd >= 0 ? flight_take_stored(&slot->flight) : 0;
+    if (count == 0)
         return;
-    }
-    /* MQTT has no negative acknowledgement: the broker sends the message again only if
-     * the worker exits without a PUBACK. */
-    if (slot->child)
-        log_limited(&slot->store_limit, LOG_WARN, source_name(slot->src),
-                    "a message could not be stored; tarry reconnects so that the broker "
-                    "sends it again");
-    abandon_worker(slot);
+    frame_put_stored(&frame, count);
+    send_frame(slot, &frame);
+    buf_free(&frame);
+    FAULT("S4");
+}
+
+static void report_later(struct mqtt_slot *slot)
+{
+    if (!slot->reporting)
+        loop_defer(report_stored, slot);
+    slot->reporting = true;
+}
+
+/* MQTT has no negative acknowledgement: the broker sends a message again only after the
+ * worker has disconnected. */
+static void reconnect(struct mqtt_slot *slot)
+{
+    if (slot->child == NULL || slot->leaving)
+        return;
+    log_limited(&slot->store_limit, LOG_WARN, source_name(slot->src),
+                "a message could not be stored; tarry reconnects so that the broker "
+                "sends it again");
+    report_stored(slot);
+    tell_to_leave(slot);
 }
 
 static void on_stored(void *arg, const struct stored_reply *reply)
 {
-    struct submitted *sub = arg;
-    struct mqtt_slot *slot = sub->slot;
-    bool is_last = sub->serial == slot->last.serial;
+    struct flight_message *m = arg;
+    struct mqtt_slot *slot = m->owner;
+    const bool stored = reply->outcome != NOT_STORED && reply->outcome != REFUSED;
+    const bool in_run = m->in_run;
 
-    free(sub);
-    if (!is_last)
-        return;
-    bool stored = reply->outcome != NOT_STORED && reply->outcome != REFUSED;
-    slot->last.state = stored ? LAST_STORED : LAST_NOT_STORED;
-    if (slot->expects_answer)
-        answer(slot);
+    flight_settle(m, stored); /* may free m */
+    if (in_run && stored)
+        report_later(slot);
+    else if (in_run)
+        reconnect(slot);
 }
 
-/* Is m the last message, sent again because the connection broke before the broker could
- * receive its PUBACK? If unsure, treats m as a new message: a duplicate does less harm
- * than a loss. */
-static bool is_redelivery(const struct mqtt_slot *slot, const struct mqtt_message *m)
+static void submit(struct mqtt_slot *slot, const struct mqtt_message *m,
+                   struct flight_message *in_flight)
 {
-    const struct last_message *last = &slot->last;
-
-    return last->serial > 0 && last->run != slot->run && m->dup &&
-           m->msgid == last->msgid && last->state != LAST_NOT_STORED &&
-           mqtt_message_hash(m) == last->hash;
-}
-
-/* Call at the end of a run. Only a message without a PUBACK is certain to be sent
- * again. */
-static void forget_acknowledged(struct mqtt_slot *slot)
-{
-    if (slot->last.run == slot->run && slot->last.answered && !slot->stored_too_late)
-        slot->last.serial = 0;
-}
-
-static void submit(struct mqtt_slot *slot, const struct mqtt_message *m)
-{
-    struct submitted *sub = mem_alloc(sizeof(*sub));
     struct job *job = mqtt_job_new(m);
 
     if (m->expiry_s >= 0)
         job->expires_ms =
             source_now_ms(slot->src, job->topic) + m->expiry_s * INT64_C(1000);
-    slot->last = (struct last_message){.serial = ++slot->serial,
-                                       .run = slot->run,
-                                       .msgid = m->msgid,
-                                       .hash = mqtt_message_hash(m),
-                                       .state = LAST_OPEN};
-    *sub = (struct submitted){slot, slot->serial};
-    source_submit(slot->src, job, on_stored, sub);
+    source_submit(slot->src, job, on_stored, in_flight);
+}
+
+/* With MQTT 5 the subscription itself excludes retained messages, and the flag is the
+ * publisher's. */
+static bool is_unwanted(const struct mqtt_slot *slot, const struct mqtt_message *m)
+{
+    return m->retained && !slot->setup.retained && !slot->setup.peer.v5;
 }
 
 static int take_message(struct mqtt_slot *slot, struct slice body, struct err *err)
 {
     struct mqtt_message m;
+    bool again;
 
     if (frame_get_message(body, &m, err) != 0)
         return -1;
-    if (slot->expects_answer)
-        return err_set(err, "the worker sent a message before the last one was answered");
-    /* With MQTT 5 the subscription itself excludes retained messages, and the flag is the
-     * publisher's.
-     */
-    if (m.retained && !slot->setup.retained && !slot->setup.peer.v5) {
+    struct flight_message *in_flight = flight_add(&slot->flight, &m, &again);
+    in_flight->owner = slot;
+    if (again) {
+        log_debug(source_name(slot->src),
+                  "the broker sent message %u again; it is not stored twice", m.msgid);
+    } else if (is_unwanted(slot, &m)) {
         log_debug(source_name(slot->src), "a retained message was ignored");
-        send_plain(slot, FRAME_STORED);
-        return 0;
+        flight_settle(in_flight, true);
+    } else {
+        submit(slot, &m, in_flight);
     }
-    slot->expects_answer = true;
-    if (!is_redelivery(slot, &m)) {
-        submit(slot, &m);
-        return 0;
-    }
-    log_debug(source_name(slot->src),
-              "the broker sent message %u again; it is not stored twice", m.msgid);
-    slot->last.run = slot->run;
-    slot->last.answered = false;
-    if (slot->last.state != LAST_OPEN)
-        answer(slot);
+    if (in_flight->state != FLIGHT_OPEN)
+        report_later(slot);
     return 0;
 }
 
@@ -233,7 +214,7 @@ static int take_connected(struct mqtt_slot *slot, struct slice body, struct err 
         return -1;
     slot->connected_ms = loop_mono_ms();
     if (!present)
-        slot->last.serial = 0; /* a new session reuses message ids */
+        flight_forget(&slot->flight); /* a new session reuses message ids */
     if (slot->connected_before && !present) {
         source_session_lost(slot->src);
         log_warn(source_name(slot->src),
@@ -253,7 +234,7 @@ static int take_failed(struct mqtt_slot *slot, struct slice body, struct err *er
     const size_t longest = 300;
     struct slice why;
 
-    if (frame_get_failed(body, &slot->stored_too_late, &why, err) != 0)
+    if (frame_get_failed(body, &why, err) != 0)
         return -1;
     if (why.n > longest)
         why.n = longest;
@@ -278,9 +259,10 @@ static int take_frame(struct mqtt_slot *slot, const struct frame *f, struct err 
     case FRAME_FAILED:
         return take_failed(slot, f->body, err);
     case FRAME_MESSAGE:
-        /* Without a worker nobody can be answered; the broker sends the message again. */
-        return slot->stopping || slot->child == NULL ? 0
-                                                     : take_message(slot, f->body, err);
+        /* A worker that leaves or has exited does not acknowledge it; the broker sends
+         * the message again. */
+        return slot->leaving || slot->child == NULL ? 0
+                                                    : take_message(slot, f->body, err);
     default:
         return err_set(
             err, "the worker sent a frame of type %d, which only the source may send",
@@ -290,23 +272,27 @@ static int take_frame(struct mqtt_slot *slot, const struct frame *f, struct err 
 
 static void take_frames(struct mqtt_slot *slot)
 {
-    size_t max_bytes = frame_message_max(slot->setup.message_max);
+    const size_t max_bytes = frame_message_max(slot->setup.message_max);
     struct frame f;
     struct err err;
+    size_t at = 0;
+    ssize_t n = 0;
 
-    while (slot->fd >= 0) {
-        ssize_t n = frame_take(buf_slice(&slot->in), max_bytes, &f, &err);
+    /* A frame that cannot be answered closes the socket and frees the input. */
+    while (slot->fd >= 0 && at < slot->in.n) {
+        struct slice rest = {slot->in.p + at, slot->in.n - at};
+        n = frame_take(rest, max_bytes, &f, &err);
         if (n == 0)
-            return;
+            break;
         if (n < 0 || take_frame(slot, &f, &err) != 0) {
             log_error(source_name(slot->src), "worker: %s; starting another", err.text);
             abandon_worker(slot);
             return;
         }
-        /* Answering may have closed the socket and freed the input. */
-        if (slot->fd >= 0)
-            buf_drop(&slot->in, (size_t)n);
+        at += (size_t)n;
     }
+    if (slot->fd >= 0)
+        buf_drop(&slot->in, at);
 }
 
 /* Reads once. Returns false at the end of the input. */
@@ -363,7 +349,7 @@ static void on_child_end(void *arg, int status)
         end_stop(slot);
         return;
     }
-    forget_acknowledged(slot);
+    flight_end_run(&slot->flight);
     log_debug(source_name(slot->src), "worker exited, status %d", status);
     start_later(slot);
 }
@@ -404,19 +390,29 @@ static int try_start(struct mqtt_slot *slot, struct err *err)
     return 0;
 }
 
-static void start_worker(void *arg)
+static void start_worker(struct mqtt_slot *slot)
 {
-    struct mqtt_slot *slot = arg;
     struct err err;
 
-    slot->run++;
-    slot->stored_too_late = false;
+    slot->leaving = false;
     slot->connected_ms = 0;
     if (try_start(slot, &err) == 0)
         return;
     log_limited(&slot->lost_limit, LOG_ERROR, source_name(slot->src),
                 "cannot start the worker process: %s; trying again", err.text);
     start_later(slot);
+}
+
+static void on_timer(void *arg)
+{
+    struct mqtt_slot *slot = arg;
+
+    if (slot->child == NULL) {
+        start_worker(slot);
+        return;
+    }
+    log_warn(source_name(slot->src), "the worker did not stop in time; tarry kills it");
+    abandon_worker(slot); /* on_child_end() continues */
 }
 
 struct mqtt_slot *mqtt_slot_new(struct source *src, struct mqtt_setup *setup)
@@ -427,7 +423,7 @@ struct mqtt_slot *mqtt_slot_new(struct source *src, struct mqtt_setup *setup)
     slot->setup = *setup;
     memset(setup, 0, sizeof(*setup));
     slot->fd = -1;
-    slot->timer = timer_new(start_worker, slot);
+    slot->timer = timer_new(on_timer, slot);
     start_worker(slot);
     return slot;
 }
@@ -439,29 +435,18 @@ void mqtt_slot_pause(struct mqtt_slot *slot, bool paused)
         watch_set(slot->watch, paused ? 0 : WATCH_READ);
 }
 
-static void on_stop_timeout(void *arg)
-{
-    struct mqtt_slot *slot = arg;
-
-    log_warn(source_name(slot->src), "the worker did not stop in time; tarry kills it");
-    abandon_worker(slot); /* on_child_end() continues */
-}
-
 void mqtt_slot_stop(struct mqtt_slot *slot, mqtt_slot_cb *stopped, void *arg)
 {
     slot->stopping = true;
     slot->stopped = stopped;
     slot->stopped_arg = arg;
-    timer_del(slot->timer);
-    slot->timer = timer_new(on_stop_timeout, slot);
     if (slot->child == NULL) {
         end_stop(slot);
         return;
     }
-    mqtt_slot_pause(slot,
-                    false); /* a worker that waits for an answer would not read STOP */
-    timer_set(slot->timer, STOP_WAIT_MS);
-    send_plain(slot, FRAME_STOP);
+    mqtt_slot_pause(slot, false); /* a worker whose socket is full would not read STOP */
+    report_stored(slot);
+    tell_to_leave(slot);
 }
 
 void mqtt_slot_free(struct mqtt_slot *slot)
@@ -471,6 +456,7 @@ void mqtt_slot_free(struct mqtt_slot *slot)
     close_socket(slot);
     timer_del(slot->timer);
     child_forget(slot->child);
+    flight_forget(&slot->flight);
     mqtt_setup_free(&slot->setup);
-    free(slot);
+    loop_defer_free(slot); /* report_stored() may be deferred */
 }

@@ -2,8 +2,8 @@
 /*
  * mqtt_slot.h - one worker process of the MQTT source, restarted whenever it exits.
  *
- * A slot submits the worker's messages as jobs, one at a time, and answers each after
- * Redis has stored it. Loop thread.
+ * A slot submits the worker's messages as jobs, and reports to it once per turn of the
+ * loop how many Redis has stored. Loop thread.
  */
 #ifndef SOURCES_MQTT_MQTT_SLOT_H
 #define SOURCES_MQTT_MQTT_SLOT_H

@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mqtt_worker.c - a worker process: its main thread reads the source's frames, paho's
- * threads deliver messages.
+ * mqtt_worker.c - a worker process: its loop exchanges frames with the source and runs
+ * the relay; paho's threads deliver messages (mqtt_session.c).
  *
- * A process for each MQTT client isolates the daemon from paho's mutex, parsers and
- * blocking callbacks. The process exits when descriptor 3 is closed, and on any failure;
- * then the source starts another.
- *
- * paho sends PUBACK when on_message() returns, regardless of the value. So on_message()
- * blocks until the source reports the message as stored. If that fails, the process exits
- * without returning.
+ * A process for each MQTT client isolates the daemon from paho's mutex and parsers. The
+ * process exits when descriptor 3 is closed, and on any failure; then the source starts
+ * another.
  */
 #include "sources/mqtt/mqtt_worker.h"
 
 #include "bridge/plugin.h"
 #include "sources/mqtt/mqtt_paho.h"
+#include "sources/mqtt/mqtt_relay.h"
+#include "sources/mqtt/mqtt_session.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,394 +27,238 @@
 
 enum {
     SOURCE_FD = 3,
+    ROOM_BYTES = 4096,
+    KEEP_BYTES = 1024 * 1024, /* free an empty buffer larger than this */
     SETUP_TIMEOUT_MS = 10000, /* a healthy source sends SETUP at once */
-    /* From the start to the subscription, without time spent waiting for the source. */
+    /* From the start, or the last stored message, to the subscription. */
     READY_TIMEOUT_MS = (PAHO_CONNECT_TIMEOUT_S + 20) * 1000,
-    DISCONNECT_WAIT_MS = 1000,
-    ACK_WAIT_MS = 300,    /* for a PUBACK to be sent */
-    LEAVE_WAIT_MS = 2500, /* for the broker to read the last PUBACKs; less than
-                           * STOP_WAIT_MS of mqtt_slot.c */
-    LOST_SOON_MS = 5000   /* a connection lost this soon after a late answer was dead
-                           * before the answer */
+    LAST_FRAME_WAIT_MS = 2000 /* for the source to read FAILED */
 };
 
-struct mqtt_session {
-    int source_fd;
+struct mqtt_worker {
     struct mqtt_setup setup;
-    struct paho paho;
-    char broker_why[PAHO_WHY_MAX]; /* MQTT 5: the broker's reason to disconnect; paho's
-                                    * threads only
-                                    */
-    size_t subscribed;             /* number of filters subscribed; paho's threads only */
-
-    pthread_mutex_t lock; /* guards all below and writes to the source */
-    pthread_cond_t changed;
-    bool ready;             /* all filters are subscribed */
-    bool waiting;           /* the source has a message that it has not answered */
-    bool stored;            /* the source answered STORED */
-    bool stopping;          /* no further message may be acknowledged */
-    int64_t leave_until_ms; /* while stopping: when the process exits, monotonic */
-    int64_t started_ms;
-    int64_t given_ms, answered_ms; /* the last message: sent to and answered by the
-                                    * source, monotonic */
+    struct net_conf broker;
+    struct mqtt_relay *relay;     /* NULL: before SETUP */
+    struct mqtt_session *session; /* NULL: not connected to the broker */
+    struct session_mail mail;     /* empty between two calls */
+    struct watch *source;
+    struct buf in, out; /* from and to the source */
+    struct timer *timer;
+    bool subscribed, leaving;
 };
 
-/* Sends a frame; the lock must be held. Ignores errors: the source may have exited. */
-static void send_locked(const struct mqtt_session *s, const struct buf *frame)
+/* -------------------------------------------------------------------- the source */
+
+static void send_to_source(struct mqtt_worker *w)
 {
-    for (size_t done = 0; done < frame->n;) {
-        ssize_t n = send(s->source_fd, frame->p + done, frame->n - done, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            _exit(0);
-        done += (size_t)n;
-    }
+    ssize_t n = 0;
+
+    if (w->out.n > 0)
+        n = send(SOURCE_FD, w->out.p, w->out.n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+        _exit(0); /* the source has exited */
+    if (n > 0)
+        buf_drop(&w->out, (size_t)n);
+    if (w->out.n == 0 && w->out.cap > KEEP_BYTES)
+        buf_free(&w->out);
+    watch_set(w->source, WATCH_READ | (w->out.n > 0 ? WATCH_WRITE : 0));
 }
 
-static void send_frame_locked(struct mqtt_session *s, struct buf *frame)
+/* Reports why and exits without a further acknowledgement. */
+static _Noreturn void fail(struct mqtt_worker *w, const char *why)
 {
-    pthread_mutex_lock(&s->lock);
-    send_locked(s, frame);
-    pthread_mutex_unlock(&s->lock);
-    buf_free(frame);
-}
+    struct pollfd source = {.fd = SOURCE_FD, .events = POLLOUT};
 
-/* Did the last answer arrive so late that the broker had already closed the connection
- * (after one and a half keepalives)? Then it sends the message again. The lock must be
- * held. */
-static bool stored_too_late(const struct mqtt_session *s)
-{
-    int64_t broker_patience_ms = s->setup.peer.keepalive_s * INT64_C(1500);
-
-    return !s->waiting && s->answered_ms > 0 &&
-           s->answered_ms - s->given_ms >= broker_patience_ms &&
-           loop_mono_ms() - s->answered_ms <= LOST_SOON_MS;
-}
-
-/* Reports why and exits without a further PUBACK. */
-static _Noreturn void fail(struct mqtt_session *s, const char *why)
-{
-    struct buf frame = {0};
-
-    pthread_mutex_lock(&s->lock);
-    frame_put_failed(&frame, stored_too_late(s), why);
-    send_locked(s, &frame);
+    frame_put_failed(&w->out, why);
+    do
+        send_to_source(w);
+    while (w->out.n > 0 && poll(&source, 1, LAST_FRAME_WAIT_MS) > 0);
     _exit(EXIT_FAILURE);
 }
 
-/* -------------------------------------------------------------- messages */
+/* -------------------------------------------------------------------- the session */
 
-/* leave_until_ms is set once, before any call. */
-static _Noreturn void leave(const struct mqtt_session *s, int fd)
+/* Combines the reports of paho and of the relay. The broker's own reason is best. */
+static _Noreturn void fail_session(struct mqtt_worker *w)
 {
-    paho_exit(fd, (int)(s->leave_until_ms - loop_mono_ms()));
+    const char *lost = relay_why(w->relay);
+    char why[SESSION_WHY_MAX];
+
+    if (w->mail.refused || *lost == '\0')
+        fail(w, w->mail.why);
+    snprintf(why, sizeof(why), "connection lost: %s", lost);
+    fail(w, why);
 }
 
-/* Returns once the source has stored the message; on failure the process exits. */
-static void send_and_wait(struct mqtt_session *s, const struct buf *frame)
+/* Takes the reports of paho's threads. */
+static void collect(void *arg)
 {
-    pthread_mutex_lock(&s->lock);
-    if (s->stopping)
-        leave(s, paho_dup_socket());
-    s->stored = false;
-    s->waiting = true;
-    s->given_ms = loop_mono_ms();
-    send_locked(s, frame);
-    /* Waits for the answer. If the source dies, descriptor 3 closes and the process
-     * exits. */
-    while (!s->stored) {
-        pthread_cond_wait(&s->changed, &s->lock);
-        if (s->stopping && !s->stored)
-            leave(s, paho_dup_socket());
-    }
-    s->waiting = false;
-    s->answered_ms = loop_mono_ms();
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-}
+    struct mqtt_worker *w = arg;
+    struct window_message m;
 
-static int on_message(void *context, char *topic, int topic_len,
-                      MQTTAsync_message *message)
-{
-    struct mqtt_session *s = context;
-    struct buf frame = {0};
-    /* 0: the topic ends at the NUL; otherwise it contains a NUL. */
-    size_t n = topic_len > 0 ? (size_t)topic_len : strlen(topic);
-
-    paho_put_message(&frame, (struct slice){topic, n}, message, s->setup.message_max);
-    send_and_wait(s, &frame);
-    buf_free(&frame);
-    MQTTAsync_freeMessage(&message);
-    MQTTAsync_free(topic);
-    return 1; /* with 0, paho would keep the message in memory and still send PUBACK */
-}
-
-/* ------------------------------------------------------------ connection */
-
-static void on_lost(void *context, char *cause)
-{
-    struct mqtt_session *s = context;
-    char why[PAHO_WHY_MAX + 64];
-
-    pthread_mutex_lock(&s->lock);
-    bool asked = s->stopping;
-    pthread_mutex_unlock(&s->lock);
-    if (asked)
+    if (w->session == NULL)
         return;
-    snprintf(why, sizeof(why), "connection lost%s%s",
-             s->broker_why[0] || cause ? ": " : "",
-             s->broker_why[0] ? s->broker_why : (cause ? cause : ""));
-    fail(s, why);
-}
-
-/* MQTT 5: called before on_lost(). */
-static void on_disconnect_packet(void *context, MQTTProperties *props,
-                                 enum MQTTReasonCodes reason)
-{
-    struct mqtt_session *s = context;
-
-    (void)props;
-    if (reason == MQTTREASONCODE_SESSION_TAKEN_OVER)
-        snprintf(s->broker_why, sizeof(s->broker_why),
-                 "another client connected as %s; give every daemon its own client_id",
-                 s->setup.peer.client_id);
-    else
-        paho_why(s->broker_why, sizeof(s->broker_why), reason, 0,
-                 "the broker closed the connection", NULL);
-}
-
-static void subscribe_next(struct mqtt_session *s);
-
-static void subscribed(struct mqtt_session *s, unsigned granted)
-{
-    const char *filter = s->setup.filters.v[s->subscribed];
-    char why[PAHO_WHY_MAX + 64];
-
-    if (granted < s->setup.qos || granted > 2) {
-        snprintf(why, sizeof(why),
-                 "the broker grants less than QoS %u for topic filter %.96s",
-                 s->setup.qos, filter);
-        fail(s, why);
+    session_take(w->session, &w->mail);
+    for (size_t at = 0; at < w->mail.messages.n; at += sizeof(m)) {
+        memcpy(&m, w->mail.messages.p + at, sizeof(m));
+        relay_message(w->relay, m);
     }
-    s->subscribed++;
-    subscribe_next(s);
-}
-
-static _Noreturn void subscribe_failed(struct mqtt_session *s,
-                                       enum MQTTReasonCodes reason)
-{
-    char why[PAHO_WHY_MAX + 64];
-    const char *text = reason >= MQTTREASONCODE_UNSPECIFIED_ERROR
-                           ? MQTTReasonCode_toString(reason)
-                           : "refused";
-
-    snprintf(why, sizeof(why),
-             "cannot subscribe to %.96s: %s; check whether the broker permits it to this "
-             "client",
-             s->setup.filters.v[s->subscribed], text ? text : "refused");
-    fail(s, why);
-}
-
-static void on_subscribed(void *context, MQTTAsync_successData *d)
-{
-    struct mqtt_session *s = context;
-
-    subscribed(s, d ? (unsigned)d->alt.qos : s->setup.qos);
-}
-
-static void on_subscribed5(void *context, MQTTAsync_successData5 *d)
-{
-    struct mqtt_session *s = context;
-
-    subscribed(s, d ? (unsigned)d->reasonCode : s->setup.qos);
-}
-
-static void on_subscribe_failure(void *context, MQTTAsync_failureData *d)
-{
-    (void)d;
-    subscribe_failed(context, MQTTREASONCODE_SUCCESS);
-}
-
-static void on_subscribe_failure5(void *context, MQTTAsync_failureData5 *d)
-{
-    subscribe_failed(context, d ? d->reasonCode : MQTTREASONCODE_SUCCESS);
-}
-
-/* Subscribes to one filter at a time: with several, paho reports a rejected filter as
- * success. */
-static void subscribe_next(struct mqtt_session *s)
-{
-    MQTTAsync_responseOptions opts = MQTTAsync_responseOptions_initializer;
-
-    if (s->subscribed == s->setup.filters.n) {
-        struct buf frame = {0};
-        pthread_mutex_lock(&s->lock);
-        s->ready = true;
-        pthread_mutex_unlock(&s->lock);
-        frame_put(&frame, FRAME_SUBSCRIBED);
-        send_frame_locked(s, &frame);
-        return;
+    w->subscribed |= w->mail.subscribed;
+    if (w->mail.frames.n > 0 && !w->leaving) {
+        buf_add_slice(&w->out, buf_slice(&w->mail.frames));
+        send_to_source(w);
     }
-    opts.context = s;
-    if (s->setup.peer.v5) {
-        opts.onSuccess5 = on_subscribed5;
-        opts.onFailure5 = on_subscribe_failure5;
-        /* 1: only for a new subscription; otherwise the broker would send retained
-         * messages after every connect. A shared subscription never receives any. */
-        opts.subscribeOptions.retainHandling = s->setup.retained ? 1 : 2;
-        opts.subscribeOptions.retainAsPublished = 1; /* the job contains the flag */
-    } else {
-        opts.onSuccess = on_subscribed;
-        opts.onFailure = on_subscribe_failure;
-    }
-    if (MQTTAsync_subscribe(s->paho.client, s->setup.filters.v[s->subscribed],
-                            (int)s->setup.qos, &opts) != MQTTASYNC_SUCCESS)
-        fail(s, "connection lost while subscribing");
+    if (w->mail.failed && !w->leaving)
+        fail_session(w);
+    buf_clear(&w->mail.messages);
+    buf_clear(&w->mail.frames);
+    if (w->mail.frames.cap > KEEP_BYTES)
+        buf_free(&w->mail.frames);
 }
 
-static void on_connected(void *context, bool session_present, MQTTProperties *props)
+static void on_ready(void *arg, unsigned port)
 {
-    struct mqtt_session *s = context;
-    struct buf frame = {0};
-
-    (void)props;
-    frame_put_connected(&frame, session_present);
-    send_frame_locked(s, &frame);
-    subscribe_next(s);
-}
-
-static void on_not_connected(void *context, const char *why)
-{
-    fail(context, why);
-}
-
-static void connect_client(struct mqtt_session *s)
-{
-    static const struct paho_events events = {on_connected, on_not_connected};
-    MQTTProperties props = MQTTProperties_initializer;
-    MQTTProperty expiry = {.identifier = MQTTPROPERTY_CODE_SESSION_EXPIRY_INTERVAL,
-                           .value.integer4 = s->setup.session_expiry_s};
-    MQTTProperty receive_max = {.identifier = MQTTPROPERTY_CODE_RECEIVE_MAXIMUM,
-                                .value.integer2 = (unsigned short)s->setup.receive_max};
+    struct mqtt_worker *w = arg;
     struct err err;
 
-    if (paho_open(&s->paho, &s->setup.peer, 100, &events, s, &err) != 0)
-        fail(s, err.text);
-    MQTTAsync_setCallbacks(s->paho.client, s, on_lost, on_message, NULL);
-    MQTTAsync_setDisconnected(s->paho.client, s, on_disconnect_packet);
-    MQTTProperties_add(&props, &expiry);
-    MQTTProperties_add(&props, &receive_max);
-    paho_connect(&s->paho, false, 0, &props);
-    MQTTProperties_free(&props);
+    w->session = session_new(&w->setup, port, collect, w, &err);
+    if (w->session == NULL)
+        fail(w, err.text);
 }
 
-/* ------------------------------------------------------------------ main thread */
-
-/* Connects and subscribes in the background. Takes ownership of setup. */
-static struct mqtt_session *session_start(int source_fd, struct mqtt_setup *setup)
+/* Adds what to do about errors of TLS. */
+static const char *hint_of(const char *why)
 {
-    struct mqtt_session *s = mem_alloc(sizeof(*s));
+    static const struct {
+        const char *words, *hint;
+    } hints[] = {
+        {"mismatch", "; check that its certificate contains the host name of the url"},
+        {"server's certificate",
+         ": certificate verify failed; check that ca_file contains the CA of the "
+         "broker's certificate, and that the certificate has not expired"},
+        {"alert", "; check whether the broker requires a client certificate"}};
 
-    s->source_fd = source_fd;
-    s->setup = *setup;
-    memset(setup, 0, sizeof(*setup));
-    paho_lock_init(&s->lock, &s->changed);
-    s->started_ms = loop_mono_ms();
-    connect_client(s);
-    return s;
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+        if (strstr(why, hints[i].words))
+            return hints[i].hint;
+    return "";
 }
 
-/* Disconnects from the broker, which keeps the session, and exits. */
-static _Noreturn void session_stop(struct mqtt_session *s)
+static void on_lost(void *arg, const char *why)
 {
-    pthread_mutex_lock(&s->lock);
-    s->stopping = true;
-    s->leave_until_ms = loop_mono_ms() + LEAVE_WAIT_MS;
-    pthread_cond_broadcast(&s->changed);
-    while (s->waiting) /* send_and_wait() exits the process, unless the answer has just
-                        * arrived */
-        pthread_cond_wait(&s->changed, &s->lock);
-    /* paho sends the PUBACK after on_message() has returned, without a callback. Wait for
-     * it, or the broker would send a stored message again. */
-    bool acknowledging = loop_mono_ms() - s->answered_ms < ACK_WAIT_MS;
-    pthread_mutex_unlock(&s->lock);
-    if (acknowledging)
-        usleep(ACK_WAIT_MS * 1000);
-    int fd = paho_dup_socket();
-    if (fd >= 0)
-        paho_disconnect(&s->paho, DISCONNECT_WAIT_MS);
-    leave(s, fd);
+    struct mqtt_worker *w = arg;
+    char text[SESSION_WHY_MAX];
+
+    snprintf(text, sizeof(text), "%s%s%s", w->session ? "connection lost: " : "", why,
+             hint_of(why));
+    fail(w, text);
 }
 
-/* Call when the source has stored the last message: it may now be acknowledged. */
-static void session_stored(struct mqtt_session *s)
+static void on_left(void *arg)
 {
-    pthread_mutex_lock(&s->lock);
-    s->stored = true;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
+    (void)arg;
+    _exit(0);
 }
 
-/* Returns the ms until the next call is required; -1: none. Exits if the broker took too
- * long. */
-static int session_timeout_ms(struct mqtt_session *s)
+static void on_timer(void *arg)
 {
-    pthread_mutex_lock(&s->lock);
-    bool ready = s->ready;
-    int64_t since_ms = s->answered_ms ? s->answered_ms : s->started_ms;
-    /* While the source has a message, the broker's speed is unknown. */
-    int64_t left_ms = READY_TIMEOUT_MS - (s->waiting ? 0 : loop_mono_ms() - since_ms);
-    pthread_mutex_unlock(&s->lock);
-    if (ready)
-        return -1;
-    if (left_ms <= 0)
+    struct mqtt_worker *w = arg;
+
+    if (w->relay == NULL)
+        _exit(EXIT_FAILURE);
+    if (w->subscribed || w->leaving)
+        return;
+    if (!relay_waits(w->relay)) /* otherwise the broker's speed is unknown */
         fail(
-            s,
+            w,
             "timeout: the broker did not accept the connection and subscription in time");
-    return (int)left_ms;
+    timer_set(w->timer, READY_TIMEOUT_MS);
+}
+
+/* -------------------------------------------------------------------- frames */
+
+static void start(struct mqtt_worker *w)
+{
+    static const struct relay_events events = {on_ready, collect, on_lost, on_left};
+    const struct mqtt_peer *peer = &w->setup.peer;
+
+    w->broker =
+        (struct net_conf){.host = peer->host,
+                          .port = peer->port,
+                          .tls = peer->tls,
+                          .ca_file = peer->ca_file,
+                          .cert_file = peer->cert_file,
+                          .key_file = peer->key_file,
+                          .key_password = peer->key_password,
+                          .alpn = peer->alpn,
+                          .connect_timeout_ms = PAHO_CONNECT_TIMEOUT_S * INT64_C(1000),
+                          .unacknowledged_timeout_ms = peer->keepalive_s * INT64_C(2500)};
+    w->relay = relay_new(&w->broker, w->setup.receive_max, &events, w);
+    timer_set(w->timer, READY_TIMEOUT_MS);
+}
+
+static int take_stored(struct mqtt_worker *w, struct slice body)
+{
+    unsigned count;
+
+    if (frame_get_stored(body, &count, NULL) != 0 || relay_stored(w->relay, count) != 0)
+        return -1;
+    if (!w->subscribed)
+        timer_set(w->timer, READY_TIMEOUT_MS);
+    return 0;
 }
 
 /* Handles a frame. An invalid frame exits the process, so that no message is
  * acknowledged. */
-static void take_frame(struct mqtt_session **s, const struct frame *f)
+static void take_frame(struct mqtt_worker *w, const struct frame *f)
 {
-    struct mqtt_setup setup;
+    if (f->type == FRAME_SETUP && w->relay == NULL &&
+        frame_get_setup(f->body, &w->setup, NULL) == 0) {
+        start(w);
+    } else if (f->type == FRAME_STOP && w->relay) {
+        w->leaving = true;
+        relay_leave(w->relay);
+    } else if (f->type != FRAME_STORED || w->relay == NULL ||
+               take_stored(w, f->body) != 0) {
+        _exit(EXIT_FAILURE);
+    }
+}
 
-    if (f->type == FRAME_SETUP && *s == NULL &&
-        frame_get_setup(f->body, &setup, NULL) == 0)
-        *s = session_start(SOURCE_FD, &setup);
-    else if (f->type == FRAME_STORED && *s)
-        session_stored(*s);
-    else if (f->type == FRAME_STOP && *s)
-        session_stop(*s);
-    else
+static void take_frames(struct mqtt_worker *w)
+{
+    struct frame f;
+    ssize_t n;
+
+    while ((n = frame_take(buf_slice(&w->in), FRAME_SMALL_MAX, &f, NULL)) > 0) {
+        take_frame(w, &f);
+        // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): n > 0 bytes are there
+        explicit_bzero(w->in.p, (size_t)n); /* SETUP contains the password */
+        buf_drop(&w->in, (size_t)n);
+    }
+    if (n < 0)
         _exit(EXIT_FAILURE);
 }
 
-/* Reads more from the source. Exits if the source has closed the socket. */
-static void read_more(struct mqtt_session *s, struct buf *in)
+static void on_source(void *arg, unsigned events)
 {
-    struct pollfd p = {.fd = SOURCE_FD, .events = POLLIN};
-    enum { ROOM = 4096 };
+    struct mqtt_worker *w = arg;
 
-    int ready = poll(&p, 1, s ? session_timeout_ms(s) : SETUP_TIMEOUT_MS);
-    if (ready == 0 && s == NULL)
-        _exit(EXIT_FAILURE);
-    if (ready <= 0)
+    if (events & WATCH_WRITE)
+        send_to_source(w);
+    if (!(events & (WATCH_READ | WATCH_ERROR)))
         return;
-    ssize_t n = read(SOURCE_FD, buf_room(in, ROOM), ROOM);
-    if (n > 0)
-        buf_grew(in, (size_t)n);
-    else if (n == 0 || errno != EINTR)
-        _exit(0);
+    ssize_t n = read(SOURCE_FD, buf_room(&w->in, ROOM_BYTES), ROOM_BYTES);
+    if (n > 0) {
+        buf_grew(&w->in, (size_t)n);
+        take_frames(w);
+    } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
+        _exit(0); /* the source has exited, or gives up */
+    }
 }
 
 int mqtt_worker_main(int argc, char **argv)
 {
-    struct mqtt_session *s = NULL;
-    struct buf in = {0};
-    struct frame f;
+    static struct mqtt_worker worker;
 
     (void)argc;
     (void)argv;
@@ -430,17 +272,11 @@ int mqtt_worker_main(int argc, char **argv)
     prctl(PR_SET_DUMPABLE, 0); /* our memory contains the password */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGINT, SIG_IGN); /* the source handles Ctrl-C and sends STOP */
-    for (;;) {
-        ssize_t n = frame_take(buf_slice(&in), FRAME_SMALL_MAX, &f, NULL);
-        if (n < 0)
-            _exit(EXIT_FAILURE);
-        if (n == 0) {
-            read_more(s, &in);
-            continue;
-        }
-        take_frame(&s, &f);
-        // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): n > 0 bytes are there
-        explicit_bzero(in.p, (size_t)n); /* SETUP contains the password */
-        buf_drop(&in, (size_t)n);
-    }
+    loop_init();
+    fcntl(SOURCE_FD, F_SETFL, O_NONBLOCK);
+    worker.source = watch_add(SOURCE_FD, WATCH_READ, on_source, &worker);
+    worker.timer = timer_new(on_timer, &worker);
+    timer_set(worker.timer, SETUP_TIMEOUT_MS);
+    loop_run();
+    return 0;
 }

@@ -25,6 +25,7 @@ FOLDER = servers.BUILD / "faults"
 def pytest_configure(config):
     config.addinivalue_line("markers", "smoke: also in ./tests/run, with few jobs")
     config.addinivalue_line("markers", "slow: takes more than five seconds")
+    config.addinivalue_line("markers", "long: many faults; only in ./tests/run all")
     config.pluginmanager.register(limits.Limits())
 
 

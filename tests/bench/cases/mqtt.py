@@ -3,7 +3,9 @@
 import json
 import time
 
-from lib.bench import Figure, case
+from pathlib import Path
+
+from lib.bench import Figure, case, cpu_s
 from lib.servers import wait_for
 
 PUBLISHERS = 8
@@ -48,27 +50,39 @@ def stored(daemon):
     return daemon.metric("tarry_jobs_stored_total", route="main")
 
 
-def into_redis(b, workers, count):
-    broker, _ = b.mosquitto(), b.redis()
-    daemon = b.tarry(CONF_IN.format(url=broker.url, workers=workers))
+def cpu(daemon, redis, broker):
+    """Who -> CPU seconds so far; the workers are children of the daemon."""
+    pid = daemon.child.pid
+    workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {"the daemon": daemon.cpu_s(), "the workers": sum(cpu_s(worker) for worker in workers),
+            "Redis": redis.cpu_s(), "mosquitto": cpu_s(broker.child.pid)}
+
+
+def into_redis(b, workers, count, binary=None):
+    """Messages per second, and who -> us of CPU per message."""
+    broker, redis = b.mosquitto(), b.redis()
+    daemon = b.tarry(CONF_IN.format(url=broker.url, workers=workers), binary=binary)
     wait_for("all workers to subscribe", lambda: broker.log.read_text(errors="replace").count("bench/in") >= workers)
-    begun = time.monotonic()
+    before, begun = cpu(daemon, redis, broker), time.monotonic()
     b.run(argv(b, "publish", broker, "bench/in", count, conns=PUBLISHERS))
     wait_for(f"{count} messages to be stored", lambda: stored(daemon) >= count, 120, 0.01)
-    return count / (time.monotonic() - begun)
+    per_s = count / (time.monotonic() - begun)
+    return per_s, {who: (s - before[who]) / count * 1e6 for who, s in cpu(daemon, redis, broker).items()}
 
 
 @case("mqtt-in")
 def mqtt_in(b):
-    """QoS 1 from eight publishers through mosquitto to Redis, with one and with four workers, to the
-    last job stored. Beside it: the same messages through mosquitto to one bare subscriber."""
-    ours, alone, count = {1: [], 4: []}, [], b.jobs(30000)
+    """QoS 1 from eight publishers through mosquitto to Redis, with one worker and with two, to the
+    last job stored, and CPU per message. Beside it: the same messages through mosquitto to one bare subscriber."""
+    ours, alone, count = {1: [], 2: []}, [], b.jobs(100000)
     for _ in b.rounds():
         for workers, runs in ours.items():
             runs.append(into_redis(b, workers, count))
         alone.append(bare(b, count))
-    return [Figure(f"in, {workers} worker{'s' if workers > 1 else ''}", "jobs/s", runs, limit=("mosquitto alone", alone))
-            for workers, runs in ours.items()]
+    figures = [Figure(f"in, {workers} worker{'s' if workers > 1 else ''}", "jobs/s", [per_s for per_s, _ in runs],
+                      limit=("mosquitto alone", alone)) for workers, runs in ours.items()]
+    return figures + [Figure(f"in, 1 worker, CPU of {who}", "us/job", [cost[who] for _, cost in ours[1]])
+                      for who in ours[1][0][1]]
 
 
 def fill(daemon, count, due_s):

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Scenario 27: the relay of an MQTT source: kills at random moments, a Redis that stands still, stops under load."""
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import paho.mqtt.client as mqtt
+import pytest
+
+from lib import cluster, collect, secure, servers
+from lib.servers import free_port, wait_for
+
+RECEIVE_MAX = 50
+
+
+class Relayed:
+    """mosquitto, Redis, a daemon from MQTT to a callback server, and a publisher of numbered messages."""
+
+    def __init__(self, bench, version="5", tls=False, options="", broker=""):
+        self.bench, self.sent = bench, 0
+        self.redis, self.hook = bench.redis(), bench.keep(collect.FromHttp())
+        more, url, trust = broker, None, ""
+        if tls:
+            ca, port = secure.Authority(bench.folder / "ca"), free_port()
+            cert, key, _ = ca.certify("broker")
+            locked = str(bench.folder / "locked.key")
+            own, plain, _ = ca.certify("client", "")
+            ca.openssl("pkcs8", "-topk8", "-in", plain, "-out", locked, "-passout", "pass:key-pw")
+            more += (f"\nlistener {port} 127.0.0.1\ncafile {ca.file}\ncertfile {cert}\nkeyfile {key}\n"
+                     "require_certificate true\n")
+            url = f"mqtts://127.0.0.1:{port}"
+            trust = f'ca_file = "{ca.file}"; cert_file = "{own}"; key_file = "{locked}"; key_password = "key-pw";'
+        self.broker = cluster.mosquitto(bench, more)
+        self.tarry = bench.tarry(self.redis.url, f'''
+            sources: {{ in: {{ type = "mqtt"; url = "{url or self.broker.url}"; version = "{version}"; {trust}
+                               topics = [ "in/#" ]; client_id = "{bench.name}"; receive_max = {RECEIVE_MAX};
+                               {options} }}; }};
+            sinks: {{ out: {{ type = "http"; url = "{self.hook.url}"; max_in_flight = 64; }}; }};
+            routes: {{ main: {{ from = "in"; to = "out"; delay = "3s"; lease = "5s"; }}; }};''').start()
+        self.broker.wait_subscribed("in/#")
+        self.sessions(1)
+
+    def sessions(self, least):
+        wait_for(f"{least} sessions", lambda: self.tarry.log.read_text().count("connected as") >= least, 30)
+
+    def publish(self, count, body=""):
+        """Returns when the broker has acknowledged all of them."""
+        client = mqtt.Client(f"publisher-{self.sent}", protocol=mqtt.MQTTv5)
+        client.max_inflight_messages_set(1000)
+        client.connect("127.0.0.1", self.broker.port)
+        client.loop_start()
+        said = [client.publish("in/x", f"{self.sent + n:08}{body}", qos=1) for n in range(count)]
+        self.sent += count
+        for one in said:
+            one.wait_for_publish(60)
+        client.disconnect()
+        client.loop_stop()
+
+    def publishing(self, count):
+        thread = threading.Thread(target=self.publish, args=(count,), daemon=True)
+        thread.start()
+        return thread
+
+    def worker(self):
+        """The process id of the worker; None: it is being replaced."""
+        pid = self.tarry.child.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+        return int(children[0]) if children else None
+
+    def numbers(self):
+        return Counter(int(a.payload[:8]) for a in self.hook.arrivals)
+
+    def all_arrived(self):
+        """The number of those that came twice."""
+        wait_for(f"all {self.sent}", lambda: len(self.numbers()) >= self.sent, 90, 0.2)
+        time.sleep(1)
+        came = self.numbers()
+        assert set(came) == set(range(self.sent))
+        return sum(came.values()) - self.sent
+
+
+def kill(way, scenario, victim):
+    sending = None
+    if victim == "broker":  # which has all of them and passes them on
+        way.publish(400)
+    else:
+        sending = way.publishing(400)
+    time.sleep(scenario.rng.uniform(0.01, 0.4))
+    scenario.fault(f"{victim}: killed")
+    if victim == "worker":
+        wait_for("a worker", way.worker, 10)
+        os.kill(way.worker(), signal.SIGKILL)
+    elif victim == "daemon":
+        way.tarry.kill()
+        way.tarry.start()
+    elif victim == "redis":
+        servers.Server.kill(way.redis)
+        way.redis.start()
+    else:
+        way.broker.stop()  # at a kill -9 mosquitto itself loses what it had acknowledged
+        way.broker.start()
+    if sending:
+        sending.join(60)
+
+
+def kills(bench, scenario, version, tls, rounds):
+    way = Relayed(bench, version, tls)
+    for _ in range(rounds):
+        victims = ["worker", "daemon", "redis", "broker"]
+        scenario.rng.shuffle(victims)
+        for victim in victims:
+            kill(way, scenario, victim)
+    twice = way.all_arrived()
+    # Besides the source's own, jobs in flight to the callback server.
+    assert twice <= rounds * 4 * (RECEIVE_MAX + 64), f"{twice} came twice"
+    scenario.row(27, f"MQTT {version}{' with TLS' if tls else ''}: worker, daemon, Redis and broker killed", way.sent,
+                 scenario.faults, [], [], [], twice, rounds * 4 * (RECEIVE_MAX + 64))
+    way.tarry.stop()
+
+
+WAYS = [("3.1.1", False), ("3.1.1", True), ("5", False), ("5", True)]
+
+
+@pytest.mark.smoke
+@pytest.mark.slow
+@pytest.mark.parametrize("version, tls", WAYS)
+def test_killed_at_random_moments_nothing_is_lost(bench, scenario, version, tls):
+    kills(bench, scenario, version, tls, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.limit_s(1800)
+@pytest.mark.parametrize("version, tls", WAYS)
+def test_killed_a_hundred_times_at_random_moments_nothing_is_lost(bench, scenario, version, tls):
+    kills(bench, scenario, version, tls, 25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.1.1", "5"])
+def test_the_connection_survives_a_redis_that_stands_still_longer_than_the_keepalive(bench, scenario, version):
+    way = Relayed(bench, version, options='keepalive = "2s";', broker="max_inflight_messages 0")
+    os.kill(way.redis.child.pid, signal.SIGSTOP)
+    scenario.fault("Redis: stands still for 10 s")
+    way.publish(1000)
+    time.sleep(10)
+    os.kill(way.redis.child.pid, signal.SIGCONT)
+    assert way.all_arrived() == 0
+    log = way.tarry.log.read_text()
+    assert log.count("connected as") == 1 and "connection lost" not in log, way.tarry.tail()
+    way.tarry.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.1.1", "5"])
+def test_a_stop_under_load_makes_no_duplicates(bench, scenario, version):
+    way = Relayed(bench, version)
+    for _ in range(3):
+        sending = way.publishing(1500)
+        time.sleep(scenario.rng.uniform(0.02, 0.3))
+        scenario.fault("daemon: SIGTERM")
+        way.tarry.stop()
+        way.tarry.start()
+        sending.join(60)
+    assert way.all_arrived() == 0
+    way.tarry.stop()
+
+
+def rss_bytes(pid):
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.1.1", "5"])
+def test_a_broker_without_a_limit_fills_neither_worker_nor_daemon(bench, scenario, version):
+    way = Relayed(bench, version, broker="max_inflight_messages 0")
+    way.publish(100)
+    way.all_arrived()
+    pids = [way.worker(), way.tarry.child.pid]
+    before = [rss_bytes(pid) for pid in pids]
+    os.kill(way.redis.child.pid, signal.SIGSTOP)
+    scenario.fault("Redis: stands still")
+    way.publish(4000, "x" * 16000)  # 64 MB
+    time.sleep(2)
+    for pid, had in zip(pids, before):
+        assert rss_bytes(pid) - had < 16 << 20
+    os.kill(way.redis.child.pid, signal.SIGCONT)
+    assert way.all_arrived() == 0
+    way.tarry.stop()
