@@ -206,19 +206,19 @@ end
 -- slot, or at :where.
 local function look_at_slot(start, ordinal)
   local counts = redis.call('HMGET', key('slots'), start, start .. '<')
-  local size, taken = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
-  ordinal = math.max(ordinal, taken)
+  local size, removed = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+  ordinal = math.max(ordinal, removed)
   local page = math.floor(ordinal / FAR_PAGE)
-  local first, list_end = math.max(page * FAR_PAGE, taken), math.min((page + 1) * FAR_PAGE, size)
-  local list = far().list(start, ordinal)
-  if ordinal == first and redis.call('LLEN', list) ~= math.max(list_end - first, 0) then
+  local list_end = math.min((page + 1) * FAR_PAGE, size)
+  local list, index = far().list(start, ordinal, removed)
+  if index == 0 and redis.call('LLEN', list) ~= math.max(list_end - ordinal, 0) then
     found('counts', start .. '.' .. page)
   end
-  local entries = redis.call('LRANGE', list, ordinal - first, ordinal - first + count - 1)
+  local entries = redis.call('LRANGE', list, index, index + count - 1)
   for i, entry in ipairs(entries) do
     out[3] = out[3] + #entry
     if entry ~= '' then
-      look_at_entry(start, ordinal + i - 1, list, ordinal - first + i - 1, entry)
+      look_at_entry(start, ordinal + i - 1, list, index + i - 1, entry)
     end
   end
   out[2] = #entries

@@ -74,8 +74,8 @@ local function next_slot()
   local first = tonumber(start) == tonumber(least_slot) and slot_at or 0
   least_slot = '(' .. start
   local counts = redis.call('HMGET', base .. ':slots', start, start .. '<')
-  local taken = tonumber(counts[2] or 0)
-  return { ms = tonumber(start), taken = taken, at = math.max(first, taken), size = tonumber(counts[1] or 0) }
+  local size, removed = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+  return { ms = tonumber(start), removed = removed, at = math.max(first, removed), size = size }
 end
 
 -- How many entries to read at once: an entry contains a whole record, and few may match.
@@ -88,9 +88,8 @@ end
 -- Lists entries of a slot until the page is full.
 local function take_slot(slot)
   while slot.at < slot.size and goes_on() do
-    local first = math.max(math.floor(slot.at / FAR_PAGE) * FAR_PAGE, slot.taken)
-    local index = slot.at - first
-    local entries = redis.call('LRANGE', far().list(slot.ms, slot.at), index, index + far_step() - 1)
+    local list, index = far().list(slot.ms, slot.at, slot.removed)
+    local entries = redis.call('LRANGE', list, index, index + far_step() - 1)
     for _, entry in ipairs(entries) do
       if not goes_on() then
         return
