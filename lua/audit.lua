@@ -16,7 +16,6 @@
 -- The caller checks first the indexes, then the other keys, then :pool, and last the sums. Repairs
 -- rely on this order. Cost: O(k log n) for k examined entries.
 local INDEXES = { 'delay', 'held', 'unack', 'error', 'done' } -- of two indexes the first keeps the job
-local SLICE = 1000 -- limit of arguments of one call
 local SLOTS_STEP = 1000 -- fields of :slots; HSCAN returns a smaller hash at once
 local out = { '0', 0, 0, 0, 0, 0, 0, 0, 0 }
 
@@ -73,27 +72,19 @@ local function standing(ids)
   return at
 end
 
--- Checks at most SLICE jobs of :pool.
-local function look_at_jobs(ids)
-  for i, indexes in ipairs(standing(ids)) do
+local function look_at_pool(rows)
+  local ids = {}
+  for i = 1, #rows, 2 do
+    ids[#ids + 1] = rows[i]
+    out[3] = out[3] + #rows[i + 1]
+  end
+  for i, indexes in ipairs(#ids > 0 and standing(ids) or {}) do
     if #indexes == 0 and found('no-index', ids[i]) then
       order().place(ids[i], of_queue and now_us or now)
     elseif #indexes > 1 and found('twice', ids[i]) then
       for k = 2, #indexes do
         redis.call('ZREM', key(indexes[k].name), indexes[k].member)
       end
-    end
-  end
-end
-
-local function look_at_pool(rows)
-  local ids = {}
-  for i = 1, #rows, 2 do
-    ids[#ids + 1] = rows[i]
-    out[3] = out[3] + #rows[i + 1]
-    if #ids == SLICE or i + 1 == #rows then
-      look_at_jobs(ids)
-      ids = {}
     end
   end
 end
@@ -206,19 +197,19 @@ end
 -- slot, or at :where.
 local function look_at_slot(start, ordinal)
   local counts = redis.call('HMGET', key('slots'), start, start .. '<')
-  local size, taken = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
-  ordinal = math.max(ordinal, taken)
+  local size, removed = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+  ordinal = math.max(ordinal, removed)
   local page = math.floor(ordinal / FAR_PAGE)
-  local first, list_end = math.max(page * FAR_PAGE, taken), math.min((page + 1) * FAR_PAGE, size)
-  local list = far().list(start, ordinal)
-  if ordinal == first and redis.call('LLEN', list) ~= math.max(list_end - first, 0) then
+  local list_end = math.min((page + 1) * FAR_PAGE, size)
+  local list, index = far().list(start, ordinal, removed)
+  if index == 0 and redis.call('LLEN', list) ~= math.max(list_end - ordinal, 0) then
     found('counts', start .. '.' .. page)
   end
-  local entries = redis.call('LRANGE', list, ordinal - first, ordinal - first + count - 1)
+  local entries = redis.call('LRANGE', list, index, index + count - 1)
   for i, entry in ipairs(entries) do
     out[3] = out[3] + #entry
     if entry ~= '' then
-      look_at_entry(start, ordinal + i - 1, list, ordinal - first + i - 1, entry)
+      look_at_entry(start, ordinal + i - 1, list, index + i - 1, entry)
     end
   end
   out[2] = #entries
@@ -253,7 +244,7 @@ end
 -- Checks that the counts of all slots add up to '#' and that :far contains each slot. If this needs
 -- several steps, '#' is checked only if no far job changed meanwhile.
 local function look_at_slots(from, all, was)
-  local told, is = far().count(), far_state()
+  local told = far().count()
   local scan = redis.call('HSCAN', key('slots'), from, 'COUNT', SLOTS_STEP)
   local rows = scan[2]
   out[2] = #rows / 2
@@ -267,9 +258,9 @@ local function look_at_slots(from, all, was)
     end
   end
   if scan[1] ~= '0' then
-    return string.format('s%s %.0f %s', scan[1], all, was or is)
+    return string.format('s%s %.0f %s', scan[1], all, was)
   end
-  if all ~= told and (was or is) == is and found('counts', string.format('far %.0f', told - all)) then
+  if all ~= told and was == far_state() and found('counts', string.format('far %.0f', told - all)) then
     redis.call('HSET', key('slots'), '#', all)
   end
   local start = far().first()
@@ -277,33 +268,28 @@ local function look_at_slots(from, all, was)
 end
 
 local function look_at_far()
-  local kind, rest = string.sub(cursor, 1, 1), string.sub(cursor, 2)
-  if cursor == '0' then
-    return look_at_slots('0', 0)
-  elseif kind == 's' then
-    local from, all, was = string.match(rest, '^(%d+) (%-?%d+) (.*)$')
-    return look_at_slots(from, tonumber(all), was)
-  elseif kind == 'w' then
-    return look_at_where(rest)
+  local kind, from, n, was = string.match(cursor, '^([sw]?)(%d+)[ .]?(%-?%d*) ?(.*)$')
+  if kind == 'w' then
+    return look_at_where(from)
+  elseif kind == 's' or cursor == '0' then
+    return look_at_slots(from, tonumber(n) or 0, kind == 's' and was or far_state())
   end
-  local start, ordinal = string.match(cursor, '^(%d+)%.(%d+)$')
-  return look_at_slot(tonumber(start), tonumber(ordinal))
+  return look_at_slot(tonumber(from), tonumber(n))
 end
 
--- Returns the jobs in the bucket minus those in its sums; negative: jobs are missing.
-local function sums_gap()
-  local counts = redis.call('HMGET', base .. ':sums', 'base', 'stored', 'delivered', 'cancelled', 'expired',
-                            'exhausted', 'replaced', 'dropped')
-  local known = 0
-  for i = 1, 8 do
-    local n = tonumber(counts[i] or 0) or 0
-    known = known + (i <= 2 and n or -n)
+-- Returns the jobs that the bucket contains by its sums.
+local function jobs_by_sums()
+  local jobs = 0
+  for i, n in ipairs(redis.call('HMGET', key('sums'), 'base', 'stored', 'delivered', 'cancelled', 'expired',
+                                'exhausted', 'replaced', 'dropped')) do
+    n = tonumber(n or 0) or 0
+    jobs = jobs + (i <= 2 and n or -n)
   end
-  return redis.call('HLEN', pool) + far().count() - redis.call('ZCARD', key('done')) - known
+  return jobs
 end
 
 local function look_at_sums()
-  out[4] = redis.call('HLEN', key('pool'))
+  out[4] = redis.call('HLEN', pool)
   local sum = -out[4]
   for i, name in ipairs({ 'delay', 'unack', 'error', 'held', 'done' }) do
     out[4 + i] = redis.call('ZCARD', key(name))
@@ -314,7 +300,7 @@ local function look_at_sums()
   if sum ~= 0 then
     found('counts', string.format('%.0f', sum))
   end
-  local gap = sums_gap()
+  local gap = out[4] - out[9] - jobs_by_sums() -- negative: jobs are missing
   if gap ~= 0 and found('sums', string.format('%.0f', gap)) then
     redis.call('HINCRBY', key('sums'), 'base', gap)
   end

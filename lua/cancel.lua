@@ -3,14 +3,8 @@
 --
 -- A job in flight stays, because the receiver may already have it. A job of a route is marked as
 -- cancelled in :tries: it is not retried and never becomes a dead letter. A repeated run gives the
--- same answer for jobs that the first run removed, else the present state. Cost: O(k log n) for k
--- ids.
+-- same answer for jobs that the first run removed, else the present state.
 local has_far = redis.call('EXISTS', base .. ':far') == 1 -- lib/far.lua
-
-local function is_remembered(id)
-  local till = not of_queue and redis.call('ZSCORE', base .. ':seen', id)
-  return till and tonumber(till) > now
-end
 
 -- The mark replaces the reason (also `paced`) in :tries.
 local function mark(id)
@@ -37,7 +31,8 @@ local function cancel(id)
     end
     return IN_FLIGHT
   elseif of_queue or redis.call('HEXISTS', pool, id) == 0 then
-    return is_remembered(id) and REMEMBERED or NOT_THERE
+    local till = not of_queue and redis.call('ZSCORE', base .. ':seen', id)
+    return till and tonumber(till) > now and REMEMBERED or NOT_THERE
   end
   local was_held = remove(id, 'cancelled', '')
   redis.call('ZREM', base .. ':ttl', id)

@@ -6,7 +6,7 @@
 --
 -- In any time t at most rate * t + burst jobs are claimed. :pace stores the time at which the
 -- claimed jobs would end if they ran one after another at that rate. It may be ahead of now by the
--- time of the burst. Cost: O(k log n) for k jobs.
+-- time of the burst.
 rate = tonumber(rate)
 local step_us, ahead_us, used_us, known
 local by_rate, by_flight = math.huge, math.huge -- limits of this claim
@@ -33,7 +33,7 @@ if #ids > 0 then
   local lease = at + lease_ms
   out[3] = lease
   local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
-  local leased, lost, bytes = {}, {}, 0
+  local leased, bytes = {}, 0
   -- Read some bodies at a time: they may be large.
   while taken < #ids and bytes <= BYTES_MAX do
     local from, upto = taken + 1, math.min(taken + AT_ONCE, #ids)
@@ -45,46 +45,24 @@ if #ids > 0 then
         break
       end
       taken = i
-      out[#out + 1] = id
-      out[#out + 1] = body or ''
-      out[#out + 1] = tried[i] or false
+      local n = #out
+      out[n + 1], out[n + 2], out[n + 3] = id, body or '', tried[i] or false
       if body then
         leased[#leased + 1] = lease
         leased[#leased + 1] = id
       else
-        lost[#lost + 1] = id
+        redis.call('HDEL', tries, id)
+        redis.call('HDEL', base .. ':ended', id)
+        order().left(id)
       end
     end
   end
   redis.call('ZREM', delay, unpack(ids, 1, taken))
-  if claimant ~= '' then
-    claim_note(at, claimant, string.format('%.0f', lease))
-  else
-    claim_note(at)
-  end
+  claim_note(at, claimant, string.format('%.0f', lease))
   call_in_slices('ZADD', unack, leased)
-  for _, id in ipairs(lost) do
-    redis.call('HDEL', tries, id)
-    redis.call('HDEL', base .. ':ended', id)
-    order().left(id)
-  end
 end
 if rate or by_flight < math.huge then
   local pace = base .. ':pace'
-
-  -- Stores the use of the rate in quarters of a us, rounded up, which a Lua number holds exactly.
-  -- Deletes fields of instances that are gone.
-  local function use(count)
-    used_us = used_us + math.ceil(count * step_us * 4) / 4
-    local all = known and {} or redis.call('HGETALL', pace)
-    for at = 1, #all, 2 do
-      if tonumber(all[at + 1]) <= now_us then
-        redis.call('HDEL', pace, all[at])
-      end
-    end
-    redis.call('HSET', pace, pace_owner, string.format('%.2f', used_us))
-    redis.call('PEXPIRE', pace, math.ceil(ahead_us / 1000) + 1000)
-  end
 
   -- How long another claim would be useless.
   local function wait_us(count)
@@ -103,7 +81,16 @@ if rate or by_flight < math.huge then
   end
 
   if rate and taken > 0 then
-    use(taken)
+    -- Quarters of a us, rounded up, which a Lua number holds exactly.
+    used_us = used_us + math.ceil(taken * step_us * 4) / 4
+    local all = known and {} or redis.call('HGETALL', pace)
+    for at = 1, #all, 2 do
+      if tonumber(all[at + 1]) <= now_us then -- of an instance that is gone
+        redis.call('HDEL', pace, all[at])
+      end
+    end
+    redis.call('HSET', pace, pace_owner, string.format('%.2f', used_us))
+    redis.call('PEXPIRE', pace, math.ceil(ahead_us / 1000) + 1000)
   end
   out[4] = wait_us(taken)
 end

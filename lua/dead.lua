@@ -4,8 +4,7 @@
 --
 -- If the next call passes end_ms of the reply, it sees no letters that were buried meanwhile. A
 -- replayed job starts anew: its tries keep only the number of replays. The script finds its
--- position by rank, so a cursor stays valid if its letter is gone. Cost: O(k log n) for k examined
--- letters.
+-- position by rank, so a cursor stays valid if its letter is gone.
 local upto = math.min(to_ms or now, now)
 local LOOK_MAX = 500
 look = math.min(look, LOOK_MAX)
@@ -62,14 +61,6 @@ local function replay(i)
   return due
 end
 
-local function drop(i)
-  done = done + 1
-  if not dry_run then
-    redis.call('ZREM', dead, ids[i])
-    remove(ids[i], 'dropped', '')
-  end
-end
-
 local was = first_score(delay)
 local out = { now, 0, upto, 0, 0, '', 0, 0, 0, 0 } -- the head of the reply, then the letters
 local count, bytes, at = 0, 0, 0
@@ -85,7 +76,11 @@ while at < math.min(#ids, look) and count < max do
     if what == WHAT_REPLAY then
       due = replay(i)
     elseif what == WHAT_DROP then
-      drop(i)
+      done = done + 1
+      if not dry_run then
+        redis.call('ZREM', dead, ids[i])
+        remove(ids[i], 'dropped', '')
+      end
     end
     for _, field in ipairs({ ids[i], tonumber(found[2 * i]), notes[i] or '', record, due or -1,
                              what == WHAT_REPLAY and not due and 1 or 0 }) do

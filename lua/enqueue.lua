@@ -6,7 +6,6 @@
 -- second run answers EXISTS or READ_BEFORE. It answers STORED if the change is marked as sent again
 -- and the job is there as stored, and the same as before for a replacement with a number. A
 -- replacement without a number may answer REPLACED, and then changes only the tries of the job.
--- Cost: O(k log n) for k jobs.
 local argv = ARGV -- a local variable is faster
 
 local was = first_score(delay)
@@ -14,13 +13,6 @@ local ingest, ttl, done = base .. ':ingest', base .. ':ttl', base .. ':done'
 local first_row, stamped = ingest_read(ingest, PARTS)
 local FIELDS = ROW + (by_key and 1 or 0) + stamped
 local slot = tonumber(redis.call('ZRANGE', base .. ':far', 0, 0)[1] or -1)
-
-local function note_stored(n)
-  sums_add('stored', n)
-  if of_queue and n > 0 and redis.call('HLEN', pool) + (far_made and far().count() or 0) == n then
-    redis.call('PERSIST', base .. ':sums')
-  end
-end
 
 -- Removes a job of a queue in any state. An ended job was counted before. Returns the number of
 -- newly counted jobs.
@@ -77,21 +69,13 @@ end
 
 -- Writes are collected into one command per key. :pool is written first: Redis out of memory
 -- rejects the first write, and then nothing is stored.
-local sequence = { dead, unack, ttl, tries, owners }
-local command = { [dead] = 'ZADD', [unack] = 'ZADD', [ttl] = 'ZADD', [tries] = 'HSET' }
-if owners then
-  command[owners] = 'HSET'
-end
-local pending, placed = {}, {}
+local pending, placed = {}, {} -- pending: key -> {field, value, ...} or {score, member, ...}
 local bodies, body_n, dues, due_n = {}, 0, {}, 0 -- for :pool and :delay
 local function write(key, a, b)
-  local list = pending[key]
-  if not list then
-    list = {}
-    pending[key] = list
-  end
+  local list = pending[key] or {}
   list[#list + 1] = a
   list[#list + 1] = b
+  pending[key] = list
 end
 local function flush()
   if body_n > 0 then
@@ -102,10 +86,8 @@ local function flush()
     redis.call('ZADD', delay, unpack(dues, 1, due_n))
     due_n = 0
   end
-  for _, key in ipairs(sequence) do
-    if pending[key] then
-      redis.call(command[key], key, unpack(pending[key]))
-    end
+  for key, list in pairs(pending) do
+    redis.call((key == tries or key == owners) and 'HSET' or 'ZADD', key, unpack(list))
   end
   pending = {}
   if far_made then
@@ -136,18 +118,16 @@ local function put(i, id, at, how, code)
   if code == OVERTOOK then
     due = math.max(tonumber(due), now + 1)
   end
-  if group and group ~= '' and how ~= HOW_IN_FLIGHT then
+  local ordered = group and group ~= '' and how ~= HOW_IN_FLIGHT
+  if ordered then
     placed[#placed + 1] = { id = id, due = due, group = group, dead = how == HOW_DEAD, arrival = order().arrival() }
-    if how ~= HOW_DEAD then
-      return
-    end
   end
   if how == HOW_DEAD or how == HOW_IN_FLIGHT then
     write(how == HOW_DEAD and dead or unack, due, id)
-    return
+  elseif not ordered then
+    dues[due_n + 1], dues[due_n + 2] = due, id
+    due_n = due_n + 2
   end
-  dues[due_n + 1], dues[due_n + 2] = due, id
-  due_n = due_n + 2
 end
 
 local FAR_HOW = { [''] = true, [HOW_UNNAMED] = true, [HOW_REPLACE] = true, [HOW_BACK] = true }
@@ -233,19 +213,18 @@ for i, id in ipairs(ids) do
   elseif again then
     mine = not index[id] and (there[i] == argv[at + RECORD] or is_it(id, argv[at + RECORD], how))
   end
+  local start, due
+  if near then
+    start, due = slot_of(at, how)
+  end
   local code, instead = name and late().find(name, STORED .. REPLACED .. OVERTOOK .. OUTLIVED), nil
   if code then
     code, instead = EXISTS, code
-  else
-    if argv[at + PARTITION] ~= '0' then
-      code = ingest_refuses(argv[at + PARTITION], argv[at + OFFSET], argv[at + FIELDS - 1])
-      if ingest_rewound and not code and how == HOW_UNNAMED and near and ingest_had(argv[at + PARTITION], argv[at + OFFSET]) and
-        slot_of(at, how) then
-        code = READ_BEFORE -- nobody has an index of it, but it can't have left yet
-      end
-    end
-    if code == READ_BEFORE and again and how == HOW_UNNAMED and near and slot_of(at, how) then
-      mine = not index[id] -- nobody has an index of it, but it can't have left yet
+  elseif argv[at + PARTITION] ~= '0' then
+    code = ingest_refuses(argv[at + PARTITION], argv[at + OFFSET], argv[at + FIELDS - 1])
+    if start and how == HOW_UNNAMED then -- no index contains its id, but it can't have left yet
+      code = code or ingest_rewound and ingest_had(argv[at + PARTITION], argv[at + OFFSET]) and READ_BEFORE or nil
+      mine = mine or (again and code == READ_BEFORE and not index[id])
     end
   end
   if mine then
@@ -261,10 +240,6 @@ for i, id in ipairs(ids) do
     code = STORED
   end
   if STORES[code] then
-    local start, due
-    if near then
-      start, due = slot_of(at, how)
-    end
     stored = stored + 1
     index[id] = not start or how ~= HOW_UNNAMED or index[id]
     if owners then
@@ -290,7 +265,10 @@ for i, id in ipairs(ids) do
 end
 flush()
 ingest_note(ingest, of_queue)
-note_stored(stored)
+sums_add('stored', stored)
+if of_queue and stored > 0 and redis.call('HLEN', pool) + (far_made and far().count() or 0) == stored then
+  redis.call('PERSIST', base .. ':sums')
+end
 write_notes(of_queue)
 
 -- Wakes other instances for an earlier head or an earlier slot, which they may have to move before

@@ -4,8 +4,7 @@
 -- An outcome with an expired lease also ends the job if that lease is logged (lib/late.lua). Any
 -- other lease belongs to an earlier job of that id (see ack.lua). A second run answers ENDED or
 -- NOT_THERE. If it is marked as sent again, and another change ended the job, it answers NOT_AGAIN,
--- ENDED_AGAIN or STAYS_AGAIN; this is certain only for a change with a number. Cost: O(k log n) for
--- k jobs.
+-- ENDED_AGAIN or STAYS_AGAIN; this is certain only for a change with a number.
 local codes = {}
 
 -- held: the present lease, or false.

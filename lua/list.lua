@@ -74,23 +74,18 @@ local function next_slot()
   local first = tonumber(start) == tonumber(least_slot) and slot_at or 0
   least_slot = '(' .. start
   local counts = redis.call('HMGET', base .. ':slots', start, start .. '<')
-  local taken = tonumber(counts[2] or 0)
-  return { ms = tonumber(start), taken = taken, at = math.max(first, taken), size = tonumber(counts[1] or 0) }
+  local size, removed = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+  return { ms = tonumber(start), removed = removed, at = math.max(first, removed), size = size }
 end
 
--- How many entries to read at once: an entry contains a whole record, and few may match.
-local entries_read, read_bytes, FIRST_STEP = 0, 0, 16
-local function far_step()
-  local room = (bytes_max - read_bytes) * entries_read / read_bytes -- at the mean size so far
-  return math.max(1, math.min(reach(), read_bytes > 0 and math.floor(room) or FIRST_STEP))
-end
-
--- Lists entries of a slot until the page is full.
+-- Lists entries of a slot until the page is full. Reads some at once: an entry contains a whole record,
+-- and few may match.
+local AT_ONCE = 32
+local read_bytes = 0
 local function take_slot(slot)
   while slot.at < slot.size and goes_on() do
-    local first = math.max(math.floor(slot.at / FAR_PAGE) * FAR_PAGE, slot.taken)
-    local index = slot.at - first
-    local entries = redis.call('LRANGE', far().list(slot.ms, slot.at), index, index + far_step() - 1)
+    local list, index = far().list(slot.ms, slot.at, slot.removed)
+    local entries = redis.call('LRANGE', list, index, index + math.min(reach(), AT_ONCE) - 1)
     for _, entry in ipairs(entries) do
       if not goes_on() then
         return
@@ -106,7 +101,7 @@ local function take_slot(slot)
       if full then
         return
       end
-      slot.at, entries_read, read_bytes = slot.at + 1, entries_read + 1, read_bytes + #entry
+      slot.at, read_bytes = slot.at + 1, read_bytes + #entry
       full = read_bytes > bytes_max
     end
     if #entries == 0 then -- the list is missing
@@ -139,15 +134,19 @@ local function list_waiting()
   return full or slot ~= nil or near[at] ~= nil
 end
 
-local function list_in_flight()
-  local found = members(unack)
-  for at = 1, #found, 2 do
+-- Lists entries of an index, each step values. Returns whether there may be more jobs.
+local function list_found(found, step, take_one)
+  for at = 1, #found, step do
     if not goes_on() then
       return true
     end
-    take_member(found[at], tonumber(found[at + 1]))
+    take_one(found[at], tonumber(found[at + 1]))
   end
   return full
+end
+
+local function list_in_flight()
+  return list_found(members(unack), 2, take_member)
 end
 
 local function list_held()
@@ -155,15 +154,9 @@ local function list_held()
     return false
   end
   local from = behind == '' and '-' or '(' .. behind
-  local found = redis.call('ZRANGEBYLEX', base .. ':held', from, '+', 'LIMIT', 0, look + 1)
-  for _, member in ipairs(found) do
-    if not goes_on() then
-      return true
-    end
-    local id = string.sub(member, PLACE_BYTES + 1)
-    take(0, -1, member, id, order().due(member), 1)
-  end
-  return full
+  return list_found(redis.call('ZRANGEBYLEX', base .. ':held', from, '+', 'LIMIT', 0, look + 1), 1, function(member)
+    take(0, -1, member, string.sub(member, PLACE_BYTES + 1), order().due(member), 1)
+  end)
 end
 
 local LIST = { [WHAT_WAITING] = list_waiting, [WHAT_IN_FLIGHT] = list_in_flight, [WHAT_HELD] = list_held }

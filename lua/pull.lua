@@ -51,24 +51,17 @@ if #names > 0 then
       if record then
         leased[#leased + 1] = lease
         leased[#leased + 1] = id
+      else
+        forget(id)
       end
-      out[#out + 1] = id
-      out[#out + 1] = record or ''
-      out[#out + 1] = notes[i] or ''
-      out[#out + 1] = lease
-      out[#out + 1] = over_ms or -1
-      out[#out + 1] = consumer
-      out[#out + 1] = dues[i]
+      local n = #out
+      out[n + 1], out[n + 2], out[n + 3], out[n + 4] = id, record or '', notes[i] or '', lease
+      out[n + 5], out[n + 6], out[n + 7] = over_ms or -1, consumer, dues[i]
     end
   end
   if #taken > 0 then
     redis.call('ZREM', delay, unpack(taken))
     claim_note(from_ms)
-  end
-  for i, id in ipairs(taken) do
-    if out[4 + 7 * (i - 1) + 1] == '' then
-      forget(id)
-    end
   end
   call_in_slices('ZADD', unack, leased)
 end

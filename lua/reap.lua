@@ -8,8 +8,7 @@
 -- Jobs become due at once, and an expired lease counts as an attempt: the number at the start of
 -- the value in :tries is incremented. A reserved slot of a target's rate limit (paced) is used up.
 -- The lease is logged, because its holder may still report the delivery (ack.lua). A cancelled job
--- is removed. Expired entries of :away (lib/order.lua) no longer block their group. Cost: O(k log
--- n) for k jobs.
+-- is removed. Expired entries of :away (lib/order.lua) no longer block their group.
 local lost = claimant ~= '' and redis.call('HGET', base .. ':sums', claimant)
 lost = lost and tonumber(lost) ~= known and lost
 

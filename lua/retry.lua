@@ -6,7 +6,8 @@
 -- A next run is a new job of that group (lib/order.lua). A failed run is kept under ID@DIGITS; if
 -- another job has that id, under ID@0DIGITS, and so on. Without a next run the original job is
 -- removed. A second run answers STALE if the first put the job back or buried it, else the same as
--- the first. Cost: O(k log n).
+-- the first.
+
 -- Keeps a failed run as a job of its own. If another near or far job (lib/far.lua) has the id,
 -- zeros are added before its final digits, and the run stays in this bucket
 -- (bridge/engine/route_buckets.c). Returns PUT_BACK if this run is already kept.
@@ -25,11 +26,11 @@ local function keep_run(id, kept, record, note, how)
   redis.call('HSET', tries, kept, note)
   if how == HOW_SINK then
     order().place(kept, now, group)
-    return KEPT
-  end
-  redis.call('ZADD', dead, now, kept)
-  if group then
-    order().note(kept, now, group)
+  else
+    redis.call('ZADD', dead, now, kept)
+    if group then
+      order().note(kept, now, group)
+    end
   end
   return KEPT
 end
@@ -53,7 +54,7 @@ local function settle(id, lease, at, how)
   if note ~= '' then
     redis.call('HSET', tries, id, note)
   elseif redis.call('HDEL', tries, id) == 1 then
-    late().outdate(id, lease) -- of this run
+    outdate(id, lease) -- of this run
     redis.call('HDEL', base .. ':ended', id)
   end
   if record ~= '' then -- the next run starts without tries

@@ -6,7 +6,8 @@
 -- objects: late(), order(), far() or far_moves() creates its object at the first call.
 --
 -- The first write of a script is ZREM (possibly of '', which is never a member) or HDEL. Redis out
--- of memory rejects only a first write that may need memory, so jobs can still leave.
+-- of memory rejects only a first write that may need memory, so jobs can still leave. The cost of a
+-- script is O(k log n) for k jobs, unless it says otherwise.
 local pool = KEYS[1] -- hash: job id -> encoded job
 local base = string.sub(pool, 1, -6) -- common prefix of the bucket's keys
 local delay = base .. ':delay' -- zset: job id, scored by due time in ms, in us for a queue

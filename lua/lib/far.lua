@@ -42,11 +42,13 @@ local function far(keys)
   local FAR_HEAD = { [32] = '\148\1\207', [64] = '\150\1\207' }
   local self = {}
   local new_slots, new_order = {}, {} -- new entries: by slot start, and in order of creation
-  local taken = {} -- list -> entries removed from its slot; no script looks up jobs before it removes some
+  local removed = {} -- slot start -> entries removed from its front; no script looks up jobs before it removes some
   local texts = {} -- cache of :names in both directions
 
-  function self.list(start, ordinal)
-    return keys .. ':far:' .. start .. '.' .. math.floor(ordinal / FAR_PAGE)
+  -- Returns the list of an entry and its index there. removed: entries removed from the front of the slot.
+  function self.list(start, ordinal, removed)
+    local page = math.floor(ordinal / FAR_PAGE)
+    return keys .. ':far:' .. start .. '.' .. page, ordinal - math.max(page * FAR_PAGE, removed)
   end
 
   -- Returns the start of the first slot, or -1.
@@ -107,12 +109,9 @@ local function far(keys)
     if expires ~= '' then
       flags, more = flags + FAR_EXPIRES, more .. struct.pack('>I6', tonumber(expires))
     end
-    local n, front = rows.n + 1, nil
-    if us then
-      front = struct.pack('>BI4B', flags + FAR_US, due - start * 1000, #name)
-    else
-      front = struct.pack('>BI2B', flags, due - start, #name)
-    end
+    local n = rows.n + 1
+    local front = us and struct.pack('>BI4B', flags + FAR_US, due - start * 1000, #name) or
+      struct.pack('>BI2B', flags, due - start, #name)
     rows[n] = front .. (number or '') .. name .. more .. record
     rows.n, rows.ids[n] = n, named and id
   end
@@ -124,7 +123,7 @@ local function far(keys)
     while at <= rows.n do
       local room = FAR_PAGE - (from + at - 1) % FAR_PAGE
       local upto = math.min(at + math.min(room, 1000) - 1, rows.n)
-      redis.call('RPUSH', self.list(rows.start, from + at - 1), unpack(rows, at, upto))
+      redis.call('RPUSH', self.list(rows.start, from + at - 1, 0), unpack(rows, at, upto))
       at = upto + 1
     end
     local place, n = nil, #where
@@ -169,16 +168,10 @@ local function far(keys)
   -- Decodes an entry. Returns id, due time, record, group, expiry, whether its id is in :where,
   -- arrival.
   function self.read(entry, start)
-    local flags, due, length, number, at = string.byte(entry), nil, nil, nil, nil
+    local flags, id, group, arrival, expires = string.byte(entry), nil, nil, nil, nil
     local us = bit.band(flags, FAR_US) ~= 0
-    if us then
-      due, length, at = struct.unpack('>I4B', entry, 2)
-      due = start * 1000 + due
-    else
-      due, length, at = struct.unpack('>I2B', entry, 2)
-      due = start + due
-    end
-    local id, group, arrival, expires
+    local due, length, at = struct.unpack(us and '>I4B' or '>I2B', entry, 2)
+    due = due + (us and start * 1000 or start)
     if bit.band(flags, FAR_OFFSET) ~= 0 then
       id = far_text(string.byte(entry, at)) .. '/' .. string.sub(entry, at + 1, at + length)
       at = at + 1 + length
@@ -208,10 +201,9 @@ local function far(keys)
       return nil
     end
     local start, ordinal = struct.unpack('>I6I4', place)
-    local list = self.list(start, ordinal)
-    taken[list] = taken[list] or tonumber(redis.call('HGET', keys .. ':slots', start .. '<') or 0)
-    local first = math.max(math.floor(ordinal / FAR_PAGE) * FAR_PAGE, taken[list])
-    return list, ordinal - first, start, ordinal
+    removed[start] = removed[start] or tonumber(redis.call('HGET', keys .. ':slots', start .. '<') or 0)
+    local list, index = self.list(start, ordinal, removed[start])
+    return list, index, start, ordinal
   end
 
   -- Returns due time, record, expiry, group and arrival of a far job, or nil.
@@ -231,7 +223,7 @@ local function far(keys)
     for _, start in ipairs(starts) do
       local size = tonumber(redis.call('HGET', keys .. ':slots', start) or 0)
       for ordinal = 0, size - 1, FAR_PAGE do
-        redis.call('DEL', self.list(start, ordinal))
+        redis.call('DEL', self.list(start, ordinal, 0))
         redis.call('HDEL', keys .. ':slots', start .. '.' .. math.floor(ordinal / FAR_PAGE) .. '-')
       end
     end
@@ -241,7 +233,7 @@ local function far(keys)
     end
     if #starts < FAR_FORGET then
       redis.call('DEL', keys .. ':slots', keys .. ':where', keys .. ':names')
-      taken, texts = {}, {}
+      removed, texts = {}, {}
     end
   end
 

@@ -1,6 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- lib/far_move.lua - moves far jobs from the front of a slot to the normal indexes.
--- Include it after lib/far.lua.
 local FAR_OFF_MS = 60000 -- as in bridge/store/store_far.c
 local FAR_EARLY_MIN_MS = 500
 local function far_moves()
@@ -44,7 +43,7 @@ local function far_moves()
     local counts = redis.call('HMGET', base .. ':slots', start, start .. '<')
     local size, from = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
     local list_end = math.min((math.floor(from / FAR_PAGE) + 1) * FAR_PAGE, size)
-    local list = tier.list(start, from)
+    local list = tier.list(start, from, from)
     local entries = redis.call('LRANGE', list, 0, math.max(math.min(most, list_end - from), 1) - 1)
     local jobs, known = {}, {}
     for i, entry in ipairs(entries) do

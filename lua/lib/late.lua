@@ -57,9 +57,6 @@ local function late()
 
   -- See outdate() below.
   function self.outdate(id, mine, held, ended)
-    if ended == nil then
-      ended = redis.call('HGET', base .. ':ended', id)
-    end
     for lease in string.gmatch((ended or '') .. ' ' .. (held or ''), '%d+') do
       if lease ~= mine then
         self.add(self.name(id, lease), VOID)
