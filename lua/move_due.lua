@@ -19,7 +19,7 @@ local function due_anew(record)
   return head .. struct.pack('>I8', due) .. string.sub(record, 12)
 end
 
--- Removes the job from every index and from the front of its group.
+-- Makes the job pending at its new due time. A job of a group waits if another is before it.
 local function put(group, arrival)
   if not group then
     redis.call('ZADD', delay, score, id)
