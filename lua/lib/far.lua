@@ -223,7 +223,8 @@ local function far(keys)
     for _, start in ipairs(starts) do
       local size = tonumber(redis.call('HGET', keys .. ':slots', start) or 0)
       for ordinal = 0, size - 1, FAR_PAGE do
-        redis.call('DEL', self.list(start, ordinal, 0))
+        local list = self.list(start, ordinal, 0) -- without the index, its second value
+        redis.call('DEL', list)
         redis.call('HDEL', keys .. ':slots', start .. '.' .. math.floor(ordinal / FAR_PAGE) .. '-')
       end
     end

@@ -233,6 +233,15 @@ def test_a_cancelled_job_is_gone(far):
     assert far.client.exists(far.key["slots"]) == 0
 
 
+def test_the_last_far_job_that_is_cancelled_deletes_only_keys_of_its_bucket(far):
+    """DEL was once given the index of an entry, too: "0" is a key of somebody else."""
+    far.client.mset({str(n): "theirs" for n in range(3)})
+    far.put(("a", FAR), ("b", FAR))
+    assert far.cancel("a") == "c" and far.cancel("b") == "c"
+    assert far.client.exists(far.key["slots"]) == 0
+    assert [far.client.exists(str(n)) for n in range(3)] == [1, 1, 1]
+
+
 def test_a_queue_api_may_end_a_far_job_of_a_route(far):
     far.put(("a", FAR), ("b", FAR))
     parts = ("pool", "delay", "unack", "error", "tries", "ttl", "done")
