@@ -330,7 +330,7 @@ def test_connection_close_and_http_1_0_close_the_connection(api, q):
     assert b" 200 OK\r\n" in kept
 
 
-def test_1_chunked_bodies(api, q):
+def test_a_chunked_body_is_accepted(api, q):
     head = (f"PUT /api/{NS}/{q} HTTP/1.1\r\nHost: a\r\nX-Token: {api.token}\r\n"
             "Transfer-Encoding: chunked\r\n\r\n").encode()
     assert b" 201 " in api.raw(head + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
