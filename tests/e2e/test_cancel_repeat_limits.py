@@ -4,7 +4,6 @@ import signal
 import threading
 import time
 
-import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -12,6 +11,7 @@ from paho.mqtt.properties import Properties
 from lib import collect
 from lib.jobs import now_ms
 from lib.machine import soon_ms, stall_s
+from lib.mqtt import new_client
 from lib.servers import wait_for
 
 
@@ -80,7 +80,7 @@ class Sender:
             bench, route=route, start="in",
             source=f'in: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "orders" ]; }};')
         broker.wait_subscribed("orders")
-        self.client = mqtt.Client("sender", protocol=mqtt.MQTTv5)
+        self.client = new_client("sender")
         self.client.connect("127.0.0.1", broker.port)
         self.client.loop_start()
         bench.keep(self)

@@ -7,12 +7,12 @@ import threading
 import time
 
 import confluent_kafka
-import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from lib import collect, verify
+from lib.mqtt import new_client
 from lib.servers import wait_for
 
 RACES = int(os.environ.get("TARRY_E2E_RACES", "100000"))
@@ -221,7 +221,7 @@ def test_mqtt_cancels_and_replaces_by_user_property(bench):
         sinks:   {{ out: {{ type = "mqtt"; url = "{broker.url}"; }}; }};
         routes:  {{ r: {{ from = "in"; to = "out"; topic = "out/x"; }}; }};''').start()
     broker.wait_subscribed("in/#")
-    client = mqtt.Client(protocol=mqtt.MQTTv5)
+    client = new_client()
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
     for payload, headers in (

@@ -6,10 +6,10 @@ import time
 import urllib.parse
 
 import confluent_kafka
-import paho.mqtt.client as mqtt
 import pytest
 
 from lib import load, ways
+from lib.mqtt import new_client
 from lib.servers import wait_for
 
 EVENT = {"id": "a-1", "source": "/shop/1?x=%41", "type": "com.example.paid", "specversion": "1.0",
@@ -40,7 +40,7 @@ def send(way, headers, payload=PAYLOAD):
         producer.produce(way.topic_in, payload, headers=encoded)
         assert producer.flush(30) == 0
     elif way.source == "mqtt":
-        client = mqtt.Client(protocol=mqtt.MQTTv5)
+        client = new_client()
         client.connect("127.0.0.1", way.broker.port)
         client.loop_start()
         client.publish(way.topic_in, payload, qos=1,
@@ -128,7 +128,7 @@ def test_a_response_topic_and_correlation_data_come_out_again(bench):
     properties = load.user_properties([("deliver-after", b"2s"), ("content-type", b"a/b")])
     properties.ResponseTopic = "answers/1"
     properties.CorrelationData = b"\xff\0\x01"
-    client = mqtt.Client(protocol=mqtt.MQTTv5)
+    client = new_client()
     client.connect("127.0.0.1", way.broker.port)
     client.loop_start()
     client.publish(way.topic_in, b"x", qos=1, properties=properties).wait_for_publish(15)

@@ -6,11 +6,11 @@ import struct
 import time
 
 import confluent_kafka
-import paho.mqtt.client as mqtt
 import pytest
 
 from lib import collect, load
 from lib.jobs import now_ms
+from lib.mqtt import new_client
 from lib.servers import wait_for
 
 ON_KAFKA = ("rabbitmq", "etf1", "nats", "artemis", "dapr", "karafka")
@@ -394,7 +394,7 @@ def test_over_mqtt_topics_of_emqx_and_user_properties_of_the_sets_say_when(bench
         routes:  {{ direct: {{ from = "in"; match = "in/#"; to = "out"; topic = "devices/in"; }};
                     r: {{ from = "in"; to = "out"; to_allow = [ "devices/*" ]; }}; }};''').start()
     broker.wait_subscribed("in/#")
-    client = mqtt.Client(protocol=mqtt.MQTTv5)
+    client = new_client()
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
 

@@ -10,6 +10,7 @@ import pytest
 
 from lib import cli, collect
 from lib.machine import soon_s
+from lib.mqtt import new_client
 from lib.servers import wait_for
 from lib.tarry import BIN, Tarry
 
@@ -239,7 +240,7 @@ def test_a_route_to_a_queue_drains(yard):
 def publisher(yard, broker, first):
     """An MQTT client, what publishes a topic by it, and what tells which have arrived; the first
     one has: the source may subscribe later."""
-    client = mqtt.Client("", protocol=mqtt.MQTTv311)
+    client = new_client(protocol=mqtt.MQTTv311)
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
 

@@ -13,13 +13,13 @@ import threading
 import time
 import urllib.parse
 
-import paho.mqtt.client as mqtt
 import pytest
 import redis
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from lib import cli, collect, machine
+from lib.mqtt import new_client
 from lib.servers import wait_for
 from lib.tarry import BIN, SANITIZERS
 
@@ -182,7 +182,7 @@ def test_letters_of_a_route_from_a_broker_are_there_too(bench):
     yard = Yard(bench, routes='devices: { from = "m"; to = "hook"; };', sources=f'''
         sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}";
                           topics = [ "in/#" ]; }}; }};''')
-    client = mqtt.Client("", protocol=mqtt.MQTTv5)
+    client = new_client()
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
     asked = Properties(PacketTypes.PUBLISH)

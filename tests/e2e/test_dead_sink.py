@@ -3,11 +3,11 @@
 import time
 
 import confluent_kafka
-import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt import publish
 
 from lib import collect, load
+from lib.mqtt import new_client
 from lib.servers import wait_for
 
 
@@ -79,7 +79,7 @@ def test_a_refused_message_goes_to_the_dead_letter_sink_with_its_own_id_and_no_o
         routes:  {{ r: {{ from = "m"; to = "morgue"; dead = "morgue"; }}; }};
         ''').start()
     broker.wait_subscribed("in/#")
-    client = mqtt.Client(protocol=mqtt.MQTTv5)
+    client = new_client()
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
     for headers in ([("delay-id", b"mine"), ("deliver-after", b"soon")], [("deliver-after", b"soon")]):

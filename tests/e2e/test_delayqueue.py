@@ -262,8 +262,16 @@ def test_pipelined_chunked_http_1_0_and_expect_requests_are_answered(api):
                    b"\r\n0\r\n\r\n").endswith(NOTHING)
     text = api.raw(b"POST /get HTTP/1.0\r\n" + length + b"\r\n" + body)
     assert b" 200 OK\r\n" in text and text.endswith(NOTHING)
-    text = api.raw(head + length + b"Expect: 100-continue\r\nConnection: close\r\n\r\n" + body)
-    assert text.startswith(b"HTTP/1.1 100 ") and text.endswith(NOTHING)
+    expecting = head + length + b"Expect: 100-continue\r\nConnection: close\r\n\r\n"
+    text = api.raw(expecting + body)
+    # libmicrohttpd 1.0 omits 100 Continue if it already has the body, as RFC 9110, 10.1.1 allows.
+    omitted = tarry.library_version("libmicrohttpd") >= (1, 0) and text.startswith(b"HTTP/1.1 200 ")
+    assert (omitted or text.startswith(b"HTTP/1.1 100 ")) and text.endswith(NOTHING)
+    with socket.create_connection(("127.0.0.1", api.port), 30) as s:
+        s.sendall(expecting)
+        assert s.recv(65536).startswith(b"HTTP/1.1 100 ")
+        s.sendall(body)
+        assert s.makefile("rb").read().endswith(NOTHING)
     assert b" 200 OK\r\n" in api.raw(b"POST /%67et HTTP/1.1\r\nHost: x\r\n" + length +
                                      b"Connection: close\r\n\r\n" + body)
     c = api.connect()

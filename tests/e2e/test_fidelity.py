@@ -7,10 +7,10 @@ import json
 import urllib.parse
 
 import confluent_kafka
-import paho.mqtt.client as mqtt
 import pytest
 
 from lib import collect, load
+from lib.mqtt import new_client
 from lib.pulls import Queues
 from lib.servers import wait_for
 
@@ -85,7 +85,7 @@ class Ways:
         assert producer.flush(30) == 0
 
     def send_mqtt(self, out, headers, _key):
-        client = mqtt.Client(protocol=mqtt.MQTTv5)
+        client = new_client()
         client.connect("127.0.0.1", self.broker.port)
         client.loop_start()
         client.publish(f"in/{out}", PAYLOAD, qos=1, properties=load.user_properties(headers)).wait_for_publish(15)

@@ -7,11 +7,11 @@ import time
 import urllib.parse
 
 import confluent_kafka
-import paho.mqtt.client as mqtt
 import pytest
 
 from lib import collect, load
 from lib.jobs import now_ms
+from lib.mqtt import new_client
 from lib.servers import free_port, wait_for
 
 
@@ -32,7 +32,7 @@ class Mqtt:
     """A client of MQTT 5 with one thread."""
 
     def __init__(self, broker):
-        self.client = mqtt.Client(protocol=mqtt.MQTTv5)
+        self.client = new_client()
         self.client.connect("127.0.0.1", broker.port)
         self.client.loop_start()
 

@@ -3,12 +3,12 @@ import json
 import threading
 import time
 
-import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from lib import collect
+from lib.mqtt import new_client
 from lib.servers import wait_for
 
 
@@ -180,7 +180,7 @@ def test_the_jobs_of_any_route_are_found_and_cancelled(bench, hook):
         sinks:   {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
         routes:  {{ devices: {{ from = "m"; to = "hook"; }};
                     r: {{ from = "http"; to = "hook"; }}; }};''').start()
-    client = mqtt.Client("", protocol=mqtt.MQTTv5)
+    client = new_client()
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
     asked = Properties(PacketTypes.PUBLISH)

@@ -4,7 +4,6 @@ says is the same: after each way in which a job can come, change or go."""
 import time
 
 import confluent_kafka
-import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -15,6 +14,7 @@ import test_delayqueue
 import test_lmstfy
 from lib import collect
 from lib.later import Hook, Later, response
+from lib.mqtt import new_client
 from lib.pulls import Queues
 from lib.reloads import Reloaded, hook  # noqa: F401 a fixture
 from lib.servers import free_port, wait_for
@@ -250,7 +250,7 @@ def mqtt_to_mqtt(bench):
         routes:  {{ r: {{ from = "in"; to = "out"; topic = "out/x"; retry = [ "100ms" ]; late = "drop";
                           repeat_min = "100ms"; }}; }};''').start()
     broker.wait_subscribed("in/#")
-    client = mqtt.Client(protocol=mqtt.MQTTv5)
+    client = new_client()
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
     bench.keep(Ends(client.loop_stop))

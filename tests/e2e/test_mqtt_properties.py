@@ -12,6 +12,7 @@ from paho.mqtt.properties import Properties
 from lib import load
 from lib.jobs import now_ms
 from lib.machine import soon_s
+from lib.mqtt import new_client
 from lib.servers import wait_for
 
 
@@ -20,7 +21,7 @@ class Client:
 
     def __init__(self, broker, topic_filter):
         self.messages, ready = [], threading.Event()
-        self.client = mqtt.Client(protocol=mqtt.MQTTv5)
+        self.client = new_client()
         self.client.on_message = lambda _c, _u, m: self.messages.append(m)
         self.client.on_subscribe = lambda *_: ready.set()
         self.client.connect("127.0.0.1", broker.port)

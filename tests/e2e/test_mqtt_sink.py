@@ -9,6 +9,7 @@ import paho.mqtt.client as mqtt
 import pytest
 
 from lib import collect, servers
+from lib.mqtt import new_client
 from lib.servers import wait_for
 
 VERSIONS = {"3.1.1": mqtt.MQTTv311, "5": mqtt.MQTTv5}
@@ -20,7 +21,7 @@ class Subscriber:
 
     def __init__(self, broker, topic_filter):
         self.messages, ready = [], threading.Event()
-        self.client = mqtt.Client(protocol=mqtt.MQTTv5)
+        self.client = new_client()
         self.client.max_inflight_messages_set(0)
         self.client.on_message = lambda _c, _u, m: self.messages.append(m)
         self.client.on_subscribe = lambda *_: ready.set()

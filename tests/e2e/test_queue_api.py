@@ -12,6 +12,7 @@ import pytest
 
 from conftest import Bench
 from lib.machine import soon_ms
+from lib.mqtt import new_client
 from lib.pulls import Consumers, Queues, Waiting, ms_of
 from lib.servers import BUILD, Redis, wait_for
 
@@ -792,10 +793,7 @@ def test_jobs_of_mqtt_and_of_http_routes_can_be_pulled(bench):
     broker.wait_subscribed("$delayed/#")
     c = Queues(daemon)
     waiting = Waiting(daemon, "devices/7/wake")
-    try:
-        client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="p")
-    except AttributeError:
-        client = mqtt.Client("p")
+    client = new_client("p", mqtt.MQTTv311)
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
     begun = now_ms()

@@ -6,10 +6,10 @@ import subprocess
 import time
 
 import confluent_kafka
-import paho.mqtt.client as mqtt
 import pytest
 
 from lib import collect, load, servers, tarry
+from lib.mqtt import new_client
 from lib.servers import TOP, free_port, wait_for
 
 SAMPLES = sorted((TOP / "etc").glob("*.conf"))
@@ -132,7 +132,7 @@ def test_a_payment_that_is_not_heard_is_kept_until_it_is_replayed_and_one_may_as
 
 
 def publish(port, topic, payload, **properties):
-    client = mqtt.Client(protocol=mqtt.MQTTv5)
+    client = new_client()
     client.connect("127.0.0.1", port)
     client.loop_start()
     headers = [(n.replace("_", "-"), v.encode()) for n, v in properties.items()]

@@ -34,7 +34,7 @@ class RedisByTls(Server):
 
     def client(self):
         import redis
-        return redis.Redis(port=self.port, ssl=True, ssl_ca_certs=self.ca.file, ssl_certfile=self.own_cert,
+        return redis.Redis("127.0.0.1", self.port, ssl=True, ssl_ca_certs=self.ca.file, ssl_certfile=self.own_cert,
                            ssl_keyfile=self.own_key)
 
     def is_up(self):

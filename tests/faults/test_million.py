@@ -5,10 +5,10 @@ import contextlib
 import os
 import time
 
-import paho.mqtt.client as mqtt
 import pytest
 
 from lib import million, verify
+from lib.mqtt import new_client
 from lib.servers import wait_for
 
 JOBS = int(os.environ.get("TARRY_FAULT_JOBS", "200000"))
@@ -56,7 +56,7 @@ def judge(scenario, number, name, verdicts, bound):
 
 @contextlib.contextmanager
 def subscriber(broker):
-    client = mqtt.Client("subscriber", protocol=mqtt.MQTTv5)
+    client = new_client("subscriber")
     client.connect("127.0.0.1", broker.port)
     client.subscribe("million/#", 1)
     client.loop_start()

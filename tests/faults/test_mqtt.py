@@ -5,10 +5,10 @@ import re
 import signal
 import time
 
-import paho.mqtt.client as mqtt
 import pytest
 
 from lib import cluster, collect, load, servers, verify, ways
+from lib.mqtt import new_client
 from lib.servers import wait_for
 
 LOST = "tarry_source_session_lost_total"
@@ -199,7 +199,7 @@ def test_wills_and_retained_messages_and_those_of_qos_0(bench, scenario):
     """Retained ones are taken only where the source says so; a will is a message as any other;
     QoS 0 is best effort, and all of it while nothing fails."""
     broker = bench.mosquitto()
-    publisher = mqtt.Client("publisher", protocol=mqtt.MQTTv5)
+    publisher = new_client("publisher")
     publisher.connect("127.0.0.1", broker.port)
     publisher.loop_start()
     for topic in ("plain/x", "kept/x"):
@@ -226,7 +226,7 @@ def test_wills_and_retained_messages_and_those_of_qos_0(bench, scenario):
         publisher.publish("plain/z", f"at most once {n}", qos=0).wait_for_publish(10)
         pace.step()
         sent.append(f"at most once {n}")
-    dying = mqtt.Client("dying", protocol=mqtt.MQTTv5)
+    dying = new_client("dying")
     dying.will_set("plain/will", "the will", qos=1)
     dying.connect("127.0.0.1", broker.port)
     dying.loop_start()

@@ -7,10 +7,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import paho.mqtt.client as mqtt
 import pytest
 
 from lib import cluster, collect, secure, servers
+from lib.mqtt import new_client
 from lib.servers import free_port, wait_for
 
 RECEIVE_MAX = 50
@@ -48,7 +48,7 @@ class Relayed:
 
     def publish(self, count, body=""):
         """Returns when the broker has acknowledged all of them."""
-        client = mqtt.Client(f"publisher-{self.sent}", protocol=mqtt.MQTTv5)
+        client = new_client(f"publisher-{self.sent}")
         client.max_inflight_messages_set(1000)
         client.connect("127.0.0.1", self.broker.port)
         client.loop_start()

@@ -6,12 +6,12 @@ import json
 import time
 
 import confluent_kafka
-import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from lib import jobs, load, verify, ways
+from lib.mqtt import new_client
 from lib.servers import wait_for
 from test_brokers import add_topic_of, committed_and_end
 
@@ -192,7 +192,7 @@ def test_poison_amid_a_kill_is_kept_once(bench, scenario):
 
 def test_poison_over_mqtt_is_kept_and_the_session_goes_on(bench, scenario):
     way = ways.Way(bench, "mqtt-mqtt", route='lease = "5s";')
-    client = mqtt.Client("poisoner", protocol=mqtt.MQTTv5)
+    client = new_client("poisoner")
     client.connect("127.0.0.1", way.broker.port)
     client.loop_start()
     batch = way.make_jobs(scenario.jobs(1500), named=True, max_delay_ms=2000)

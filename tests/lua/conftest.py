@@ -27,6 +27,7 @@ LEFT = ("delivered", "cancelled", "expired", "exhausted", "replaced", "dropped")
 JOB = ("pool", "delay", "unack", "error", "tries")
 ENQUEUE = ("pool", "delay", "error", "tries", "ingest", "unack", "ttl", "done")
 QUEUE = ("pool", "delay", "unack", "error", "tries", "ttl", "done")
+OUT_OF_MEMORY = "^(OOM )?command not allowed when used memory"  # newer redis-py omits the code
 
 
 @functools.lru_cache(None)

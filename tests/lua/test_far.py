@@ -9,7 +9,7 @@ import redis
 
 from test_audit import audit
 
-from conftest import BARE, FAR_PAGE, JOB, OFFSET, Bucket, script_text
+from conftest import BARE, FAR_PAGE, JOB, OFFSET, OUT_OF_MEMORY, Bucket, script_text
 
 HOUR, HORIZON, WIDTH, EARLY = 3600_000, 120_000, 60_000, 60_000
 NOW = 1_700_000_000_000
@@ -397,7 +397,7 @@ def test_out_of_memory_loses_nothing(far, server, script):
     server.config_set("maxmemory", 1)
     try:
         if script == "enqueue":
-            with pytest.raises(redis.ResponseError, match="OOM"):
+            with pytest.raises(redis.ResponseError, match=OUT_OF_MEMORY):
                 far.put(("more", FAR), ("other", FAR + HOUR))
         else:
             assert far.move_all(START) == 50
@@ -499,6 +499,13 @@ def test_a_list_of_another_length_is_found_and_does_not_stop_the_move(far, serve
     audit(far, repair=True)
 
 
+def data_bytes(server):
+    """Returns used_memory without the memory of the Lua engine, which Redis 8 adds to it."""
+    info = server.info()
+    lua = info["used_memory_lua"] if int(info["redis_version"].split(".")[0]) >= 8 else 0
+    return info["used_memory"] - lua
+
+
 def test_entries_are_small(far, server):
     """A record of 122 bytes, as bridge/job/job.c makes it of a payload of 100 bytes: with its id and
     what Redis needs for it."""
@@ -507,9 +514,9 @@ def test_entries_are_small(far, server):
     far.put(("warm", FAR))
     for named, most in ((False, 150), (True, 230)):
         server.flushall()
-        before = server.info("memory")["used_memory"]
+        before = data_bytes(server)
         for i in range(0, n, 500):
             rows = [(f"{j:016}" if named else f"orders.delayed/0/{j}", FAR + j % 100, "", "" if named else "u", 1, j,
                      "", record(FAR + j % 100, b"x" * 108)) for j in range(i, i + 500)]
             far.enqueue(rows, now=NOW, partitions=[("orders.delayed/0", "")])
-        assert (server.info("memory")["used_memory"] - before) / n <= most
+        assert (data_bytes(server) - before) / n <= most

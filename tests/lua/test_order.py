@@ -2,7 +2,7 @@
 """Order by key: lua/lib/order.lua and the scripts that keep it."""
 import pytest
 
-from conftest import JOB, script_text
+from conftest import JOB, OUT_OF_MEMORY, script_text
 
 A, B = "a" * 16, "b" * 16
 
@@ -242,7 +242,7 @@ def test_a_server_out_of_memory_lets_the_next_of_a_group_leave(keyed, server):
     keyed.enqueue([job("1", 10, A), job("2", 20, A), job("3", 30, A)])
     server.config_set("maxmemory", 1)
     try:
-        with pytest.raises(Exception, match="OOM"):
+        with pytest.raises(Exception, match=OUT_OF_MEMORY):
             keyed.enqueue([job("4", 1, A)])
         _, lease, _ = keyed.claim(10)
         assert keyed.ack(lease, "1") == "a"

@@ -11,7 +11,7 @@ class Authority:
         self.folder, self.issued = folder, 0
         folder.mkdir(parents=True, exist_ok=True)
         self.pem, self.key = folder / "ca.pem", folder / "ca.key"
-        openssl(*NEW_KEY, self.key, "-x509", "-days", "2", "-subj", f"/CN={name}", "-out", self.pem)
+        openssl(*NEW_KEY, self.key, "-x509", "-days", "2", *SIGNS, "-subj", f"/CN={name}", "-out", self.pem)
 
     def issue(self, name, alternative="DNS:localhost,IP:127.0.0.1", purpose="serverAuth", days=2,
               cert=None, key=None):
@@ -20,9 +20,9 @@ class Authority:
         stem = f"{self.issued}-{name}"
         asked, more = self.folder / f"{stem}.csr", self.folder / f"{stem}.ext"
         cert, key = cert or self.folder / f"{stem}.pem", key or self.folder / f"{stem}.key"
-        more.write_text(f"subjectAltName={alternative}\nextendedKeyUsage={purpose}\n")
+        more.write_text(f"{ISSUED}subjectAltName={alternative}\nextendedKeyUsage={purpose}\n")
         openssl(*NEW_KEY, key, "-subj", f"/CN={name}", "-out", asked)
-        openssl("x509", "-req", "-in", asked, "-CA", self.pem, "-CAkey", self.key, "-days", days,
+        openssl("x509", "-req", "-in", asked, "-CA", self.pem, "-CAkey", self.key, *validity(days),
                 "-set_serial", self.issued, "-extfile", more, "-out", cert)
         return cert, key
 
@@ -38,6 +38,22 @@ class Authority:
 
 
 NEW_KEY = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout")
+# Python 3.13 verifies strictly: it requires these extensions of an authority and of what it issues.
+SIGNS = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+ISSUED = "authorityKeyIdentifier=keyid\n"
+
+
+def validity(days):
+    """Returns the arguments of openssl x509 for a certificate that expires in that many days. If days
+    is negative, the certificate has expired."""
+    if days < 0 and openssl_version() >= (3, 4):  # later ones reject negative days
+        return "-not_before", "20200101000000Z", "-not_after", "20200102000000Z"
+    return "-days", str(days)
+
+
+def openssl_version():
+    done = subprocess.run(["openssl", "version"], check=True, capture_output=True, text=True, timeout=60)
+    return tuple(int(n) for n in done.stdout.split()[1].split(".")[:2])
 
 
 def openssl(*argv):

@@ -6,11 +6,11 @@ import time
 from typing import NamedTuple
 
 import confluent_kafka
-import paho.mqtt.client as mqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from lib.kafka import Consumer
+from lib.mqtt import new_client
 from lib.servers import free_port, wait_for
 
 
@@ -85,7 +85,7 @@ class FromMqtt(Collector):
     def __init__(self, port, topic_filter, client_id="test-collector"):
         super().__init__()
         self.filter, self.ready = topic_filter, threading.Event()
-        self.client = mqtt.Client(client_id, protocol=mqtt.MQTTv5)
+        self.client = new_client(client_id)
         self.client.on_connect, self.client.on_message = self.on_connect, self.on_message
         self.client.on_subscribe = lambda *_: self.ready.set()
         self.client.reconnect_delay_set(1, 1)

@@ -7,9 +7,10 @@ import threading
 import time
 
 import confluent_kafka
-import paho.mqtt.client as mqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+
+from lib.mqtt import new_client
 
 
 class Pace:
@@ -64,12 +65,12 @@ def user_properties(headers):
 
 def mqtt5(port, topic, jobs, rate=None):
     """Every fourth job goes to $delayed/SECONDS/TOPIC instead of bearing a header."""
-    client, accepted = mqtt.Client(protocol=mqtt.MQTTv5), threading.Semaphore(0)
+    client, accepted = new_client(), threading.Semaphore(0)
     client.max_inflight_messages_set(100)
     client.reconnect_delay_set(1, 1)
     waiting = {}
 
-    def on_publish(_client, _userdata, mid):
+    def on_publish(_client, _userdata, mid, *_):
         waiting[mid] = True
         accepted.release()
 

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 
+from lib.certs import ISSUED, SIGNS, validity
 from lib.servers import BUILD, Kafka, Mosquitto, free_port
 
 KAFKA_PASSWORD = "SECRETkafka-pw-1"
@@ -21,7 +22,7 @@ class Authority:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.file, self.key = str(folder / "ca.pem"), str(folder / "ca.key")
-        self.openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+        self.openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *SIGNS, "-subj",
                      f"/CN=test authority of {folder.name}", "-keyout", self.key, "-out", self.file)
 
     def openssl(self, *argv):
@@ -32,11 +33,11 @@ class Authority:
         cert, key, asked, more, both = (str(self.folder / f"{name}.{end}")
                                         for end in ("pem", "key", "csr", "ext", "both"))
         with open(more, "w", encoding="ascii") as out:
-            out.write(f"subjectAltName={names}\n" if names else "")
+            out.write(ISSUED + (f"subjectAltName={names}\n" if names else ""))
         self.openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", key,
                      "-out", asked)
-        self.openssl("x509", "-req", "-in", asked, "-CA", self.file, "-CAkey", self.key, "-days",
-                     str(days), "-set_serial", str(abs(hash(name)) % 2**60), "-extfile", more,
+        self.openssl("x509", "-req", "-in", asked, "-CA", self.file, "-CAkey", self.key,
+                     *validity(days), "-set_serial", str(abs(hash(name)) % 2**60), "-extfile", more,
                      "-out", cert)
         with open(both, "w", encoding="ascii") as out:
             for part in (key, cert, self.file):

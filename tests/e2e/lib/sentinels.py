@@ -11,6 +11,7 @@ import subprocess
 
 import redis
 
+from lib.certs import ISSUED, SIGNS
 from lib.servers import REDIS_SERVER, Server, free_port, wait_for
 
 NAME = "jobs"
@@ -26,9 +27,9 @@ class Certificates:
         self.ca, self.cert, self.key = (str(folder / f) for f in ("ca.pem", "own.pem", "own.key"))
         key, asked, more = (str(folder / f) for f in ("ca.key", "own.csr", "own.ext"))
         with open(more, "w", encoding="ascii") as out:
-            out.write("subjectAltName=IP:127.0.0.1,IP:::1,DNS:localhost\n")
+            out.write(f"{ISSUED}subjectAltName=IP:127.0.0.1,IP:::1,DNS:localhost\n")
         new = ["req", "-newkey", "rsa:2048", "-nodes", "-subj"]
-        for argv in ([*new, "/CN=tarry test authority", "-x509", "-days", "2", "-keyout", key,
+        for argv in ([*new, "/CN=tarry test authority", "-x509", "-days", "2", *SIGNS, "-keyout", key,
                       "-out", self.ca],
                      [*new, "/CN=127.0.0.1", "-keyout", self.key, "-out", asked],
                      ["x509", "-req", "-in", asked, "-CA", self.ca, "-CAkey", key, "-days", "2",

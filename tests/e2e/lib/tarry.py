@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 from pathlib import Path
 
 from lib.servers import TOP, Server, free_port
@@ -21,6 +22,12 @@ SANITIZERS = {
     "UBSAN_OPTIONS": "print_stacktrace=1",
     "TSAN_OPTIONS": f"exitcode=66:suppressions={TOP}/tests/tsan.supp",
 }
+
+
+def library_version(name):
+    """Returns (major, minor) of a library that BIN uses, as `tarry --version` lists it."""
+    text = subprocess.run([BIN, "--version"], check=True, capture_output=True, text=True, timeout=30).stdout
+    return tuple(int(n) for n in re.search(rf"^ *{name} +(\d+)\.(\d+)", text, re.M).groups())
 
 
 class Tarry(Server):

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import defaultdict
 
+from lib.certs import ISSUED, SIGNS, validity
 from lib.servers import free_port
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -137,7 +138,7 @@ class Authority:
     def __init__(self, folder):
         self.folder = folder
         self.key, self.cert = folder / "ca.key", folder / "ca.pem"
-        self.openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout",
+        self.openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *SIGNS, "-keyout",
                      self.key, "-out", self.cert, "-subj", "/CN=tarry tests")
 
     def openssl(self, *args):
@@ -148,11 +149,11 @@ class Authority:
         key, ask, cert, more = (self.folder / f"{host}{days}{end}"
                                 for end in (".key", ".csr", ".pem", ".ext"))
         kind = "IP" if host[0].isdigit() else "DNS"
-        more.write_text(f"subjectAltName={kind}:{host}\n")
+        more.write_text(f"{ISSUED}subjectAltName={kind}:{host}\n")
         self.openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", ask,
                      "-subj", f"/CN={host}")
         self.openssl("x509", "-req", "-in", ask, "-CA", self.cert, "-CAkey", self.key,
-                     "-CAcreateserial", "-days", str(days), "-extfile", more, "-out", cert)
+                     "-CAcreateserial", *validity(days), "-extfile", more, "-out", cert)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(cert, key)
         return context
