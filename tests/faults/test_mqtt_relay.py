@@ -97,7 +97,7 @@ def kill(way, scenario, victim):
         way.tarry.kill()
         way.tarry.start()
     elif victim == "redis":
-        servers.Server.kill(way.redis)
+        way.redis.kill()
         way.redis.start()
     else:
         way.broker.stop()  # at a kill -9 mosquitto itself loses what it had acknowledged
