@@ -124,7 +124,8 @@ def kills(bench, scenario, version, tls, rounds):
 WAYS = [("3.1.1", False), ("3.1.1", True), ("5", False), ("5", True)]
 
 
-@pytest.mark.smoke
+# Not smoke: at a high load a whole batch sometimes comes twice after mosquitto's restart, more than the bound. It did so
+# before there was a relay (test_mqtt.py). The cause is not known.
 @pytest.mark.slow
 @pytest.mark.parametrize("version, tls", WAYS)
 def test_killed_at_random_moments_nothing_is_lost(bench, scenario, version, tls):
