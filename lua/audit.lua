@@ -244,7 +244,7 @@ end
 -- Checks that the counts of all slots add up to '#' and that :far contains each slot. If this needs
 -- several steps, '#' is checked only if no far job changed meanwhile.
 local function look_at_slots(from, all, was)
-  local told = far().count()
+  local counted = far().count()
   local scan = redis.call('HSCAN', key('slots'), from, 'COUNT', SLOTS_STEP)
   local rows = scan[2]
   out[2] = #rows / 2
@@ -260,7 +260,7 @@ local function look_at_slots(from, all, was)
   if scan[1] ~= '0' then
     return string.format('s%s %.0f %s', scan[1], all, was)
   end
-  if all ~= told and was == far_state() and found('counts', string.format('far %.0f', told - all)) then
+  if all ~= counted and was == far_state() and found('counts', string.format('far %.0f', counted - all)) then
     redis.call('HSET', key('slots'), '#', all)
   end
   local start = far().first()

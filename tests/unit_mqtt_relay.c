@@ -196,7 +196,7 @@ static pid_t stranger(void)
         return pid;
     int fd = connect_to(rig.port);
     bool was_reset =
-        send(fd, "\x10\0", 2, MSG_NOSIGNAL) < 0; /* and recv() is told no more */
+        send(fd, "\x10\0", 2, MSG_NOSIGNAL) < 0; /* then recv() does not report it */
     was_reset = was_reset || (recv(fd, &got, 1, 0) < 0 && errno == ECONNRESET);
     _exit(was_reset ? 0 : 1);
 }
@@ -324,6 +324,16 @@ static void an_invalid_packet_of_the_broker_ends_the_connection(void **state)
 
 /* -------------------------------------------------------------------- leaving */
 
+static void expect_to_leave_when_the_broker_closes(void)
+{
+    expect_nothing(rig.broker);
+    assert_false(rig.left);
+    close(rig.broker);
+    rig.broker = -1;
+    turns_ms(100);
+    assert_true(rig.left);
+}
+
 static void what_is_stored_is_acknowledged_before_leaving_and_nothing_else(void **state)
 {
     (void)state;
@@ -336,12 +346,7 @@ static void what_is_stored_is_acknowledged_before_leaving_and_nothing_else(void 
     relay_leave(rig.relay); /* before paho has acknowledged */
     SEND(rig.paho, PUBACK("\1") PUBACK("\2") PINGREQ);
     EXPECT(rig.broker, PINGREQ PUBACK("\1") DISCONNECT);
-    expect_nothing(rig.broker);
-    assert_false(rig.left);
-    close(rig.broker);
-    rig.broker = -1;
-    turns_ms(100);
-    assert_true(rig.left);
+    expect_to_leave_when_the_broker_closes();
 }
 
 static void a_slow_broker_reads_all_pubacks_before_the_connection_closes(void **state)
@@ -359,12 +364,7 @@ static void a_slow_broker_reads_all_pubacks_before_the_connection_closes(void **
     relay_leave(rig.relay);
     turns_ms(200); /* it leaves meanwhile, with messages that nobody has read */
     EXPECT(rig.broker, PUBACK("\1") DISCONNECT);
-    expect_nothing(rig.broker);
-    assert_false(rig.left);
-    close(rig.broker);
-    rig.broker = -1;
-    turns_ms(100);
-    assert_true(rig.left);
+    expect_to_leave_when_the_broker_closes();
 }
 
 /* Messages of QoS 0 may come for as long as they like. */

@@ -2,8 +2,8 @@
 /*
  * mqtt_flight.h - the messages of one MQTT session that the broker may send again. Pure.
  *
- * A run is the life of one worker process. A message of a run is in flight until the
- * worker was told that it is stored. Messages in flight at the end of the run certainly
+ * A run is the life of one worker process. A message of a run is in flight until STORED
+ * was sent for it. Messages in flight at the end of the run certainly
  * have no PUBACK, so the broker sends them again. They are recognised in a later run by
  * packet id, DUP flag and content. If unsure, a message counts as new: a duplicate does
  * less harm than a loss.

@@ -22,8 +22,8 @@ struct relay_events {
     void (*ready)(void *arg, unsigned port);
     /* Call relay_message() for every message with which paho has called back. */
     void (*collect)(void *arg);
-    /* The connection to the broker, or to paho, is lost. If paho was connected, it is
-     * told first and may report a better reason. Called once. */
+    /* The connection to the broker, or to paho, is lost. A connected paho notices the
+     * loss first, and may report a better reason. Called once. */
     void (*lost)(void *arg, const char *why);
     /* relay_leave() is done: exit. */
     void (*left)(void *arg);

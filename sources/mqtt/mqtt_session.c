@@ -13,10 +13,10 @@ enum { URI_BYTES = 64 };
 struct mqtt_session {
     struct mqtt_setup *setup;
     struct paho paho;
-    char broker_why[PAHO_WHY_MAX]; /* MQTT 5: the broker's reason to disconnect; paho's
-                                    * threads only
-                                    */
-    size_t subscribed;             /* number of filters subscribed; paho's threads only */
+    /* Used by paho's threads only: */
+    char broker_why[PAHO_WHY_MAX]; /* MQTT 5: the broker's reason to disconnect */
+    size_t subscribed;             /* number of filters subscribed */
+
     loop_cb *on_mail;
     void *arg;
 

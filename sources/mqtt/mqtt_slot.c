@@ -41,7 +41,7 @@ struct mqtt_slot {
     int64_t connected_ms; /* monotonic, in this run; 0: not yet */
     unsigned failures;    /* consecutive runs shorter than STEADY_MS */
     bool connected_before;
-    bool leaving;   /* the worker was told to stop; no further message is accepted */
+    bool leaving;   /* STOP was sent; no further message is accepted */
     bool reporting; /* report_stored() is deferred */
     bool paused, stopping;
 
@@ -100,8 +100,8 @@ static void start_later(struct mqtt_slot *slot)
     timer_set(slot->timer, retry_broker_ms(slot->failures));
 }
 
-/* Tells the worker to acknowledge what is stored, and to exit. */
-static void tell_to_leave(struct mqtt_slot *slot)
+/* Asks the worker to acknowledge what is stored, and to exit. */
+static void send_stop(struct mqtt_slot *slot)
 {
     if (slot->leaving)
         return;
@@ -145,7 +145,7 @@ static void reconnect(struct mqtt_slot *slot)
                 "a message could not be stored; tarry reconnects so that the broker "
                 "sends it again");
     report_stored(slot);
-    tell_to_leave(slot);
+    send_stop(slot);
 }
 
 static void on_stored(void *arg, const struct stored_reply *reply)
@@ -446,7 +446,7 @@ void mqtt_slot_stop(struct mqtt_slot *slot, mqtt_slot_cb *stopped, void *arg)
     }
     mqtt_slot_pause(slot, false); /* a worker whose socket is full would not read STOP */
     report_stored(slot);
-    tell_to_leave(slot);
+    send_stop(slot);
 }
 
 void mqtt_slot_free(struct mqtt_slot *slot)

@@ -252,7 +252,7 @@ static void on_source(void *arg, unsigned events)
         buf_grew(&w->in, (size_t)n);
         take_frames(w);
     } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
-        _exit(0); /* the source has exited, or gives up */
+        _exit(0); /* the source has exited, or closed the socket */
     }
 }
 
