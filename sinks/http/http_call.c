@@ -289,30 +289,6 @@ static bool follow(struct http_call *c, long status)
     return true;
 }
 
-void http_call_end(struct http_call *c, CURLcode code)
-{
-    bool by_body = c->s->o.accept == HTTP_BY_CODE100;
-    long status = 0;
-    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
-    c->d->status = (int)status;
-    if (code == CURLE_OK && follow(c, status))
-        return;
-    if (code == CURLE_OK && by_body)
-        report_code100(c, status);
-    else if (code == CURLE_OK || (c->stopped && !by_body && status >= 200))
-        report_status(c, status); /* also for an answer that is too long */
-    else if (c->denied && !c->opened)
-        reject(c,
-               "the URL's address is in a private network, or in a network of the sink's "
-               "option deny; to permit the address, add it to the option allow");
-    else if (permanent_error(code))
-        reject(c, permanent_error(code));
-    else if (c->stopped)
-        report(c, TRY_AGAIN, c->stopped);
-    else
-        report(c, TRY_AGAIN, c->why[0] ? c->why : curl_easy_strerror(code));
-}
-
 /* ------------------------------------------------------------- curl's callbacks */
 
 /* Behind a proxy, only the address of the proxy is visible, which the operator has
@@ -430,6 +406,15 @@ static CURL *new_easy(const struct http_opts *o, struct http_call *c)
     return e;
 }
 
+/* libcurl 8.14 (Debian 13) loses the memory of a host's name when a handle looks up again
+ * after a look-up that failed (https://github.com/curl/curl/issues/17602). */
+static void renew_easy(struct http_call *c)
+{
+    curl_easy_cleanup(c->easy);
+    c->easy = new_easy(&c->s->o, c);
+    set_method(c);
+}
+
 static int64_t timeout_ms(const struct http_sink *s, const struct delivery *d)
 {
     int64_t ms = s->o.timeout_ms, sink_ms = sink_timeout_ms(s->sink);
@@ -470,6 +455,32 @@ void http_call_begin(struct http_sink *s, struct delivery *d)
 {
     struct http_call *c = new_call(s, d);
     begin(c, first_url(c));
+}
+
+void http_call_end(struct http_call *c, CURLcode code)
+{
+    bool by_body = c->s->o.accept == HTTP_BY_CODE100;
+    long status = 0;
+    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    c->d->status = (int)status;
+    if (code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY)
+        renew_easy(c);
+    if (code == CURLE_OK && follow(c, status))
+        return;
+    if (code == CURLE_OK && by_body)
+        report_code100(c, status);
+    else if (code == CURLE_OK || (c->stopped && !by_body && status >= 200))
+        report_status(c, status); /* also for an answer that is too long */
+    else if (c->denied && !c->opened)
+        reject(c,
+               "the URL's address is in a private network, or in a network of the sink's "
+               "option deny; to permit the address, add it to the option allow");
+    else if (permanent_error(code))
+        reject(c, permanent_error(code));
+    else if (c->stopped)
+        report(c, TRY_AGAIN, c->stopped);
+    else
+        report(c, TRY_AGAIN, c->why[0] ? c->why : curl_easy_strerror(code));
 }
 
 void http_calls_free(struct http_sink *s)
