@@ -34,9 +34,31 @@ def add_topic_of(kafka, name, partitions, setting, value):
     admin.create_topics([topic])[name].result(20)
 
 
+def numbers_in(address, topic, partitions=4):
+    """The test-seq of every record of a topic, read from its beginning."""
+    reader = collect.FromKafka(address, topic, partitions)
+    try:
+        ends = sum(end for _, end in reader.consumer.bounds(topic, range(partitions)))
+        reader.wait_count(ends, 30)
+        return {int(a.header("test-seq") or -1) for a in reader.arrivals}
+    finally:
+        reader.close()
+
+
+def say_where_missing(way, missing):
+    """A collector or a mock cluster may fail, too: which topics have what did not arrive?"""
+    for topic in (way.topic_in, way.topic_out):
+        found = numbers_in(way.bench.kafka.address, topic) & set(missing)
+        verify.note(f"of {len(missing)} missing jobs, {len(found)} are in {topic}")
+
+
 def finish(way, batch, scenario, number, name, bound, timeout_s=90):
     verdict = verify.judge(batch, way.collector.wait(batch, timeout_s), way.keys)
     verify.note(verdict)
+    if verdict.missing and way.name == "kafka-kafka":
+        say_where_missing(way, verdict.missing)
+        verify.note("\n".join(line for line in way.tarry.ask("GET", "/metrics")[2].decode().splitlines()
+                              if 'source="in"' in line))
     scenario.verdict(number, name, verdict, bound)
 
 
