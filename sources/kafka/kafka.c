@@ -17,11 +17,11 @@
 #include <string.h>
 
 enum {
-    RECORDS_AHEAD = 200000, /* fetched records that are not read yet, regardless of
-                             * size */
+    RECORDS_AHEAD = 200000, /* fetched and not read yet, regardless of size */
     SESSION_MS = 10000,     /* after this time the group drops a killed consumer */
     CLOSE_WAIT_MS = 5000,   /* for the group to confirm that we left */
     CLOSE_LOOK_MS = 20,
+    STATISTICS_MS = 5000,
     SETTLE_WAIT_MS = 2000, /* for Redis to store the last marks */
     HEADERS_HINT_BYTES = 256
 };
@@ -102,6 +102,7 @@ static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
         {"enable.partition.eof", k->start_at == START_LATEST ? "true" : "false", 0},
         {"log.queue", "true", 0},
         {"log.connection.close", "false", 0}, /* brokers close idle connections */
+        {"statistics.interval.ms", NULL, STATISTICS_MS}, /* for kafka_stall_find() */
         {0}};
 
     return kafka_conf_new(&k->link, rows, err);

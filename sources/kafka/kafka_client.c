@@ -7,6 +7,7 @@
 
 #include "bridge/base/log.h"
 #include "bridge/base/mem.h"
+#include "sources/kafka/kafka_stall.h"
 #include "sources/kafka/kafka_token.h"
 
 #include <errno.h>
@@ -51,6 +52,7 @@ struct kafka_client {
     bool leaving, keep_open; /* keep_open: the handle cannot be destroyed */
     int64_t leave_ms;        /* monotonic start of the leave */
     char why[WHY_BYTES];
+    struct buf stalled;        /* what kafka_stall_find() found last; else empty */
     struct kafka_login *login; /* NULL: no tokens required */
     struct log_limit troubles[TROUBLE_KINDS];
     struct log_limit errors, lines;
@@ -126,6 +128,7 @@ static void release(struct kafka_client *c)
     timer_del(c->tick);
     timer_del(c->again);
     kafka_login_free(c->login);
+    buf_free(&c->stalled);
     if (c->queue) {
         rd_kafka_queue_io_event_enable(c->queue, -1, NULL, 0);
         rd_kafka_queue_destroy(c->queue);
@@ -173,7 +176,7 @@ struct kafka_client *kafka_client_open(const char *who, rd_kafka_type_t type,
         goto fail;
     }
     rd_kafka_conf_set_events(conf, events->mask | RD_KAFKA_EVENT_LOG |
-                                       RD_KAFKA_EVENT_ERROR |
+                                       RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_STATS |
                                        RD_KAFKA_EVENT_OAUTHBEARER_TOKEN_REFRESH);
     c->rk = rd_kafka_new(type, conf, why, sizeof(why));
     if (c->rk == NULL) {
@@ -309,6 +312,19 @@ static void on_log(struct kafka_client *c, rd_kafka_event_t *ev)
         log_limited(&c->lines, LOG_WARN, c->who, "librdkafka %s: %s", fac, line);
 }
 
+/* Fails if a partition is no longer read. It takes two statistics to tell this from a
+ * change of broker in progress. */
+static void on_statistics(struct kafka_client *c, const char *statistics)
+{
+    struct buf stalled = {0};
+
+    if (kafka_stall_find(statistics, strlen(statistics), &stalled) &&
+        strcmp(buf_str(&stalled), buf_str(&c->stalled)) == 0)
+        kafka_client_fail(c, buf_str(&stalled));
+    buf_free(&c->stalled);
+    c->stalled = stalled;
+}
+
 static void serve(struct kafka_client *c, rd_kafka_event_t *ev)
 {
     switch (rd_kafka_event_type(ev)) {
@@ -317,6 +333,9 @@ static void serve(struct kafka_client *c, rd_kafka_event_t *ev)
         break;
     case RD_KAFKA_EVENT_OAUTHBEARER_TOKEN_REFRESH:
         kafka_login_refresh(c->login);
+        break;
+    case RD_KAFKA_EVENT_STATS:
+        on_statistics(c, rd_kafka_event_stats(ev));
         break;
     case RD_KAFKA_EVENT_ERROR:
         if (c->events->error)

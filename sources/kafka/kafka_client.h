@@ -19,7 +19,8 @@
 struct kafka_client;
 
 struct kafka_events {
-    int mask; /* RD_KAFKA_EVENT_... without log and error: the client handles those */
+    int mask; /* RD_KAFKA_EVENT_... without those that the client handles: log, error,
+                 statistics */
     /* Takes ownership of ev. Must not close the client. */
     void (*event)(void *arg, rd_kafka_event_t *ev);
     /* Reports an error that the client has logged. Borrows ev. May be NULL. */

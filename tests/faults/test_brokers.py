@@ -91,6 +91,25 @@ def test_leaders_that_change_and_brokers_that_go_lose_nothing(bench, scenario):
 
 
 @pytest.mark.slow
+def test_partitions_whose_leaders_change_quickly_are_read_on(bench, scenario):
+    """In about one of ten runs librdkafka 2.0.2 reads a partition from the wrong broker in the end;
+    see kafka_stall.h."""
+    mock = take_mock(bench)
+    way = ways.Way(bench, "kafka-kafka", route=LEASE)
+    batch = way.make_jobs(scenario.jobs(8000), named=True, max_delay_ms=200)
+    sending = way.sending(batch, rate=1000)
+    end = time.monotonic() + len(batch) / 1000
+    while time.monotonic() < end:
+        partition, broker = scenario.rng.randrange(4), scenario.rng.randrange(1, 4)
+        scenario.fault(f"leader of {way.topic_in}/{partition}: broker {broker}")
+        mock.lead(way.topic_in, partition, broker)
+        time.sleep(scenario.rng.uniform(0.05, 0.4))
+    sending.join()
+    finish(way, batch, scenario, "14c", "Kafka (mock): leaders change quickly", way.in_flight)
+    way.tarry.stop()
+
+
+@pytest.mark.slow
 def test_a_kafka_that_is_killed_and_away_for_twenty_seconds_loses_nothing(
         bench, scenario, real_kafka):
     way = ways.Way(bench, "kafka-kafka", route='lease = "10s";')
