@@ -102,7 +102,7 @@ static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
         {"enable.partition.eof", k->start_at == START_LATEST ? "true" : "false", 0},
         {"log.queue", "true", 0},
         {"log.connection.close", "false", 0}, /* brokers close idle connections */
-        {"statistics.interval.ms", NULL, STATISTICS_MS}, /* for kafka_stall_find() */
+        {"statistics.interval.ms", NULL, STATISTICS_MS}, /* for kafka_stall_lasts() */
         {0}};
 
     return kafka_conf_new(&k->link, rows, err);

@@ -52,7 +52,7 @@ struct kafka_client {
     bool leaving, keep_open; /* keep_open: the handle cannot be destroyed */
     int64_t leave_ms;        /* monotonic start of the leave */
     char why[WHY_BYTES];
-    struct buf stalled;        /* what kafka_stall_find() found last; else empty */
+    struct buf stalled;        /* see kafka_stall_lasts() */
     struct kafka_login *login; /* NULL: no tokens required */
     struct log_limit troubles[TROUBLE_KINDS];
     struct log_limit errors, lines;
@@ -312,19 +312,6 @@ static void on_log(struct kafka_client *c, rd_kafka_event_t *ev)
         log_limited(&c->lines, LOG_WARN, c->who, "librdkafka %s: %s", fac, line);
 }
 
-/* Fails if a partition is no longer read. It takes two statistics to tell this from a
- * change of broker in progress. */
-static void on_statistics(struct kafka_client *c, const char *statistics)
-{
-    struct buf stalled = {0};
-
-    if (kafka_stall_find(statistics, strlen(statistics), &stalled) &&
-        strcmp(buf_str(&stalled), buf_str(&c->stalled)) == 0)
-        kafka_client_fail(c, buf_str(&stalled));
-    buf_free(&c->stalled);
-    c->stalled = stalled;
-}
-
 static void serve(struct kafka_client *c, rd_kafka_event_t *ev)
 {
     switch (rd_kafka_event_type(ev)) {
@@ -335,7 +322,8 @@ static void serve(struct kafka_client *c, rd_kafka_event_t *ev)
         kafka_login_refresh(c->login);
         break;
     case RD_KAFKA_EVENT_STATS:
-        on_statistics(c, rd_kafka_event_stats(ev));
+        if (kafka_stall_lasts(&c->stalled, c->rk, rd_kafka_event_stats(ev)))
+            kafka_client_fail(c, buf_str(&c->stalled));
         break;
     case RD_KAFKA_EVENT_ERROR:
         if (c->events->error)

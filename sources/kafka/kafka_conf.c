@@ -73,6 +73,7 @@ static const struct owned owned[] = {
     {"delivery.report.only.error", NULL},
     {"plugin.library.paths", NULL},
     {"log.queue", NULL},
+    {"statistics.interval.ms", NULL},
     {0}};
 
 static const struct owned *find_in(const struct owned *rows, const char *name)

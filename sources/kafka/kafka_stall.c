@@ -2,7 +2,7 @@
 #include "sources/kafka/kafka_stall.h"
 
 #include <inttypes.h>
-#include <stdio.h>
+#include <string.h>
 
 #include <jansson.h>
 
@@ -12,48 +12,30 @@ static json_int_t number(const json_t *object, const char *name)
     return json_is_integer(value) ? json_integer_value(value) : -1;
 }
 
-/* Returns the broker that librdkafka believes to read the partition from; -1: none. */
-static json_int_t believed_broker(const json_t *stats, const char *topic,
-                                  json_int_t partition)
+static bool is_misplaced(const char *topic, const json_t *partition, struct buf *where)
 {
-    char name[24];
-    const json_t *topics = json_object_get(stats, "topics");
-    const json_t *partitions =
-        json_object_get(json_object_get(topics, topic), "partitions");
+    const json_int_t broker = number(partition, "broker");
+    const json_int_t leader = number(partition, "leader");
 
-    snprintf(name, sizeof(name), "%" JSON_INTEGER_FORMAT, partition);
-    return number(json_object_get(partitions, name), "broker");
-}
-
-static bool is_misplaced(const json_t *stats, json_int_t broker, const json_t *reads,
-                         struct buf *where)
-{
-    const char *topic = json_string_value(json_object_get(reads, "topic"));
-    const json_int_t partition = number(reads, "partition");
-    const json_int_t believed = topic ? believed_broker(stats, topic, partition) : -1;
-
-    if (believed < 0 || believed == broker)
+    if (broker < 0 || leader < 0 || broker == leader) /* -1: none */
         return false;
     buf_addf(where,
              "librdkafka reads %s/%" PRId64 " from broker %" PRId64
-             ", but it should read it from broker %" PRId64,
-             topic, (int64_t)partition, (int64_t)broker, (int64_t)believed);
+             ", but its leader is broker %" PRId64,
+             topic, (int64_t)number(partition, "partition"), (int64_t)broker,
+             (int64_t)leader);
     return true;
 }
 
 static bool find(json_t *stats, struct buf *where)
 {
-    const char *name;
-    json_t *broker, *reads;
+    const char *name, *id;
+    json_t *topic, *partition;
 
-    json_object_foreach(json_object_get(stats, "brokers"), name, broker)
-    {
-        const json_int_t id = number(broker, "nodeid");
-        if (id < 0) /* an address of the option brokers: it reads nothing */
-            continue;
-        json_object_foreach(json_object_get(broker, "toppars"), name,
-                            reads) if (is_misplaced(stats, id, reads, where)) return true;
-    }
+    json_object_foreach(json_object_get(stats, "topics"), name, topic)
+        json_object_foreach(
+            json_object_get(topic, "partitions"), id,
+            partition) if (is_misplaced(name, partition, where)) return true;
     return false;
 }
 
@@ -64,4 +46,24 @@ bool kafka_stall_find(const char *stats, size_t n, struct buf *where)
 
     json_decref(root);
     return found;
+}
+
+static bool reads_followers(rd_kafka_t *rk)
+{
+    size_t bytes = 0; /* of client.rack, with its end */
+
+    rd_kafka_conf_get(rd_kafka_conf(rk), "client.rack", NULL, &bytes);
+    return bytes > 1;
+}
+
+bool kafka_stall_lasts(struct buf *last, rd_kafka_t *rk, const char *stats)
+{
+    struct buf now = {0};
+    const bool lasts = !reads_followers(rk) &&
+                       kafka_stall_find(stats, strlen(stats), &now) &&
+                       strcmp(buf_str(&now), buf_str(last)) == 0;
+
+    buf_free(last);
+    *last = now;
+    return lasts;
 }

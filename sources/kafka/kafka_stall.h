@@ -4,11 +4,11 @@
  *
  * If the leader changes twice in quick succession, or an old answer follows a new one,
  * the first change of broker may still be in progress when librdkafka (2.0.2) applies the
- * second; it then ends at the first broker, and librdkafka believes it is at the second.
- * That broker refuses each fetch, and nothing but another change or a new client helps
- * (https://github.com/confluentinc/librdkafka/issues/3399). Its statistics show both.
+ * second. It then stays at the first broker for good: that broker refuses each fetch, but
+ * librdkafka takes it for a follower of the leader that it knows already
+ * (https://github.com/confluentinc/librdkafka/issues/3399). Only a new client helps.
  *
- * Format: https://github.com/confluentinc/librdkafka/blob/master/STATISTICS.md. Pure.
+ * Format: https://github.com/confluentinc/librdkafka/blob/master/STATISTICS.md.
  */
 #ifndef SOURCES_KAFKA_KAFKA_STALL_H
 #define SOURCES_KAFKA_KAFKA_STALL_H
@@ -18,8 +18,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Adds to where a sentence about the first such partition. false: there is none. A change
- * of broker in progress looks the same: judge by two statistics. */
+#include <librdkafka/rdkafka.h>
+
+/* Adds to where a sentence about the first such partition. false: there is none. */
 bool kafka_stall_find(const char *stats, size_t n, struct buf *where);
+
+/* Call with each statistics of rk. Returns whether the same partition was found in the
+ * last one, too: a change of broker in progress looks the same. last: what was found,
+ * empty at first; the caller frees it. Always false with client.rack, since followers are
+ * then read on purpose. */
+bool kafka_stall_lasts(struct buf *last, rd_kafka_t *rk, const char *stats);
 
 #endif
