@@ -234,7 +234,8 @@ static void on_claim(void *arg, const struct store_claim_reply *reply)
     int64_t now_us = loop_mono_us();
     if (reply->count > 0 || reply->wait_us != 0)
         s->moved_us = now_us;
-    pacer_sent(&s->pacer, &pacer_of_claims, reply->count, claim.sent_us);
+    pacer_sent(&s->pacer, reply->count, pacer_claims_us(now_us - claim.sent_us),
+               claim.sent_us);
     s->last_claim_full = reply->count == claim.count;
     if (reply->wait_us != 0)
         s->paced_until_us = now_us +

@@ -289,7 +289,7 @@ static void send_batch(struct batcher *batcher, struct node *node, int64_t now_u
     const struct change *c;
     TAILQ_FOREACH (c, &batch->list, link)
         row->change(&st->args, batch, c);
-    pacer_sent(&batcher->pacer, &pacer_of_changes, batch->count, now_us);
+    pacer_sent(&batcher->pacer, batch->count, pacer_changes_us(batch->count), now_us);
     batcher->in_flight_count++;
     TAILQ_INSERT_TAIL(&batcher->in_flight, batch, link);
     args_send(&st->args, &st->scripts, row->script, node->redis, on_reply, batch);

@@ -3,10 +3,16 @@
  * pacer.h - how long to collect jobs before the next batch if no caller waits for the
  * answer.
  *
- * A call for a single job costs a Redis core ten times as much per job as a batch. So the
- * larger the last batch was, the longer the next one collects: a single job leaves at
- * once, a steady load is batched. A batch never collects longer than BATCH_WORTH jobs
- * take to arrive. Pure: the caller passes all times, in monotonic microseconds.
+ * A call for a single job costs a Redis core ten times as much per job as a batch.
+ *
+ * - Changes (enqueue, ack and the like) collect 3 ms for each job of the last batch, up
+ * to 16 ms: nobody waits for them.
+ * - Due jobs are late while a claim collects. So it begins as long after the answer to
+ * the last claim as that took, and within 7 ms of that: almost at once while Redis and
+ * the loop are idle, later when one of them is busy.
+ *
+ * A batch never collects longer than BATCH_WORTH jobs take to arrive. Pure: the caller
+ * passes all times, in monotonic microseconds.
  */
 #ifndef BRIDGE_PACER_H
 #define BRIDGE_PACER_H
@@ -24,20 +30,19 @@ enum {
     BATCHES_IN_FLIGHT = 2 /* other batches: Redis executes one, one is queued behind it */
 };
 
-struct pacer_rule {
-    int64_t step_us; /* time to collect, per job of the last batch */
-    int64_t max_us;  /* at most */
-};
-
-extern const struct pacer_rule pacer_of_changes, pacer_of_claims;
-
 struct pacer { /* zeroed is ready */
     int64_t last_us, gap_us;
 };
 
-/* Records that a batch of count jobs was sent at now_us. */
-void pacer_sent(struct pacer *p, const struct pacer_rule *rule, unsigned count,
-                int64_t now_us);
+/* Return how long the batch after one of count changes, and the claim after one that took
+ * took_us, may collect. */
+int64_t pacer_changes_us(unsigned count);
+int64_t pacer_claims_us(int64_t took_us);
+
+/* Records that a batch of count jobs was sent at sent_us. From then on the next one
+ * collects for collect_us, or as long as BATCH_WORTH jobs take to arrive if that is
+ * shorter. */
+void pacer_sent(struct pacer *p, unsigned count, int64_t collect_us, int64_t sent_us);
 /* Returns how long the next batch must still wait; 0: send now. */
 int64_t pacer_wait_us(const struct pacer *p, int64_t now_us);
 
