@@ -147,6 +147,7 @@ static void pull_some(void)
 
 static void submit(void)
 {
+    bench.src->bridge->claiming = false; /* until a step says so */
     bench.submits = true;
 }
 
@@ -302,7 +303,6 @@ static int start_source(struct source *src, void *self, struct err *err)
     bench.next = timer_new(on_next, NULL);
     bench.hook = loop_each_turn(on_turn, NULL);
     timer_set(bench.next, 0);
-    src->bridge->claiming = false; /* until a step says so */
     return 0;
 }
 
