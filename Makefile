@@ -38,11 +38,8 @@ cc_all := -std=c11 -D_GNU_SOURCE -I. -MMD -MP -fPIE -pthread $(WARN) $(WERROR) $
 # What is noted of an object's headers holds for B=build and for B=/its/whole/path.
 compile = $(CC) -I$(B) $(cc_all) -MT '$$(B)/$(@:$(B)/%=%)'
 ld_all := -pie -pthread -Wl,-z,relro,-z,now $(SAN) $(CFLAGS) $(LDFLAGS)
-# paho has two clients: MQTTAsync for the source, MQTTClient for the sink. Both libraries export
-# MQTTProperties_*() over a heap of their own, so of two shared ones the first would free what the
-# other has allocated. The second is linked in, with its symbols hidden; sinks/mqtt/mqtt_heap.c replaces
-# a part of it.
-LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS)) -lpaho-mqtt3as \
+# paho's MQTTClient is linked in, with its symbols hidden, because sources/mqtt/mqtt_heap.c replaces a part of it.
+LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS)) \
           -l:libpaho-mqtt3cs.a -Wl,--exclude-libs,libpaho-mqtt3cs.a -lssl -lcrypto -lm
 
 core  := $(filter-out bridge/main.c,$(wildcard bridge/*.c bridge/*/*.c))

@@ -17,7 +17,7 @@ curl/                       ^(sinks/http/|bridge/cli/ctl|sources/kafka/kafka_tok
 glib.h                      ^bridge/base/(zone|text|json).c$
 microhttpd.h                ^bridge/http/httpd[a-z_]*.[ch]$
 librdkafka/|rdkafka         ^(sources|sinks)/kafka/[a-z_]*.[ch]$
-MQTTAsync.h|MQTTClient      ^(sources|sinks)/mqtt/[a-z_]*.[ch]$
+MQTT                        ^(sources|sinks)/mqtt/[a-z_]*.[ch]$
 gnutls/                     ^bridge/http/httpd_tls.c$
 openssl/                    ^(bridge/(base/net|http/tokens)|sinks/http/http_sign)[a-z_]*.[ch]$
 '

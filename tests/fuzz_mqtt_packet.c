@@ -16,6 +16,7 @@ static void read_packets(struct slice in)
     while (packet_head(in, &h) > 0) {
         must(h.head_bytes >= 2 && h.head_bytes <= 5 && h.head_bytes <= in.n);
         must(h.size >= h.head_bytes && packet_acknowledged(in, &h) < 65536);
+        must(packet_connack(in, &h) <= 1);
         if (h.size > in.n)
             return;
         in = (struct slice){in.p + h.size, in.n - h.size};
@@ -33,7 +34,7 @@ static void check(const struct mqtt_window *w)
 /* Each byte is a step; its low bits choose what, its high bits the id. */
 static void use_window(const unsigned char *bytes, size_t n)
 {
-    struct mqtt_window w = {0};
+    struct mqtt_window w = {.holds_qos_2 = n & 1};
     struct buf out = {0};
 
     for (size_t i = 0; i < n; i++) {
@@ -44,7 +45,7 @@ static void use_window(const unsigned char *bytes, size_t n)
             window_add(&w, (struct window_message){
                                .id = qos ? id : 0, .qos = qos, .bytes = id + 1});
         } else if ((bytes[i] & 3) == 1) {
-            window_ack(&w, (struct slice){packet, sizeof(packet)}, id, bytes[i] & 4);
+            window_ack(&w, (struct slice){packet, sizeof(packet)}, id);
         } else if ((bytes[i] & 3) == 2) {
             window_store(&w, id);
         } else {

@@ -71,13 +71,14 @@ static void the_id_of_an_acknowledgement_is_read_with_and_without_a_reason(void 
 static void add(struct mqtt_window *w, unsigned id, unsigned qos)
 {
     window_pass(w, qos);
-    window_add(w, (struct window_message){.id = id, .qos = qos, .bytes = 100});
+    assert_int_equal(
+        window_add(w, (struct window_message){.id = id, .qos = qos, .bytes = 100}), 0);
 }
 
-static enum window_verdict ack(struct mqtt_window *w, unsigned id)
+static int ack(struct mqtt_window *w, unsigned id)
 {
     const char packet[] = {0x40, 2, (char)(id >> 8), (char)id};
-    return window_ack(w, (struct slice){packet, sizeof(packet)}, id, true);
+    return window_ack(w, (struct slice){packet, sizeof(packet)}, id);
 }
 
 static size_t released(struct mqtt_window *w)
@@ -96,14 +97,14 @@ static void an_acknowledgement_is_released_when_its_message_is_stored(void **sta
     (void)state;
     for (unsigned id = 1; id <= 3; id++)
         add(&w, id, 1);
-    assert_int_equal(ack(&w, 1), WINDOW_HELD);
-    assert_int_equal(ack(&w, 2), WINDOW_HELD);
+    assert_int_equal(ack(&w, 1), 0);
+    assert_int_equal(ack(&w, 2), 0);
     assert_int_equal(released(&w), 0);
     assert_int_equal(window_store(&w, 3), 0);
     window_release(&w, &out);
     assert_true(slice_eq(buf_slice(&out), SLICE_LIT("\x40\2\0\1\x40\2\0\2")));
     assert_false(window_settled(&w)); /* 3 is stored, and paho has not acknowledged it */
-    assert_int_equal(ack(&w, 3), WINDOW_HELD);
+    assert_int_equal(ack(&w, 3), 0);
     assert_int_equal(released(&w), 1);
     assert_true(window_settled(&w));
     assert_int_equal(window_open(&w), 0);
@@ -121,8 +122,27 @@ static void messages_of_qos_0_count_as_open_and_need_no_acknowledgement(void **s
     add(&w, 0, 0);
     assert_int_equal(window_open(&w), 3);
     assert_int_equal(w.bytes, 300);
-    assert_int_equal(ack(&w, 7), WINDOW_HELD);
+    assert_int_equal(ack(&w, 7), 0);
     assert_int_equal(window_store(&w, 1), 0);
+    assert_int_equal(released(&w), 0);
+    assert_int_equal(window_store(&w, 2), 0);
+    assert_int_equal(released(&w), 1);
+    assert_true(window_settled(&w));
+    window_free(&w);
+}
+
+static void an_acknowledgement_before_its_message_is_released_after_it(void **state)
+{
+    struct mqtt_window w = {0};
+    (void)state;
+    add(&w, 1, 1);
+    assert_int_equal(ack(&w, 1), 0);
+    assert_int_equal(ack(&w, 2), 0); /* early */
+    assert_int_equal(window_store(&w, 1), 0);
+    assert_int_equal(released(&w), 1);
+    add(&w, 0, 0);
+    add(&w, 2, 1);
+    assert_int_equal(w.early_bytes, 0);
     assert_int_equal(released(&w), 0);
     assert_int_equal(window_store(&w, 2), 0);
     assert_int_equal(released(&w), 1);
@@ -134,30 +154,38 @@ static void a_puback_without_its_message_is_wrong(void **state)
 {
     struct mqtt_window w = {0};
     (void)state;
-    assert_int_equal(ack(&w, 1), WINDOW_WRONG);
+    assert_int_equal(ack(&w, 1), 0);
+    assert_int_equal(ack(&w, 2), -1); /* paho calls back for 1 before it acknowledges 2 */
+    assert_int_equal(window_add(&w, (struct window_message){.id = 2, .qos = 1}), -1);
     add(&w, 1, 1);
+    assert_int_equal(window_store(&w, 1), 0);
+    assert_int_equal(released(&w), 1);
     add(&w, 2, 1);
-    assert_int_equal(ack(&w, 2), WINDOW_WRONG);
-    assert_int_equal(ack(&w, 1), WINDOW_HELD);
-    assert_int_equal(ack(&w, 1), WINDOW_WRONG);
+    add(&w, 3, 1);
+    assert_int_equal(ack(&w, 3), -1);
+    assert_int_equal(ack(&w, 2), 0);
+    assert_int_equal(ack(&w, 2), -1);
     window_free(&w);
 }
 
-/* 3.1.1: paho calls back between PUBREC and PUBCOMP; MQTT 5: before PUBREC. */
-static void at_qos_2_the_acknowledgement_after_the_message_is_held(void **state)
+/* paho calls back with MQTT 5 at PUBLISH, and with 3.1.1 at PUBREL. */
+static void at_qos_2_mqtt_5_holds_the_acknowledgement_and_3_1_1_does_not(void **state)
 {
-    const struct slice pubrec = SLICE_LIT("\x50\2\0\5"),
-                       pubcomp = SLICE_LIT("\x70\2\0\5");
-    struct mqtt_window w = {0};
+    struct mqtt_window w = {.holds_qos_2 = true}, older = {0};
     (void)state;
-    assert_int_equal(window_ack(&w, pubrec, 5, false), WINDOW_NOT_HELD);
+    assert_int_equal(window_ack(&w, SLICE_LIT("\x50\2\0\5"), 5), 0);
     add(&w, 5, 2);
     assert_int_equal(window_open(&w), 0); /* may be passed twice, so it is not counted */
-    assert_int_equal(window_ack(&w, pubcomp, 5, false), WINDOW_HELD);
     assert_int_equal(released(&w), 0);
     assert_int_equal(window_store(&w, 1), 0);
     assert_int_equal(released(&w), 1);
-    assert_int_equal(window_ack(&w, pubcomp, 5, false), WINDOW_NOT_HELD);
+    add(&older, 5, 2);
+    add(&older, 6, 1);
+    assert_int_equal(ack(&older, 6), 0);
+    assert_int_equal(window_store(&older, 2), 0);
+    assert_int_equal(released(&older), 1);
+    assert_true(window_settled(&older));
+    window_free(&older);
     window_free(&w);
 }
 
@@ -181,7 +209,7 @@ static void the_window_grows_and_keeps_the_order(void **state)
     (void)state;
     for (unsigned id = 0; id < 65536; id++) {
         add(&w, id, 1);
-        assert_int_equal(ack(&w, id), WINDOW_HELD);
+        assert_int_equal(ack(&w, id), 0);
         if (id % 3 == 0)
             assert_int_equal(window_store(&w, 1), 0);
         window_release(&w, &out);
@@ -205,8 +233,9 @@ UNIT(mqtt_packet)
         cmocka_unit_test(the_id_of_an_acknowledgement_is_read_with_and_without_a_reason),
         cmocka_unit_test(an_acknowledgement_is_released_when_its_message_is_stored),
         cmocka_unit_test(messages_of_qos_0_count_as_open_and_need_no_acknowledgement),
+        cmocka_unit_test(an_acknowledgement_before_its_message_is_released_after_it),
         cmocka_unit_test(a_puback_without_its_message_is_wrong),
-        cmocka_unit_test(at_qos_2_the_acknowledgement_after_the_message_is_held),
+        cmocka_unit_test(at_qos_2_mqtt_5_holds_the_acknowledgement_and_3_1_1_does_not),
         cmocka_unit_test(more_stored_messages_than_added_ones_are_rejected),
         cmocka_unit_test(the_window_grows_and_keeps_the_order),
     };

@@ -34,6 +34,8 @@ static struct rig {
     int listener, broker, paho; /* our ends; -1: none */
     unsigned port;              /* of the relay for paho; 0: not open */
     char broker_port[16];
+    unsigned connected; /* how often it was reported */
+    bool session_present;
     bool left;
     char lost[256];
 } rig;
@@ -49,6 +51,13 @@ static void on_ready(void *arg, unsigned port)
 {
     (void)arg;
     rig.port = port;
+}
+
+static void on_connected(void *arg, bool session_present)
+{
+    (void)arg;
+    rig.connected++;
+    rig.session_present = session_present;
 }
 
 static void on_collect(void *arg)
@@ -139,13 +148,14 @@ static int setup(void **state)
 /* Starts a relay that has its broker; paho is not connected. */
 static void begin(unsigned open_max)
 {
-    static const struct relay_events events = {on_ready, on_collect, on_lost, on_left};
+    static const struct relay_events events = {on_ready, on_connected, on_collect,
+                                               on_lost, on_left};
     static struct net_conf conf;
     conf = (struct net_conf){.host = "127.0.0.1",
                              .port = rig.broker_port,
                              .connect_timeout_ms = 10000,
                              .unacknowledged_timeout_ms = 10000};
-    rig.relay = relay_new(&conf, open_max, &events, NULL);
+    rig.relay = relay_new(&conf, open_max, true, &events, NULL);
     for (int64_t end_ms = loop_mono_ms() + LIMIT_MS;
          rig.port == 0 && loop_mono_ms() < end_ms;)
         turn();
@@ -175,7 +185,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* paho has called back with a message and acknowledged it. */
+/* paho has called back with a message of QoS 1 and acknowledged it. */
 static void take(char id)
 {
     const char puback[] = {0x40, 2, 0, id};
@@ -246,12 +256,58 @@ static void a_puback_without_a_message_ends_the_connection(void **state)
     (void)state;
     begin_both(20);
     SEND(rig.paho, PUBACK("\1"));
+    expect_nothing(rig.broker); /* the message may follow */
+    assert_true(relay_expects(rig.relay));
+    SEND(rig.paho, PUBACK("\2"));
     for (int64_t end_ms = loop_mono_ms() + LIMIT_MS;
          rig.lost[0] == '\0' && loop_mono_ms() < end_ms;)
         turn();
     assert_non_null(strstr(rig.lost, "without passing it on"));
     char got;
     assert_int_equal(recv(rig.broker, &got, 1, 0), 0);
+}
+
+static void a_message_that_was_not_acknowledged_next_ends_the_connection(void **state)
+{
+    (void)state;
+    begin_both(20);
+    SEND(rig.paho, PUBACK("\1"));
+    turns_ms(50);
+    relay_message(rig.relay, (struct window_message){.id = 2, .qos = 1, .bytes = 1});
+    for (int64_t end_ms = loop_mono_ms() + LIMIT_MS;
+         rig.lost[0] == '\0' && loop_mono_ms() < end_ms;)
+        turn();
+    assert_non_null(strstr(rig.lost, "without passing it on"));
+}
+
+static void a_puback_before_its_message_is_sent_after_the_message_is_stored(void **state)
+{
+    (void)state;
+    begin_both(20);
+    SEND(rig.broker, PUBLISH_1("\1"));
+    EXPECT(rig.paho, PUBLISH_1("\1"));
+    SEND(rig.paho, PUBACK("\1"));
+    expect_nothing(rig.broker);
+    assert_true(relay_expects(rig.relay));
+    relay_message(rig.relay, (struct window_message){.id = 1, .qos = 1, .bytes = 1});
+    assert_false(relay_expects(rig.relay));
+    expect_nothing(rig.broker);
+    assert_int_equal(relay_stored(rig.relay, 1), 0);
+    EXPECT(rig.broker, PUBACK("\1"));
+}
+
+static void at_qos_2_mqtt_5_a_pubrec_is_sent_after_its_message_is_stored(void **state)
+{
+    (void)state;
+    begin_both(20);
+    SEND(rig.paho, "\x50\2\0\5" PINGREQ);
+    EXPECT(rig.broker, PINGREQ);
+    relay_message(rig.relay, (struct window_message){.id = 5, .qos = 2, .bytes = 1});
+    expect_nothing(rig.broker);
+    assert_int_equal(relay_stored(rig.relay, 1), 0);
+    EXPECT(rig.broker, "\x50\2\0\5");
+    SEND(rig.paho, "\x70\2\0\5");
+    EXPECT(rig.broker, "\x70\2\0\5");
 }
 
 /* MQTT 3.1.1 has no receive maximum: the broker may send without end. */
@@ -295,6 +351,37 @@ static void a_broker_that_sends_without_end_is_no_longer_read(void **state)
     take(1);
     SEND(rig.paho, PINGREQ);
     EXPECT(rig.paho, PUBLISH_1("\1") PUBLISH_1("\1") PINGRESP);
+}
+
+static void an_accepted_connection_is_reported_once_before_its_messages(void **state)
+{
+    const struct {
+        const char *connack;
+        size_t bytes;
+        unsigned connected;
+        bool session_present;
+    } rows[] = {{"\x20\3\1\0\0", 5, 1, true},
+                {"\x20\3\0\0\0", 5, 1, false},
+                {"\x20\2\1\0", 4, 1, true},
+                {"\x20\3\0\x87\0", 5, 0, false}, /* not authorized */
+                {"\x20\0", 2, 0, false}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        begin_both(20);
+        for (size_t n = 0; n < rows[i].bytes; n++) {
+            assert_int_equal(send(rig.broker, rows[i].connack + n, 1, MSG_NOSIGNAL), 1);
+            turns_ms(5);
+        }
+        expect(rig.paho, rows[i].connack, rows[i].bytes);
+        assert_int_equal(rig.connected, rows[i].connected);
+        assert_int_equal(rig.session_present, rows[i].session_present);
+        SEND(rig.broker, "\x20\2\0\0"
+                         "\x20\2\0\0");
+        EXPECT(rig.paho, "\x20\2\0\0"
+                         "\x20\2\0\0");
+        assert_int_equal(rig.connected, 1);
+        teardown(state);
+        assert_int_equal(setup(state), 0);
+    }
 }
 
 static void paho_reads_the_last_packet_before_it_notices_the_end(void **state)
@@ -389,8 +476,12 @@ UNIT(mqtt_relay)
         CASE(connections_of_other_processes_are_reset),
         CASE(a_puback_is_sent_after_its_message_is_stored),
         CASE(a_puback_without_a_message_ends_the_connection),
+        CASE(a_message_that_was_not_acknowledged_next_ends_the_connection),
+        CASE(a_puback_before_its_message_is_sent_after_the_message_is_stored),
+        CASE(at_qos_2_mqtt_5_a_pubrec_is_sent_after_its_message_is_stored),
         CASE(at_the_limit_further_messages_wait_and_pings_are_answered),
         CASE(a_broker_that_sends_without_end_is_no_longer_read),
+        CASE(an_accepted_connection_is_reported_once_before_its_messages),
         CASE(paho_reads_the_last_packet_before_it_notices_the_end),
         CASE(an_invalid_packet_of_the_broker_ends_the_connection),
         CASE(what_is_stored_is_acknowledged_before_leaving_and_nothing_else),

@@ -8,7 +8,7 @@
  */
 #include "bridge/base/version.h"
 
-#include <MQTTAsync.h>
+#include <MQTTClient.h>
 #include <curl/curl.h>
 #include <glib.h>
 #include <hiredis/hiredis.h>
@@ -49,7 +49,7 @@ static const char *openssl(void)
 
 static const char *paho(void)
 {
-    for (const MQTTAsync_nameValue *v = MQTTAsync_getVersionInfo(); v->name; v++)
+    for (const MQTTClient_nameValue *v = MQTTClient_getVersionInfo(); v->name; v++)
         if (strcmp(v->name, "Version") == 0)
             return v->value;
     return "?";

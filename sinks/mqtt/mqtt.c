@@ -9,8 +9,8 @@
 #include "bridge/job/cloudevent.h"
 #include "bridge/plugin.h"
 #include "sinks/mqtt/mqtt_conn.h"
+#include "sources/mqtt/mqtt_client.h"
 #include "sources/mqtt/mqtt_job.h"
-#include "sources/mqtt/mqtt_paho.h"
 
 #include <stdio.h>
 #include <stdlib.h>

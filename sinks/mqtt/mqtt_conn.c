@@ -63,7 +63,7 @@ static void send_first(struct mqtt_conn *conn)
         p->returned(p);
     else if (p->expires_ms > 0 && p->expires_ms <= loop_mono_ms())
         give_back(p, TRY_AGAIN, "the message expired before it was sent");
-    else if (packet_bytes(conn, p) > conn->run->limits.packet_max_bytes)
+    else if (packet_bytes(conn, p) > conn->run->client.limits.packet_max_bytes)
         give_back(p, REJECTED,
                   "the message is larger than the broker's maximum packet size");
     else
@@ -73,7 +73,7 @@ static void send_first(struct mqtt_conn *conn)
 /* The lower of our and the broker's limit. */
 static unsigned window(const struct mqtt_conn *conn)
 {
-    const unsigned theirs = conn->run->limits.receive_max,
+    const unsigned theirs = conn->run->client.limits.receive_max,
                    ours = conn->spec.max_in_flight;
 
     return conn->spec.qos > 0 && theirs < ours ? theirs : ours;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sinks/mqtt/mqtt_run.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +60,7 @@ static void destroy_retired(void)
 {
     for (struct mqtt_run *run = take_retired(); run; run = take_retired()) {
         mqtt_client_destroy(&run->client);
+        free(run->props.v);
         pthread_cond_destroy(&run->changed);
         pthread_mutex_destroy(&run->lock);
         mqtt_target_drop(run->target);
@@ -174,13 +174,14 @@ static void on_answered(void *context, int token, enum MQTTReasonCodes reason)
     pthread_mutex_unlock(&run->lock);
 }
 
-static void on_lost(void *context, const char *why)
+static void on_lost(void *context, enum MQTTReasonCodes reason, const char *why)
 {
     struct mqtt_run *run = context;
 
+    (void)reason;
     pthread_mutex_lock(&run->lock);
     if (!run->deaf)
-        set_state(run, RUN_ENDED, why);
+        set_state(run, RUN_ENDED, why ? why : "connection lost");
     pthread_mutex_unlock(&run->lock);
 }
 
@@ -200,19 +201,22 @@ static const char *unfit(const struct mqtt_target *target,
     return NULL;
 }
 
+/* With a clean session: one that outlives the connection could deliver cancelled
+ * messages. */
 static void connect_run(struct mqtt_run *run)
 {
-    static const struct mqtt_client_events events = {on_answered, on_lost};
+    static const struct mqtt_client_events events = {.answered = on_answered,
+                                                     .lost = on_lost};
     const struct mqtt_target *target = run->target;
-    struct mqtt_limits limits;
-    char why[MQTT_WHY_MAX];
 
-    int rc = mqtt_client_connect(&run->client, &target->peer, target->max_in_flight,
-                                 &events, run, &limits, why, sizeof(why));
-    const char *problem = rc == 0 ? unfit(target, &limits) : why;
+    run->client = (struct mqtt_client){.peer = &target->peer,
+                                       .events = &events,
+                                       .context = run,
+                                       .timeout_s = MQTT_CONNECT_TIMEOUT_S,
+                                       .in_flight_max = target->max_in_flight + 1};
+    int rc = mqtt_client_connect(&run->client);
+    const char *problem = rc == 0 ? unfit(target, &run->client.limits) : run->client.why;
     pthread_mutex_lock(&run->lock);
-    if (problem == NULL)
-        run->limits = limits;
     set_state(run, problem ? RUN_ENDED : RUN_CONNECTED, problem);
     pthread_mutex_unlock(&run->lock);
 }
@@ -242,7 +246,7 @@ static void send_first(struct mqtt_run *run)
     run->current = p;
     run->current_token = 0;
     pthread_mutex_unlock(&run->lock);
-    int rc = mqtt_client_publish(&run->client, p, qos, &token);
+    int rc = mqtt_publish(&run->client, &run->props, p, qos, &token);
     pthread_mutex_lock(&run->lock);
     run->current = NULL;
     if (run->current_token) {
@@ -291,21 +295,6 @@ static void *thread_main(void *arg)
 /* -------------------------------------------------------------------- from the loop
  * thread */
 
-/* Blocks signals, which the loop thread handles. paho's thread inherits the mask. */
-static int start_thread(struct mqtt_run *run)
-{
-    sigset_t all, before;
-    pthread_t id;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&id, NULL, thread_main, run);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc == 0)
-        pthread_detach(id);
-    return rc;
-}
-
 struct mqtt_run *mqtt_run_start(struct mqtt_target *target, void *owner, loop_cb *on_news,
                                 struct err *err)
 {
@@ -321,7 +310,7 @@ struct mqtt_run *mqtt_run_start(struct mqtt_target *target, void *owner, loop_cb
     TAILQ_INIT(&run->answered);
     pthread_mutex_init(&run->lock, NULL);
     pthread_cond_init(&run->changed, NULL);
-    int rc = start_thread(run);
+    int rc = mqtt_client_thread(thread_main, run);
     if (rc == 0)
         return run;
     err_set(err, "cannot start a thread for the MQTT client: %s", strerror(rc));

@@ -9,7 +9,7 @@
 #ifndef SINKS_MQTT_MQTT_RUN_H
 #define SINKS_MQTT_MQTT_RUN_H
 
-#include "sinks/mqtt/mqtt_client.h"
+#include "sinks/mqtt/mqtt_publish.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -40,8 +40,7 @@ struct mqtt_run {
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
     enum mqtt_run_state state;
-    char why[MQTT_WHY_MAX];    /* reason for RUN_ENDED */
-    struct mqtt_limits limits; /* valid once connected */
+    char why[MQTT_WHY_MAX]; /* reason for RUN_ENDED */
     struct mqtt_parcels unsent, sent, answered;
     struct mqtt_parcel *current; /* paho reads it; in no list */
     int current_token;           /* its answer arrived already; 0: no */
@@ -52,7 +51,8 @@ struct mqtt_run {
     bool forgotten;              /* no more news; the thread frees its parcels */
     bool notified;               /* a call of on_news is pending */
 
-    struct mqtt_client client; /* used by the thread */
+    struct mqtt_client client; /* used by the thread; limits: valid once connected */
+    struct mqtt_props props;
     int64_t retired_ms;
     TAILQ_ENTRY(mqtt_run) retired;
 };

@@ -7,9 +7,8 @@
  * not preserve order.
  */
 #include "bridge/plugin.h"
+#include "sources/mqtt/mqtt_client.h"
 #include "sources/mqtt/mqtt_job.h"
-#include "sources/mqtt/mqtt_link.h"
-#include "sources/mqtt/mqtt_paho.h"
 #include "sources/mqtt/mqtt_slot.h"
 
 #include <stdio.h>

@@ -23,6 +23,15 @@ int packet_head(struct slice in, struct packet_head *h)
     return -1;
 }
 
+int packet_connack(struct slice in, const struct packet_head *h)
+{
+    const size_t end = h->head_bytes + PACKET_CONNACK_BYTES;
+
+    if (h->size < end || in.n < end || in.p[end - 1] != 0)
+        return -1;
+    return in.p[end - 2] & 1;
+}
+
 int packet_acknowledged(struct slice packet, const struct packet_head *h)
 {
     const bool acknowledges =

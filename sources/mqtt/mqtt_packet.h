@@ -14,7 +14,8 @@
 #include <stddef.h>
 
 enum packet_type {
-    PACKET_PUBLISH = 3,
+    PACKET_CONNACK = 2,
+    PACKET_PUBLISH,
     PACKET_PUBACK,
     PACKET_PUBREC,
     PACKET_PUBREL,
@@ -34,6 +35,12 @@ struct packet_head {
 /* Reads the head of the first packet of in. Returns head_bytes; 0: incomplete; -1: the
  * length is invalid. */
 int packet_head(struct slice in, struct packet_head *h);
+
+/* CONNACK begins with a byte of flags and a reason, also in incomplete packets. */
+enum { PACKET_CONNACK_BYTES = 2 };
+/* Returns 1 if the broker has resumed an earlier session, 0 if it began a new one; -1: it
+ * rejects the connection, or in is too short. */
+int packet_connack(struct slice in, const struct packet_head *h);
 
 /* Returns the packet id of a whole PUBACK, PUBREC or PUBCOMP; -1: another type, or too
  * short for an id. Reason codes and properties may follow the id. */

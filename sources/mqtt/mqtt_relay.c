@@ -45,6 +45,7 @@ struct mqtt_relay {
     bool full;        /* a message waits in from_broker, because the source has too many;
                        * the broker is not read */
     bool greeted;     /* paho has sent a packet */
+    bool connected;   /* the broker has accepted it */
     uint64_t unacked; /* messages of QoS 1 that were passed to paho, without its PUBACK */
     int wake_bytes;   /* the loop wakes up when paho has sent this many bytes */
     struct mqtt_window window;
@@ -138,6 +139,19 @@ static bool is_full(const struct mqtt_relay *r)
     return window_open(&r->window) >= r->open_max || r->window.bytes >= OPEN_BYTES_MAX;
 }
 
+/* Reports the first CONNACK: paho (1.3.12) does not report whether the session is an
+ * earlier one with MQTT 5. */
+static void read_connack(struct mqtt_relay *r, struct slice in,
+                         const struct packet_head *h)
+{
+    const int session_present = packet_connack(in, h);
+
+    if (session_present < 0 || r->connected)
+        return;
+    r->connected = true;
+    r->events->connected(r->arg, session_present);
+}
+
 /* Starts to pass the first packet of in. Returns false if it must wait, because it is
  * incomplete or too much. */
 static bool begin_packet(struct mqtt_relay *r, struct slice in)
@@ -152,6 +166,11 @@ static bool begin_packet(struct mqtt_relay *r, struct slice in)
     r->full = h.type == PACKET_PUBLISH && is_full(r);
     if (r->full)
         return false;
+    if (h.type == PACKET_CONNACK) {
+        if (in.n < h.size && in.n < h.head_bytes + PACKET_CONNACK_BYTES)
+            return false;
+        read_connack(r, in, &h);
+    }
     r->passing = h.size;
     if (h.type == PACKET_PUBLISH)
         window_pass(&r->window, h.qos);
@@ -257,18 +276,20 @@ static void answer_ping(struct mqtt_relay *r)
 static int take_packet(struct mqtt_relay *r, struct slice packet,
                        const struct packet_head *h)
 {
-    int id = packet_acknowledged(packet, h);
-    enum window_verdict verdict = WINDOW_NOT_HELD;
+    const bool held =
+        h->type == PACKET_PUBACK || (h->type == PACKET_PUBREC && r->window.holds_qos_2);
+    const int id = held ? packet_acknowledged(packet, h) : -1;
 
     if (h->type == PACKET_PINGREQ && r->full)
         answer_ping(r);
     r->unacked -= h->type == PACKET_PUBACK && r->unacked > 0;
     if (id >= 0)
-        verdict = window_ack(&r->window, packet, (unsigned)id, h->type == PACKET_PUBACK);
-    if (verdict == WINDOW_NOT_HELD)
-        buf_add_slice(&r->to_broker, packet);
-    return verdict == WINDOW_WRONG ? -1 : 0;
+        return window_ack(&r->window, packet, (unsigned)id);
+    buf_add_slice(&r->to_broker, packet);
+    return 0;
 }
+
+static const char not_passed_on[] = "paho acknowledged a message without passing it on";
 
 static void take_packets(struct mqtt_relay *r)
 {
@@ -279,7 +300,7 @@ static void take_packets(struct mqtt_relay *r)
     while (packet_head((struct slice){in.p + at, in.n - at}, &h) > 0 &&
            h.size <= in.n - at) {
         if (take_packet(r, (struct slice){in.p + at, h.size}, &h) != 0) {
-            fail_broker(r, "paho acknowledged a message without passing it on");
+            fail_broker(r, not_passed_on);
             break;
         }
         r->greeted = true;
@@ -313,8 +334,10 @@ static void on_paho(void *arg, unsigned events)
     ssize_t n = recv(r->paho_fd, buf_room(&r->from_paho, READ_BYTES), READ_BYTES, 0);
     if (n > 0) {
         buf_grew(&r->from_paho, (size_t)n);
-        r->events->collect(r->arg); /* paho called back before it acknowledged */
+        r->events->collect(r->arg); /* all messages that were acknowledged but the last */
         take_packets(r);
+        if (relay_expects(r))
+            r->events->collect(r->arg);
         await_acks(r);
         release_acks(r);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -324,7 +347,13 @@ static void on_paho(void *arg, unsigned events)
 
 void relay_message(struct mqtt_relay *r, struct window_message m)
 {
-    window_add(&r->window, m);
+    if (window_add(&r->window, m) != 0 && !is_lost(r))
+        fail_broker(r, not_passed_on);
+}
+
+bool relay_expects(const struct mqtt_relay *r)
+{
+    return r->window.early_bytes > 0;
 }
 
 int relay_stored(struct mqtt_relay *r, uint64_t count)
@@ -385,7 +414,7 @@ static void on_broker_closed(void *arg, const char *why)
     lose(r);
 }
 
-struct mqtt_relay *relay_new(const struct net_conf *broker, unsigned open_max,
+struct mqtt_relay *relay_new(const struct net_conf *broker, unsigned open_max, bool v5,
                              const struct relay_events *events, void *arg)
 {
     static const struct net_cbs cbs = {on_broker_open, on_broker_bytes, on_broker_closed};
@@ -394,6 +423,7 @@ struct mqtt_relay *relay_new(const struct net_conf *broker, unsigned open_max,
     r->events = events;
     r->arg = arg;
     r->open_max = open_max;
+    r->window.holds_qos_2 = v5;
     r->paho_fd = -1;
     r->timer = timer_new(on_timer, r);
     r->net = net_open(broker, &cbs, r);

@@ -20,6 +20,9 @@ struct mqtt_relay;
 struct relay_events {
     /* The broker accepts connections: connect paho to 127.0.0.1 and this port. */
     void (*ready)(void *arg, unsigned port);
+    /* The broker has accepted paho's connection. session_present: it has resumed an
+     * earlier session. paho has not yet received this, nor any message. */
+    void (*connected)(void *arg, bool session_present);
     /* Call relay_message() for every message with which paho has called back. */
     void (*collect)(void *arg);
     /* The connection to the broker, or to paho, is lost. A connected paho notices the
@@ -30,15 +33,18 @@ struct relay_events {
 };
 
 /* broker and events are borrowed until relay_free(). open_max: the number of
- * messages that paho may receive before they are stored. */
-struct mqtt_relay *relay_new(const struct net_conf *broker, unsigned open_max,
+ * messages that paho may receive before they are stored. v5: MQTT 5. */
+struct mqtt_relay *relay_new(const struct net_conf *broker, unsigned open_max, bool v5,
                              const struct relay_events *events, void *arg);
 void relay_free(struct mqtt_relay *r); /* closes both connections */
-/* A message was given to the source. */
+/* paho has called back with a message, which was given to the source. */
 void relay_message(struct mqtt_relay *r, struct window_message m);
 /* The source has stored count further messages, in order: acknowledge them. -1: more
  * than it was given. */
 int relay_stored(struct mqtt_relay *r, uint64_t count);
+/* Returns whether paho has acknowledged a message with which it has not yet called back:
+ * call relay_message() as soon as it does. */
+bool relay_expects(const struct mqtt_relay *r);
 /* Returns whether the source has messages that it has not stored. */
 bool relay_waits(const struct mqtt_relay *r);
 /* Sends the acknowledgements of all stored messages, disconnects from the broker, which

@@ -66,6 +66,6 @@ void mqtt_why(char *out, size_t size, const struct mqtt_failure *f)
     else
         text = f->message;
     if (text == NULL)
-        text = "no connection; check the host name in the url";
+        text = "no connection; check the host name and the port in the url";
     snprintf(out, size, "%s%s", text, hint_of(text));
 }

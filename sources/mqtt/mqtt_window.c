@@ -15,14 +15,14 @@ static struct window_message *place(const struct mqtt_window *w, uint64_t n)
 /* Doubles the ring. Every message keeps its number. */
 static void grow(struct mqtt_window *w)
 {
-    struct mqtt_window larger = *w;
+    const size_t count = w->place_count ? w->place_count * 2 : PLACES_FIRST;
+    struct window_message *places = mem_alloc(count * sizeof(*places));
 
-    larger.place_count = w->place_count ? w->place_count * 2 : PLACES_FIRST;
-    larger.places = mem_alloc(larger.place_count * sizeof(*larger.places));
     for (uint64_t n = w->released; n < w->added; n++)
-        *place(&larger, n) = *place(w, n);
+        places[n & (count - 1)] = *place(w, n);
     free(w->places);
-    *w = larger;
+    w->places = places;
+    w->place_count = count;
 }
 
 void window_free(struct mqtt_window *w)
@@ -37,13 +37,34 @@ void window_pass(struct mqtt_window *w, unsigned qos)
     w->passed += qos < 2;
 }
 
-void window_add(struct mqtt_window *w, struct window_message m)
+static bool is_acknowledged(const struct mqtt_window *w, const struct window_message *m)
 {
+    return m->qos == 1 || (m->qos == 2 && w->holds_qos_2);
+}
+
+/* Moves acked over the messages without an acknowledgement. */
+static void skip_unacknowledged(struct mqtt_window *w)
+{
+    while (w->acked < w->added && !is_acknowledged(w, place(w, w->acked)))
+        w->acked++;
+}
+
+int window_add(struct mqtt_window *w, struct window_message m)
+{
+    const bool is_early = w->early_bytes > 0 && is_acknowledged(w, &m);
+
+    if (is_early && m.id != w->early_id)
+        return -1;
     if (w->added - w->released == w->place_count)
         grow(w);
-    m.ack_bytes = 0;
+    m.ack_bytes = is_early ? w->early_bytes : 0;
     *place(w, w->added++) = m;
     w->bytes += m.bytes;
+    if (is_early) {
+        w->acked = w->added;
+        w->early_bytes = 0;
+    }
+    return 0;
 }
 
 int window_store(struct mqtt_window *w, uint64_t count)
@@ -58,22 +79,21 @@ int window_store(struct mqtt_window *w, uint64_t count)
     return 0;
 }
 
-/* Moves acked over the messages of QoS 0. */
-static void skip_unacknowledged(struct mqtt_window *w)
-{
-    while (w->acked < w->added && place(w, w->acked)->qos == 0)
-        w->acked++;
-}
-
-enum window_verdict window_ack(struct mqtt_window *w, struct slice packet, unsigned id,
-                               bool puback)
+int window_ack(struct mqtt_window *w, struct slice packet, unsigned id)
 {
     skip_unacknowledged(w);
-    if (w->acked == w->added || place(w, w->acked)->id != id)
-        return puback ? WINDOW_WRONG : WINDOW_NOT_HELD;
-    place(w, w->acked++)->ack_bytes = packet.n;
+    if (w->early_bytes > 0)
+        return -1;
+    if (w->acked < w->added && place(w, w->acked)->id != id)
+        return -1;
+    if (w->acked < w->added) {
+        place(w, w->acked++)->ack_bytes = packet.n;
+    } else {
+        w->early_id = id;
+        w->early_bytes = packet.n;
+    }
     buf_add_slice(&w->acks, packet);
-    return WINDOW_HELD;
+    return 0;
 }
 
 void window_release(struct mqtt_window *w, struct buf *out)

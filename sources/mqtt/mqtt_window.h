@@ -4,7 +4,8 @@
  * acknowledgements of them, which wait until the source has stored the messages. Pure.
  *
  * The messages form a queue. Acknowledgements leave it in the order of the messages
- * (MQTT 5, section 4.6).
+ * (MQTT 5, section 4.6). paho acknowledges a message, then calls back with it, then
+ * acknowledges the next one. So at most one acknowledgement comes before its message.
  */
 #ifndef SOURCES_MQTT_MQTT_WINDOW_H
 #define SOURCES_MQTT_MQTT_WINDOW_H
@@ -26,7 +27,7 @@ struct window_message {
  * the start: released <= stored <= added, released <= acked <= added. */
 struct mqtt_window {
     uint64_t released; /* acknowledgement sent, or none needed */
-    uint64_t acked;    /* by paho, or QoS 0 */
+    uint64_t acked;    /* by paho, or nothing to hold */
     uint64_t stored;   /* by the source */
     uint64_t added;
     uint64_t passed;               /* to paho, at QoS 0 or 1 */
@@ -35,24 +36,24 @@ struct mqtt_window {
     struct window_message *places; /* a ring */
     size_t place_count;            /* a power of two, or 0 */
     struct buf acks;               /* held acknowledgements */
+    unsigned early_id;  /* of the acknowledgement that came before its message */
+    size_t early_bytes; /* of it in acks; 0: none */
+    bool holds_qos_2; /* MQTT 5: paho calls back before PUBREL. With 3.1.1 it forgets the
+                       * message with the connection, so holding would not save it */
 };
 void window_free(struct mqtt_window *w);
 
 /* A PUBLISH packet of this QoS was passed to paho, which has not yet called back. */
 void window_pass(struct mqtt_window *w, unsigned qos);
-/* paho called back with a message, which was given to the source. */
-void window_add(struct mqtt_window *w, struct window_message m);
+/* paho called back with a message, which was given to the source. -1: paho has
+ * acknowledged another one before. */
+int window_add(struct mqtt_window *w, struct window_message m);
 /* The source has stored count further messages. -1: more than it was given. */
 int window_store(struct mqtt_window *w, uint64_t count);
 
-enum window_verdict {
-    WINDOW_HELD,     /* copied into the window */
-    WINDOW_NOT_HELD, /* acknowledges no message of the window: send it */
-    WINDOW_WRONG     /* a PUBACK for a message that the source was not given */
-};
-/* paho sent the acknowledgement packet for id. puback: whether it is a PUBACK. */
-enum window_verdict window_ack(struct mqtt_window *w, struct slice packet, unsigned id,
-                               bool puback);
+/* paho sent a PUBACK for id, or a PUBREC if holds_qos_2. Copies the packet. -1: it is not
+ * for the next message. */
+int window_ack(struct mqtt_window *w, struct slice packet, unsigned id);
 /* Moves the acknowledgements of stored messages to out, in order. */
 void window_release(struct mqtt_window *w, struct buf *out);
 

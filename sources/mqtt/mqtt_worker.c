@@ -10,7 +10,7 @@
 #include "sources/mqtt/mqtt_worker.h"
 
 #include "bridge/plugin.h"
-#include "sources/mqtt/mqtt_paho.h"
+#include "sources/mqtt/mqtt_client.h"
 #include "sources/mqtt/mqtt_relay.h"
 #include "sources/mqtt/mqtt_session.h"
 
@@ -31,7 +31,7 @@ enum {
     KEEP_BYTES = 1024 * 1024, /* free an empty buffer larger than this */
     SETUP_TIMEOUT_MS = 10000, /* a healthy source sends SETUP at once */
     /* From the start, or the last stored message, to the subscription. */
-    READY_TIMEOUT_MS = (PAHO_CONNECT_TIMEOUT_S + 20) * 1000,
+    READY_TIMEOUT_MS = (MQTT_CONNECT_TIMEOUT_S + 20) * 1000,
     LAST_FRAME_WAIT_MS = 2000 /* for the source to read FAILED */
 };
 
@@ -110,6 +110,8 @@ static void collect(void *arg)
     }
     if (w->mail.failed && !w->leaving)
         fail_session(w);
+    if (relay_expects(w->relay))
+        session_expect(w->session);
     buf_clear(&w->mail.messages);
     buf_clear(&w->mail.frames);
     if (w->mail.frames.cap > KEEP_BYTES)
@@ -124,6 +126,14 @@ static void on_ready(void *arg, unsigned port)
     w->session = session_new(&w->setup, port, collect, w, &err);
     if (w->session == NULL)
         fail(w, err.text);
+}
+
+static void on_connected(void *arg, bool session_present)
+{
+    struct mqtt_worker *w = arg;
+
+    frame_put_connected(&w->out, session_present);
+    send_to_source(w);
 }
 
 /* Adds what to do about errors of TLS. */
@@ -179,7 +189,8 @@ static void on_timer(void *arg)
 
 static void start(struct mqtt_worker *w)
 {
-    static const struct relay_events events = {on_ready, collect, on_lost, on_left};
+    static const struct relay_events events = {on_ready, on_connected, collect, on_lost,
+                                               on_left};
     const struct mqtt_peer *peer = &w->setup.peer;
 
     w->broker =
@@ -191,9 +202,9 @@ static void start(struct mqtt_worker *w)
                           .key_file = peer->key_file,
                           .key_password = peer->key_password,
                           .alpn = peer->alpn,
-                          .connect_timeout_ms = PAHO_CONNECT_TIMEOUT_S * INT64_C(1000),
+                          .connect_timeout_ms = MQTT_CONNECT_TIMEOUT_S * INT64_C(1000),
                           .unacknowledged_timeout_ms = peer->keepalive_s * INT64_C(2500)};
-    w->relay = relay_new(&w->broker, w->setup.receive_max, &events, w);
+    w->relay = relay_new(&w->broker, w->setup.receive_max, peer->v5, &events, w);
     timer_set(w->timer, READY_TIMEOUT_MS);
 }
 

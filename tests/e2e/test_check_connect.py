@@ -2,6 +2,7 @@
 """`tarry check --connect`: dials Redis, brokers and callback hosts, and says of each how it went."""
 import json
 import re
+import socket
 
 import pytest
 
@@ -115,7 +116,12 @@ def test_mqtt(desk):
     port = free_port()
     rows = desk.rows(body(port))
     assert [r["ok"] for (kind, _, _), r in rows.items()] == [True, False, False]
-    assert all(r["error"].startswith(f"mqtt://127.0.0.1:{port}: ") for r in rows.values() if not r["ok"]), rows
+    assert all(r["error"].startswith(f"mqtt://127.0.0.1:{port}: ") and "the port" in r["error"]
+               for r in rows.values() if not r["ok"]), rows
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_rows = desk.rows(body(silent.getsockname()[1]))
+    late = [r["error"] for r in silent_rows.values() if not r["ok"]]
+    assert len(late) == 2 and all("does not answer in time" in error for error in late), silent_rows
 
 
 @pytest.mark.long

@@ -157,6 +157,24 @@ def test_the_connection_survives_a_redis_that_stands_still_longer_than_the_keepa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.1.1", "5"])
+def test_a_resumed_session_subscribes_behind_messages_that_wait_for_redis(bench, scenario, version):
+    """The broker's SUBACK comes after them; paho's own limit for it is 10 s."""
+    way = Relayed(bench, version, broker="max_inflight_messages 0")
+    os.kill(way.redis.child.pid, signal.SIGSTOP)
+    scenario.fault("Redis: stands still for 13 s; worker: killed")
+    way.publish(1000)
+    os.kill(way.worker(), signal.SIGKILL)
+    way.sessions(2)
+    time.sleep(13)
+    os.kill(way.redis.child.pid, signal.SIGCONT)
+    assert way.all_arrived() == 0
+    log = way.tarry.log.read_text()
+    assert log.count("connected as") == 2 and "connection lost" not in log, way.tarry.tail()
+    way.tarry.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.1.1", "5"])
 def test_a_stop_under_load_makes_no_duplicates(bench, scenario, version):
     way = Relayed(bench, version)
     for _ in range(3):

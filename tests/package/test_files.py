@@ -218,7 +218,11 @@ def test_the_list_of_parts_names_what_is_linked(sbom):
     assert versions["tarry"] == VERSION
     direct = {relation["relatedSpdxElement"] for relation in document["relationships"]
               if relation.get("comment") == "named by the binary"}
-    for package in ("libhiredis", "librdkafka", "libmicrohttpd", "libpaho-mqtt", "libuv1", "libc6"):
+    static = {relation["relatedSpdxElement"] for relation in document["relationships"]
+              if relation["relationshipType"] == "STATIC_LINK"}
+    assert static == {"SPDXRef-libpaho-mqtt-dev", "SPDXRef-uthash-dev"}
+    assert "libpaho-mqtt-dev" in versions and not any(name.startswith("libpaho-mqtt1") for name in versions)
+    for package in ("libhiredis", "librdkafka", "libmicrohttpd", "libuv1", "libc6"):
         full = [name for name in versions if name.startswith(package)]
         assert full and f"SPDXRef-{full[0]}" in direct, package
         assert versions[full[0]] == good("dpkg-query", "-W", "-f", "${Version}", full[0])

@@ -288,8 +288,7 @@ def compiled(name):
     program = OUT / name
     cc = subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-pthread", f"-I{TOP}", f"-I{TOP}/build",
                          *pkg_config("--cflags"), "-o", program, *sources, *([bridge()] if with_bridge else []), "-Wl,--as-needed",
-                         *pkg_config("--libs"), "-lpaho-mqtt3as",
-                         "-l:libpaho-mqtt3cs.a", "-Wl,--exclude-libs,libpaho-mqtt3cs.a", "-lm"],
+                         *pkg_config("--libs"), "-l:libpaho-mqtt3cs.a", "-Wl,--exclude-libs,libpaho-mqtt3cs.a", "-lm"],
                         stderr=subprocess.PIPE, text=True, check=False)
     assert cc.returncode == 0, f"{name}.c can't be compiled:\n{cc.stderr[:2000]}"
     done[name] = program

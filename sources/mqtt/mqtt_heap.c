@@ -5,8 +5,8 @@
  * The packaged library enters every allocation in a tree and every call in a trace, under
  * one lock for all threads, to find its own leaks. That is two fifths of the cost of a
  * message. paho's build option PAHO_HIGH_PERFORMANCE leaves it out; these functions have
- * the same effect, since the sink's paho is linked in (Makefile). If a later paho needs a
- * further function of these files, the linker reports duplicate symbols.
+ * the same effect, since paho is linked in (Makefile). If a later paho needs a further
+ * function of these files, the linker reports duplicate symbols.
  */
 #include <stdlib.h>
 

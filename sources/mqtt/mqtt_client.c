@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sinks/mqtt/mqtt_client.h"
+#include "sources/mqtt/mqtt_client.h"
 
-#include "bridge/base/text.h"
+#include "bridge/plugin.h"
 
 #include <pthread.h>
-#include <stdlib.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
-enum {
-    CONNECT_TIMEOUT_S = 10,
-    LENGTH_BYTES = 2 /* in front of each text of a packet */
-};
+enum { NAME_BYTES = 32, CLOCK_SLACK_MS = 100 };
 
 /* -------------------------------------------------------------------- callbacks */
 
@@ -37,7 +37,8 @@ static void on_lost(void *context, char *cause)
 {
     const struct mqtt_client *c = context;
 
-    c->events->lost(c->context, cause ? cause : "connection lost");
+    (void)cause; /* always NULL */
+    c->events->lost(c->context, MQTTREASONCODE_SUCCESS, NULL);
 }
 
 /* MQTT 5: paho calls this instead of on_lost(), or after it. */
@@ -51,17 +52,20 @@ static void on_disconnect_packet(void *context, MQTTProperties *props,
 
     (void)props;
     mqtt_why(why, sizeof(why), &failure);
-    c->events->lost(c->context, why);
+    c->events->lost(c->context, reason, why);
 }
 
-/* Never called, since the sink does not subscribe, but paho requires it. */
+/* topic_len 0: the topic ends at the NUL; otherwise it contains a NUL. */
 static int on_message(void *context, char *topic, int topic_len, MQTTClient_message *m)
 {
-    (void)context;
-    (void)topic_len;
+    const struct mqtt_client *c = context;
+    const size_t n = topic_len > 0 ? (size_t)topic_len : strlen(topic);
+
+    if (c->events->message)
+        c->events->message(c->context, (struct slice){topic, n}, m);
     MQTTClient_freeMessage(&m);
     MQTTClient_free(topic);
-    return 1;
+    return 1; /* with 0, paho would call back again */
 }
 
 static int on_tls_error(const char *line, size_t len, void *context)
@@ -98,9 +102,11 @@ static int create(struct mqtt_client *c)
         c->handle = NULL;
         return rc;
     }
-    MQTTClient_setCallbacks(c->handle, c, on_lost, on_message, v5 ? NULL : on_complete);
+    const bool publishes = c->events->answered != NULL;
+    MQTTClient_setCallbacks(c->handle, c, on_lost, on_message,
+                            publishes && !v5 ? on_complete : NULL);
     if (v5) {
-        MQTTClient_setPublished(c->handle, c, on_published);
+        MQTTClient_setPublished(c->handle, c, publishes ? on_published : NULL);
         MQTTClient_setDisconnected(c->handle, c, on_disconnect_packet);
     }
     return MQTTCLIENT_SUCCESS;
@@ -151,33 +157,42 @@ static struct mqtt_limits limits_of(MQTTProperties *props)
         .retain = number_or(props, MQTTPROPERTY_CODE_RETAIN_AVAILABLE, 1)};
 }
 
-/* Returns 0, an error of paho, or the refusal of the broker. Clean session: a session
- * that outlives the connection could deliver cancelled messages. */
-static int connect_now(struct mqtt_client *c, unsigned in_flight_max,
-                       struct mqtt_limits *limits)
+static MQTTClient_connectOptions connect_options(const struct mqtt_client *c)
 {
     const MQTTClient_connectOptions v3 = MQTTClient_connectOptions_initializer;
     const MQTTClient_connectOptions v5 = MQTTClient_connectOptions_initializer5;
     const struct mqtt_peer *peer = c->peer;
     MQTTClient_connectOptions opts = peer->v5 ? v5 : v3;
-    MQTTClient_SSLOptions tls = tls_options(c);
 
     opts.MQTTVersion = peer->v5 ? MQTTVERSION_5 : MQTTVERSION_3_1_1;
+    opts.cleanstart = peer->v5 && !c->resume;
+    opts.cleansession = !peer->v5 && !c->resume;
     opts.keepAliveInterval = (int)peer->keepalive_s;
-    opts.connectTimeout = CONNECT_TIMEOUT_S;
+    opts.connectTimeout = c->timeout_s;
     opts.username = peer->user;
     opts.password = peer->password;
     opts.reliable = 0; /* 1, paho's default, allows one message in flight */
-    opts.maxInflightMessages = (int)in_flight_max + 1;
+    opts.maxInflightMessages = (int)c->in_flight_max;
+    return opts;
+}
+
+/* Returns 0, an error of paho, or the refusal of the broker. */
+static int connect_now(struct mqtt_client *c)
+{
+    MQTTClient_connectOptions opts = connect_options(c);
+    MQTTClient_SSLOptions tls = tls_options(c);
+    MQTTResponse answer = MQTTResponse_initializer;
+    int rc;
+
     if (uses_tls(c))
         opts.ssl = &tls;
-    *limits = limits_of(NULL);
-    if (!peer->v5)
-        return MQTTClient_connect(c->handle, &opts);
-    MQTTResponse answer = MQTTClient_connect5(c->handle, &opts, NULL, NULL);
-    if (answer.reasonCode == MQTTREASONCODE_SUCCESS)
-        *limits = limits_of(answer.properties);
-    int rc = (int)answer.reasonCode;
+    if (c->peer->v5) {
+        answer = MQTTClient_connect5(c->handle, &opts, c->props, NULL);
+        rc = (int)answer.reasonCode;
+    } else {
+        rc = MQTTClient_connect(c->handle, &opts);
+    }
+    c->limits = limits_of(rc == MQTTCLIENT_SUCCESS ? answer.properties : NULL);
     MQTTResponse_free(answer);
     return rc;
 }
@@ -195,28 +210,27 @@ static bool has_thread(struct mqtt_client *c)
     return topic == &none;
 }
 
-int mqtt_client_connect(struct mqtt_client *c, const struct mqtt_peer *peer,
-                        unsigned in_flight_max, const struct mqtt_client_events *events,
-                        void *context, struct mqtt_limits *limits, char *why,
-                        size_t why_size)
+int mqtt_client_connect(struct mqtt_client *c)
 {
+    const int64_t late_ms =
+        loop_mono_ms() + c->timeout_s * INT64_C(1000) - CLOCK_SLACK_MS;
     struct mqtt_failure failure = {.tls_why = c->tls_why};
 
-    c->peer = peer;
-    c->events = events;
-    c->context = context;
     failure.code = create(c);
     if (failure.code == MQTTCLIENT_SUCCESS) {
-        failure.code = connect_now(c, in_flight_max, limits);
+        failure.code = connect_now(c);
         failure.tls = uses_tls(c);
         if (failure.code == MQTTCLIENT_SUCCESS && has_thread(c))
             return 0;
     }
+    c->refused = failure.code > 0;
     if (failure.code < -1)
         failure.message = MQTTClient_strerror(failure.code);
     else if (failure.code == MQTTCLIENT_SUCCESS)
         failure = (struct mqtt_failure){.message = "the MQTT client stopped"};
-    mqtt_why(why, why_size, &failure);
+    else if (!c->refused && c->tls_why[0] == '\0' && loop_mono_ms() >= late_ms)
+        failure = (struct mqtt_failure){.message = "the broker does not answer in time"};
+    mqtt_why(c->why, sizeof(c->why), &failure);
     return -1;
 }
 
@@ -234,121 +248,57 @@ void mqtt_client_destroy(struct mqtt_client *c)
 {
     if (c->handle)
         MQTTClient_destroy(&c->handle);
-    free(c->props);
 }
 
-/* -------------------------------------------------------------------- publishing */
-
-static const struct prop_row {
-    const char *header;
-    enum MQTTPropertyCodes code;
-} prop_rows[] = {{"content-type", MQTTPROPERTY_CODE_CONTENT_TYPE},
-                 {"mqtt-response-topic", MQTTPROPERTY_CODE_RESPONSE_TOPIC},
-                 {"mqtt-correlation-data", MQTTPROPERTY_CODE_CORRELATION_DATA},
-                 {"mqtt-payload-format", MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR}};
-
-/* Checks the payload format: a broker may close the connection if the payload does not
- * match. */
-static bool is_format(struct slice value, struct slice payload)
+int mqtt_client_thread(void *(*run)(void *), void *arg)
 {
-    return slice_is(value, "0") || (slice_is(value, "1") && text_is_utf8(payload));
+    sigset_t all, before;
+    pthread_t id;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&id, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0)
+        pthread_detach(id);
+    return rc;
 }
 
-/* Returns the property for a header. A standard property is allowed only once; a second
- * header of that name becomes a user property. */
-static enum MQTTPropertyCodes code_of(MQTTProperties *props, const struct header *h,
-                                      struct slice payload)
+/* ------------------------------------------------------------ tarry check --connect */
+
+/* Makes a unique client id: that of a running daemon would end the daemon's
+ * connection. */
+static char *new_name(void)
 {
-    for (size_t i = 0; i < sizeof(prop_rows) / sizeof(prop_rows[0]); i++) {
-        enum MQTTPropertyCodes code = prop_rows[i].code;
-        if (!slice_is_nocase(h->name, prop_rows[i].header) ||
-            MQTTProperties_hasProperty(props, code))
-            continue;
-        if (code != MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR ||
-            is_format(h->value, payload))
-            return code;
-    }
-    return MQTTPROPERTY_CODE_USER_PROPERTY;
+    unsigned random = 0;
+    char name[NAME_BYTES];
+
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+        random = (unsigned)time(NULL);
+    snprintf(name, sizeof(name), "tarry-probe-%08x", random);
+    return mem_strdup(name);
 }
 
-/* Borrows s; paho copies it. */
-static MQTTLenString len_string(struct slice s)
+static void on_probe_lost(void *context, enum MQTTReasonCodes reason, const char *why)
 {
-    union {
-        const char *in;
-        char *out;
-    } p = {.in = s.p ? s.p : ""};
-
-    return (MQTTLenString){.len = (int)s.n, .data = p.out};
+    (void)context;
+    (void)reason;
+    (void)why;
 }
 
-/* props->array must have room. MQTTProperties_add() would copy the text once more, each
- * copy entered in paho's list of allocations. bytes: of the value in the packet. */
-static void put(MQTTProperties *props, const MQTTProperty *prop, size_t bytes)
+/* Leaves client and peer to the end of the process, since a callback may follow. */
+int mqtt_probe(const struct mqtt_link *link, struct buf *said, struct err *err)
 {
-    props->array[props->count++] = *prop;
-    props->length += 1 + (int)bytes;
-}
+    static const struct mqtt_client_events events = {.lost = on_probe_lost};
+    struct mqtt_client *c = mem_alloc(sizeof(*c));
+    struct mqtt_peer *peer = mem_alloc(sizeof(*peer));
 
-/* Rounds up, since some brokers treat 0 as no expiry. */
-static void put_expiry(MQTTProperties *props, int64_t left_ms)
-{
-    int64_t left_s = left_ms > 0 ? (left_ms - 1) / 1000 + 1 : 1;
-    const MQTTProperty prop = {.identifier = MQTTPROPERTY_CODE_MESSAGE_EXPIRY_INTERVAL,
-                               .value.integer4 =
-                                   left_s < UINT32_MAX ? (unsigned)left_s : UINT32_MAX};
-
-    put(props, &prop, sizeof(uint32_t));
-}
-
-static void put_header(MQTTProperties *props, const struct header *h,
-                       struct slice payload)
-{
-    MQTTProperty prop = {.identifier = code_of(props, h, payload)};
-    size_t bytes = LENGTH_BYTES + h->value.n;
-
-    if (prop.identifier == MQTTPROPERTY_CODE_USER_PROPERTY) {
-        prop.value.data = len_string(h->name);
-        prop.value.value = len_string(h->value);
-        bytes += LENGTH_BYTES + h->name.n;
-    } else if (prop.identifier == MQTTPROPERTY_CODE_PAYLOAD_FORMAT_INDICATOR) {
-        prop.value.byte = h->value.p[0] == '1';
-        bytes = 1;
-    } else {
-        prop.value.data = len_string(h->value);
-    }
-    put(props, &prop, bytes);
-}
-
-/* The result borrows from p, and is valid until the next call. */
-static MQTTProperties props_of(struct mqtt_client *c, const struct mqtt_parcel *p)
-{
-    const unsigned count = p->header_count + 1;
-
-    if (count > c->props_max) {
-        c->props = mem_realloc(c->props, count * sizeof(*c->props));
-        c->props_max = count;
-    }
-    MQTTProperties props = {.max_count = (int)count, .array = c->props};
-    if (p->expires_ms > 0)
-        put_expiry(&props, p->expires_ms - loop_mono_ms());
-    for (unsigned i = 0; i < p->header_count; i++)
-        put_header(&props, &p->headers[i], p->payload);
-    return props;
-}
-
-int mqtt_client_publish(struct mqtt_client *c, const struct mqtt_parcel *p, unsigned qos,
-                        int *token)
-{
-    MQTTClient_message message = MQTTClient_message_initializer;
-    MQTTLenString payload = len_string(p->payload);
-
-    message.payload = payload.data;
-    message.payloadlen = payload.len;
-    message.qos = (int)qos;
-    message.retained = p->retain;
-    if (c->peer->v5)
-        message.properties = props_of(c, p);
-    return (int)MQTTClient_publishMessage5(c->handle, p->topic, &message, token)
-        .reasonCode;
+    mqtt_peer_init(peer, link, new_name());
+    *c = (struct mqtt_client){
+        .peer = peer, .events = &events, .timeout_s = PROBE_WAIT_MS / 1000};
+    if (mqtt_client_connect(c) != 0)
+        return err_set(err, "%s: %s", link->url, c->why);
+    mqtt_client_disconnect(c);
+    buf_add_str(said, "the broker accepts the connection");
+    return 0;
 }
