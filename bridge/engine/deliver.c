@@ -10,7 +10,6 @@
 #include "bridge/engine/route.h"
 #include "bridge/engine/sched.h"
 #include "bridge/engine/settle.h"
-#include "bridge/engine/settle_undeliverable.h"
 
 #include <stdlib.h>
 

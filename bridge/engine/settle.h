@@ -16,8 +16,12 @@
 #include "bridge/base/buf.h"
 #include "bridge/job/tries.h"
 
+#include <stdbool.h>
+
+struct err;
 struct job;
 struct sched;
+struct store_claim_item;
 
 struct leased {
     struct sched *sched;
@@ -40,5 +44,16 @@ void settle_bury(const struct leased *l);
 /* Drop a job that is too late without delivery, or move it to its next run. reason:
  * REASON_EXPIRED or REASON_LATE. */
 void settle_drop(struct leased *l, enum reason reason);
+
+/* The following two (settle_undeliverable.c) return true if the job must not be
+ * delivered: its record cannot be read, it is too late, has lost too many leases or has
+ * no target, or the dead-letter sink has no room. They have then settled the job, or
+ * logged that Redis has no record of it. */
+
+/* Handle a record that cannot be read: l->job is NULL, and err says why. */
+bool settle_if_unreadable(struct leased *l, const struct store_claim_item *claimed,
+                          const struct err *err);
+/* Check a job before its delivery. now_ms: Redis' clock at the claim. */
+bool settle_if_undeliverable(struct leased *l, int64_t lateness_ms, int64_t now_ms);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/engine/settle_undeliverable.h"
+#include "bridge/engine/settle.h"
 #include "bridge/engine/about.h"
 #include "bridge/base/retry.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/route.h"
-#include "bridge/engine/settle.h"
 
 enum {
     NO_CREDIT_MS = 250, /* the dead-letter sink is busy */

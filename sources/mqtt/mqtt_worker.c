@@ -7,8 +7,6 @@
  * process exits when descriptor 3 is closed, and on any failure; then the source starts
  * another.
  */
-#include "sources/mqtt/mqtt_worker.h"
-
 #include "bridge/plugin.h"
 #include "sources/mqtt/mqtt_client.h"
 #include "sources/mqtt/mqtt_relay.h"
@@ -266,6 +264,9 @@ static void on_source(void *arg, unsigned events)
         _exit(0); /* the source has exited, or closed the socket */
     }
 }
+
+/* Runs the process and returns its exit code. bridge/plugins.c lists it. */
+int mqtt_worker_main(int argc, char **argv);
 
 int mqtt_worker_main(int argc, char **argv)
 {
