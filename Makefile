@@ -144,10 +144,12 @@ $(B)/tests/fuzz_%: $(B)/obj/tests/fuzz_%.o $(rigs) $(parts)
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
-# The manual pages, from the tables; a test compares.
+# The manual pages, from the tables, and the pages made of them; tests compare.
 docs: $(B)/tarry
 	for p in man/tarry.1 man/tarry.conf.5; do \
 	  $(B)/tarry doc "$${p#*/}" > $(B)/doc && cp $(B)/doc etc/$$p; done
+	mandoc -Tmarkdown etc/man/tarry.conf.5 > docs/reference/options.md
+	etc/build/runbook.py > docs/how-to/runbook.md
 # A configuration that is there already is the owner's.
 data := $(DESTDIR)$(PREFIX)/share
 doc  := $(data)/doc/tarry
@@ -157,6 +159,7 @@ install: $(B)/tarry
 	  install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/tarry/$$h || exit 1; done
 	install -D -m 644 -t $(doc) LICENSE README.md CHANGELOG.md etc/openapi.yaml
 	install -D -m 644 -t $(doc)/bridge bridge/README.md
+	for f in $$(find docs -type f); do install -D -m 644 $$f $(doc)/$$f || exit 1; done
 	install -D -m 644 -t $(doc)/examples $(filter-out %/quickstart.conf,$(wildcard etc/*.conf))
 	install -D -m 644 -t $(doc)/examples/grafana etc/grafana/*.json
 	install -D -m 644 -t $(doc)/examples/prometheus etc/prometheus/*.yml

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which role opens which request. The rows in the code decide; README.md and etc/openapi.yaml must name
+"""Which role opens which request. The rows in the code decide; docs/reference/http-api.md and etc/openapi.yaml must name
 the same roles, and a daemon must act by them."""
 import re
 from collections import defaultdict
@@ -10,7 +10,7 @@ import yaml
 from lib.servers import TOP, free_port
 
 ROLES = ("produce", "consume", "metrics", "admin")
-# What opens a row: README.md's words for it, the roles of tokens, and whether the listener http has it.
+# What opens a row: the words of docs/reference/http-api.md for it, the roles of tokens, and whether the listener http has it.
 OPENERS = {"OPEN": ("everybody", None, True), "PAGE": ("everybody", None, False),
            "PRODUCE": ("produce", {"produce"}, True), "CONSUME": ("consume", {"consume"}, True),
            "EITHER": ("produce or consume", {"produce", "consume"}, True),
@@ -41,9 +41,9 @@ def test_the_rows_are_all_found():
     assert len(found) == len(written) and len(found) > 60
 
 
-def test_readme_names_the_role_of_each_row():
+def test_the_reference_names_the_role_of_each_row():
     said = defaultdict(set)
-    text = (TOP / "README.md").read_text()
+    text = (TOP / "docs/reference/http-api.md").read_text()
     for role, requests in re.findall(r"(?m)^\| (everybody|`[a-z`, or]+`) \| (`(?:GET|POST|PUT|DELETE).*) \|$", text):
         for methods, path in re.findall(r"`([A-Z, ]+) (/[^`]*)`", requests):
             for method in methods.split(", "):

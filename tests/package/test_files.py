@@ -116,34 +116,6 @@ def test_each_configuration_is_good(path):
     assert ": valid; " in good(BIN, "check", str(TOP / "etc" / path))
 
 
-README = re.findall(r"(?ms)^```\n(\w+: .*?)^```$", (TOP / "README.md").read_text())
-
-
-def made_whole(text, folder):
-    """With a sink and a route where it has none, and with the secrets that it names."""
-    if "sinks:" not in text:
-        text += 'sinks: { shop_hook: { type = "http"; url = "http://127.0.0.1:9/"; }; };\n'
-    if "routes:" not in text:
-        source = re.search(r"sources: +{ (\w+)", text)
-        text += (f'routes: {{ r: {{ from = "{source[1] if source else "http"}"; '
-                 f'to = "{re.search("sinks: +{ (.+?):", text)[1]}"; }}; }};\n')
-    for name in re.findall(r"\$\{(?:cred|file):([^}]+)}", text):
-        (folder / name.split("/")[-1]).write_text(name.ljust(32, "x") + "\n")
-    return re.sub(r"\$\{file:.*?([^/}]+)}", rf"${{file:{folder}/\1}}", text)
-
-
-@pytest.mark.parametrize("text", README, ids=lambda text: text.split(":", 1)[0])
-def test_each_configuration_of_the_readme_is_good(text, tmp_path):
-    conf = tmp_path / "tarry.conf"
-    conf.write_text(made_whole(text, tmp_path))
-    env = {**os.environ, "CREDENTIALS_DIRECTORY": str(tmp_path)}
-    assert ": valid; " in good(BIN, "check", str(conf), env=env)
-
-
-def test_the_readme_shows_configurations():
-    assert len(README) >= 5
-
-
 def test_the_configuration_in_the_manifest_is_good(tmp_path):
     text = manifest()["ConfigMap"]["data"]["tarry.conf"]
     secrets = set(re.findall(r"\$\{file:/run/secrets/tarry/([a-z-]+)\}", text))
