@@ -14,8 +14,10 @@ from lib.servers import BUILD, TOP, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]  # pip, and minutes of CPU
 VERSION = "4.32.5"
+VALIDATOR = "0.9.0"
 EXAMPLES = 100
 VENV = BUILD / "schemathesis"
+MARK = f"{VERSION}-{VALIDATOR}"
 TOOL = VENV / "bin/schemathesis"
 CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance",
           "response_headers_conformance", "response_schema_conformance", "unsupported_method",
@@ -53,13 +55,14 @@ def batch(context, value):
 
 def installed():
     """None, or why it can't be had."""
-    if TOOL.exists() and (VENV / VERSION).exists():
+    if TOOL.exists() and (VENV / MARK).exists():
         return None
     if os.environ.get("TARRY_NO_INSTALL"):
         return f"schemathesis {VERSION} is not in {VENV}, and nothing may be installed"
     for command in ([sys.executable, "-m", "venv", "--clear", str(VENV)],
                     [str(VENV / "bin/pip"), "install", "-q", "--disable-pip-version-check",
-                     "--retries", "1", "--timeout", "20", f"schemathesis=={VERSION}"]):
+                     "--retries", "1", "--timeout", "20", f"schemathesis=={VERSION}",
+                     f"openapi-spec-validator=={VALIDATOR}"]):
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=180)
         except (OSError, subprocess.TimeoutExpired) as fault:
@@ -67,7 +70,7 @@ def installed():
         if done.returncode:
             why = (done.stderr or done.stdout).strip().splitlines() or ["no word"]
             return f"schemathesis can't be installed: {why[-1]}"
-    (VENV / VERSION).touch()
+    (VENV / MARK).touch()
     return None
 
 
@@ -81,6 +84,15 @@ def d(kafka_of_session):
     yield daemon
     daemon.stop()
     bench.end()
+
+
+def test_the_description_is_valid_for_a_strict_validator():
+    why = installed()
+    if why:
+        pytest.skip(why)
+    done = subprocess.run([VENV / "bin/openapi-spec-validator", TOP / "etc/openapi.yaml"], capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def judge(d, name, checks, *more):
