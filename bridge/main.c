@@ -3,6 +3,7 @@
 #include "bridge/cli/cli.h"
 
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -24,8 +25,16 @@ static void unblock_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* A sink's thread that is stuck in a connect still uses OpenSSL when the process exits. So
+ * OpenSSL must not free its data then. Only its first initialisation can say so. */
+static void keep_openssl_until_the_end(void)
+{
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
+
 int main(int argc, char **argv)
 {
+    keep_openssl_until_the_end();
     unblock_signals();
     fill_standard_descriptors();
     return cli_main(argc, argv);
