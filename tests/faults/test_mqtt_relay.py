@@ -14,6 +14,7 @@ from lib.mqtt import new_client
 from lib.servers import free_port, wait_for
 
 RECEIVE_MAX = 50
+BURST = 400
 
 
 class Relayed:
@@ -85,9 +86,9 @@ class Relayed:
 def kill(way, scenario, victim):
     sending = None
     if victim == "broker":  # which has all of them and passes them on
-        way.publish(400)
+        way.publish(BURST)
     else:
-        sending = way.publishing(400)
+        sending = way.publishing(BURST)
     time.sleep(scenario.rng.uniform(0.01, 0.4))
     scenario.fault(f"{victim}: killed")
     if victim == "worker":
@@ -114,18 +115,19 @@ def kills(bench, scenario, version, tls, rounds):
         for victim in victims:
             kill(way, scenario, victim)
     twice = way.all_arrived()
-    # Besides the source's own, jobs in flight to the callback server.
-    assert twice <= rounds * 4 * (RECEIVE_MAX + 64), f"{twice} came twice"
+    # What the broker had in flight, and jobs in flight to the callback server. On a connection that resumes a session,
+    # mosquitto 2.0.11 ignores Receive Maximum and has a whole burst in flight. If it is then stopped, it drops the
+    # PUBACKs that it has not read.
+    bound = rounds * (3 * RECEIVE_MAX + BURST + 4 * 64)
+    assert twice <= bound, f"{twice} came twice"
     scenario.row(27, f"MQTT {version}{' with TLS' if tls else ''}: worker, daemon, Redis and broker killed", way.sent,
-                 scenario.faults, [], [], [], twice, rounds * 4 * (RECEIVE_MAX + 64))
+                 scenario.faults, [], [], [], twice, bound)
     way.tarry.stop()
 
 
 WAYS = [("3.1.1", False), ("3.1.1", True), ("5", False), ("5", True)]
 
 
-# Not smoke: at a high load a whole batch sometimes comes twice after mosquitto's restart, more than the bound. It did so
-# before there was a relay (test_mqtt.py). The cause is not known.
 @pytest.mark.slow
 @pytest.mark.parametrize("version, tls", WAYS)
 def test_killed_at_random_moments_nothing_is_lost(bench, scenario, version, tls):
