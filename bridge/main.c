@@ -25,8 +25,8 @@ static void unblock_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* A sink's thread that is stuck in a connect still uses OpenSSL when the process exits. So
- * OpenSSL must not free its data then. Only its first initialisation can say so. */
+/* A sink's thread that is stuck in a connect still uses OpenSSL when the process exits.
+ * So OpenSSL must not free its data then. Only its first initialisation can say so. */
 static void keep_openssl_until_the_end(void)
 {
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
