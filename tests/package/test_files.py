@@ -133,8 +133,7 @@ def test_the_configuration_in_the_manifest_is_good(tmp_path):
 # --- Kubernetes and Docker ---
 
 def manifest():
-    documents = yaml.safe_load_all((TOP / "etc/kubernetes/tarry.yaml").read_text())
-    return {document["kind"]: document for document in documents}
+    return documents((TOP / "etc/kubernetes/tarry.yaml").read_text())
 
 
 @pytest.mark.slow  # installs a validator
@@ -145,6 +144,55 @@ def test_the_manifest_is_what_kubernetes_takes(tmp_path):
     broken.write_text((TOP / "etc/kubernetes/tarry.yaml").read_text()
                       .replace("readOnlyRootFilesystem", "readonlyRootFilesystem"))
     assert run(check, "--strict", str(broken))[0] != 0
+
+
+@pytest.fixture(scope="module")
+def helm():
+    """The program; built by Go where it is missing."""
+    there = shutil.which("helm")
+    place = TOP / "build/helm"
+    if there or (place / "helm").exists():
+        return there or str(place / "helm")
+    if not shutil.which("go") or os.environ.get("TARRY_NO_INSTALL"):
+        pytest.skip("helm is not here, and Go cannot build it")
+    code, text = run("go", "install", "helm.sh/helm/v3/cmd/helm@v3.16.4", timeout=600,
+                     env={**os.environ, "GOBIN": str(place), "GOFLAGS": "-mod=mod"})
+    if code:
+        pytest.skip(f"Go cannot build helm: {text[-200:]}")
+    return str(place / "helm")
+
+
+def documents(text):
+    return {document["kind"]: document for document in yaml.safe_load_all(text) if document}
+
+
+@pytest.mark.slow
+def test_the_chart_makes_the_manifest(helm):
+    chart = str(TOP / "etc/helm")
+    good(helm, "lint", "--strict", chart)
+    assert documents(good(helm, "template", "tarry", chart)) == manifest()
+    more = documents(good(helm, "template", "other", chart, "--set", "serviceMonitor.enabled=true,replicas=3,secret=own"))
+    assert more["Deployment"]["spec"]["replicas"] == 3 and more["Service"]["metadata"]["name"] == "other"
+    monitor, service = more["ServiceMonitor"]["spec"], more["Service"]
+    assert monitor["selector"]["matchLabels"] == service["metadata"]["labels"]
+    assert monitor["endpoints"][0]["port"] in [port["name"] for port in service["spec"]["ports"]]
+    assert monitor["endpoints"][0]["authorization"]["credentials"]["name"] == "own"
+
+
+def test_the_compose_file_names_what_exists(tmp_path):
+    """Each configuration is given, each file is there, and the daemon accepts its own."""
+    file = TOP / "etc/docker/compose.yaml"
+    parts = yaml.safe_load(file.read_text())
+    used = {config["source"] for service in parts["services"].values() for config in service.get("configs", [])}
+    assert used == set(parts["configs"])
+    for service in parts["services"].values():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert source in parts["volumes"] or (file.parent / source).resolve().exists(), volume
+        assert set(service.get("depends_on", [])) <= set(parts["services"])
+    conf = tmp_path / "tarry.conf"
+    conf.write_text(parts["configs"]["tarry"]["content"].replace("$$", "$"))
+    assert ": valid; " in good(BIN, "check", str(conf))
 
 
 def test_the_parts_of_the_manifest_mean_each_other():
@@ -171,6 +219,8 @@ def test_the_parts_of_the_manifest_mean_each_other():
 def test_the_package_has_the_version_of_the_program():
     first = (TOP / "etc/debian/changelog").read_text().splitlines()[0]
     assert first == f"tarry ({VERSION}) unstable; urgency=medium"
+    chart = yaml.safe_load((TOP / "etc/helm/Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
     lines = good(BIN, "--version").splitlines()
     assert lines[0] == f"tarry {VERSION}"
     for library in ("hiredis", "libcurl", "librdkafka", "libuv", "openssl", "paho-mqtt"):
