@@ -141,6 +141,7 @@ class Model:
 
     def add(self, now, id_, due, body, group, replace):
         code, job = "s", self.jobs.get(id_)
+        start = self.slot_of(now, due)  # before a replaced job leaves, and its slot with it
         if job:
             flies = job.where == "unack"
             if not replace and not (flies and self.cancelled(id_)):
@@ -156,25 +157,28 @@ class Model:
             self.seen.pop(id_, None)
         self.sums["stored"] += 1
         self.jobs[id_] = Job(body, group=group if self.by_key else "")
-        if not self.put_far(now, id_, due):
+        if start is None:
             self.put(id_, max(due, now + 1) if code == "i" else due)
+        else:
+            self.put_far(start, id_, due)
         return code
 
     # --- far jobs ---
 
-    def put_far(self, now, id_, due):
+    def slot_of(self, now, due):
+        """The start of the slot for a job due then, or None."""
         width = min(60_000, max(1000, self.horizon // 2))
         start = due - due % width
-        if not self.horizon or start - now <= self.horizon:
-            start = max((s for s in self.slots if due - 60_000 < s <= due), default=-1) if self.by_key else -1
-        if start < 0:
-            return False
+        if self.horizon and start - now > self.horizon:
+            return start
+        return max((s for s in self.slots if due - 60_000 < s <= due), default=None) if self.by_key else None
+
+    def put_far(self, start, id_, due):
         job = self.jobs[id_]
         job.where, job.score = "far", due
         if job.group:
             self.arrive(job, due)
         self.slots.setdefault(start, []).append((id_, job))
-        return True
 
     def move(self, now, early, most):
         """Jobs moved, entries taken, and those left in that slot."""
