@@ -3,16 +3,23 @@
  * kafka_load.c - fills a Kafka topic with numbered records, or reads one and judges it.
  *
  *   kafka_load fill --brokers B --topic T --count N [--bytes 100] [--rate PER_S]
- *              [--after TEXT | --at MS]
+ *              [--after TEXT | --at MS] [--stamp 1]
  *   kafka_load read --brokers B --topic T --count N [--wait 30]
+ *   kafka_load late --brokers B --topic T --count N [--wait 30]
  *
  * fill: as fast as librdkafka takes them, or at a steady rate; each record begins with
- * its number. --after and --at give the header deliver-after or deliver-at. read: the
- * whole topic, until each of count numbers has come, or none has for so many seconds.
- * When a record came out is what the broker's clock says, whose topic has LogAppendTime;
- * when it was due stands in its header delay-due. Both print one line of JSON.
+ * its number. --after and --at give the header deliver-after or deliver-at. --stamp:
+ * tarry's place without tarry: each record is produced at a whole millisecond, begins
+ * with that time in ms since 1970, and does not wait for others. read: the whole topic,
+ * until each of count numbers has come, or none has for so many seconds. When a record
+ * came out is what the broker's clock says, whose topic has LogAppendTime; when it was
+ * due stands in its header delay-due. Both print one line of JSON.
+ *
+ * late: prints "ready", then reads records that begin with their due time, and prints how
+ * late they were by the clock of this host.
  */
 #include "tests/bench/clock.h"
+#include "tests/bench/lateness.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -35,7 +42,7 @@ enum {
 
 static struct {
     const char *brokers, *topic, *after, *at;
-    int64_t count, bytes, rate, wait_s;
+    int64_t count, bytes, rate, wait_s, stamp;
 } o = {.bytes = 100, .wait_s = 30};
 
 static void fail(const char *what, const char *why)
@@ -118,6 +125,18 @@ static void keep_rate(rd_kafka_t *rk, int64_t begun_us, int64_t n)
                   NULL);
 }
 
+/* Waits until record number n is due, at a whole millisecond. Returns that in ms since
+ * 1970. */
+static int64_t wait_due(rd_kafka_t *rk, int64_t begun_ms, int64_t n)
+{
+    const int64_t due_ms = begun_ms + n * 1000 / o.rate;
+    const struct timespec due = {due_ms / 1000, due_ms % 1000 * 1000000};
+
+    rd_kafka_poll(rk, 0);
+    clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &due, NULL);
+    return due_ms;
+}
+
 static void fill(void)
 {
     static char value[BYTES_MAX];
@@ -126,25 +145,33 @@ static void fill(void)
 
     snprintf(room, sizeof(room), "%d", QUEUE_MAX);
     set(conf, "queue.buffering.max.messages", room);
-    set(conf, "linger.ms", "5");
+    set(conf, "linger.ms", o.stamp ? "0" : "5");
     set(conf, "acks", "all");
     rd_kafka_conf_set_dr_msg_cb(conf, on_report);
     rd_kafka_t *rk = client(RD_KAFKA_PRODUCER, conf);
     memset(value, 'x', sizeof(value));
-    const int64_t begun_us = now_us();
+    if (o.stamp) {
+        memset(value, '0', NUMBER_BYTES); /* opens the connections */
+        produce(rk, value);
+        rd_kafka_flush(rk, 60000);
+    }
+    const int64_t begun_us = now_us(), begun_ms = (int64_t)time(NULL) * 1000 + 2000;
     for (int64_t n = 0; n < o.count; n++) {
-        if (o.rate > 0)
+        const int64_t head = o.stamp ? wait_due(rk, begun_ms, n) : n;
+        if (o.rate > 0 && !o.stamp)
             keep_rate(rk, begun_us, n);
-        snprintf(number, sizeof(number), "%0*" PRId64, NUMBER_BYTES, n);
-        memcpy(value, number, NUMBER_BYTES);
+        const int digits =
+            snprintf(number, sizeof(number), "%0*" PRId64, NUMBER_BYTES, head);
+        memcpy(value, number, (size_t)digits);
         produce(rk, value);
     }
     if (rd_kafka_flush(rk, 60000) != RD_KAFKA_RESP_ERR_NO_ERROR)
         fail("flush", "the broker does not take the rest");
     const double seconds = (double)(now_us() - begun_us) / 1e6;
     printf("{\"count\":%" PRId64 ",\"seconds\":%.3f,\"per_s\":%.0f,\"refused\":%" PRId64
-           "}\n",
-           o.count, seconds, (double)o.count / seconds, refused);
+           ",\"cpu_us\":%" PRId64 "}\n",
+           o.count, seconds, (double)o.count / seconds, refused,
+           clock_us(CLOCK_PROCESS_CPUTIME_ID));
     rd_kafka_destroy(rk);
 }
 
@@ -247,17 +274,25 @@ static void print_verdict(void)
            r.late_ms[end * 99 / 100], r.late_ms[end]);
 }
 
-static void read_all(void)
+/* A consumer of the whole topic. */
+static rd_kafka_t *open_reader(void)
 {
-    static rd_kafka_message_t *batch[READ_BATCH];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
 
     set(conf, "group.id", "kafka_load");
     set(conf, "enable.auto.commit", "false");
     rd_kafka_t *rk = client(RD_KAFKA_CONSUMER, conf);
     rd_kafka_poll_set_consumer(rk);
-    rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(rk);
     assign_all(rk);
+    return rk;
+}
+
+static void read_all(void)
+{
+    static rd_kafka_message_t *batch[READ_BATCH];
+    rd_kafka_t *rk = open_reader();
+    rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(rk);
+
     r.cap = 2 * o.count + 1;
     r.seen = calloc((size_t)o.count, sizeof(*r.seen));
     r.at_ms = calloc((size_t)r.cap, sizeof(*r.at_ms));
@@ -278,6 +313,27 @@ static void read_all(void)
     rd_kafka_destroy(rk);
 }
 
+/* ---------------------------------------------------------------------- late */
+
+/* One record at a time: librdkafka waits for a whole batch, or for the time limit. */
+static int read_late(void)
+{
+    rd_kafka_t *rk = open_reader();
+    rd_kafka_message_t *m;
+
+    lateness_init(o.count);
+    printf("ready\n");
+    fflush(stdout);
+    while (!*lateness_done() &&
+           (m = rd_kafka_consumer_poll(rk, (int)o.wait_s * 1000)) != NULL) {
+        if (!m->err)
+            lateness_note_due(m->payload, m->len);
+        rd_kafka_message_destroy(m);
+    }
+    rd_kafka_destroy(rk);
+    return lateness_print();
+}
+
 /* ---------------------------------------------------------------------- main */
 
 static const struct {
@@ -287,7 +343,8 @@ static const struct {
 } words[] = {{"--brokers", &o.brokers, NULL}, {"--topic", &o.topic, NULL},
              {"--after", &o.after, NULL},     {"--at", &o.at, NULL},
              {"--count", NULL, &o.count},     {"--bytes", NULL, &o.bytes},
-             {"--rate", NULL, &o.rate},       {"--wait", NULL, &o.wait_s}};
+             {"--rate", NULL, &o.rate},       {"--wait", NULL, &o.wait_s},
+             {"--stamp", NULL, &o.stamp}};
 
 static void read_word(const char *name, const char *value)
 {
@@ -308,13 +365,15 @@ int main(int argc, char **argv)
     for (int i = 2; i + 1 < argc; i += 2)
         read_word(argv[i], argv[i + 1]);
     if (argc % 2 != 0 || argc < 2 || !o.brokers || !o.topic || o.count < 1 ||
-        o.bytes < NUMBER_BYTES || o.bytes > BYTES_MAX)
+        o.bytes < NUMBER_BYTES || o.bytes > BYTES_MAX || (o.stamp && o.rate < 1))
         fail("usage", "see the head of kafka_load.c");
     if (strcmp(argv[1], "fill") == 0)
         fill();
     else if (strcmp(argv[1], "read") == 0)
         read_all();
+    else if (strcmp(argv[1], "late") == 0)
+        return read_late();
     else
-        fail(argv[1], "is neither fill nor read");
+        fail(argv[1], "is neither fill, read nor late");
     return 0;
 }

@@ -14,6 +14,7 @@
  * Prints one line of JSON, in microseconds: hook, pull and sleep how late COUNT jobs or
  * wake-ups were by the clock of this host, the others how long COUNT answers took.
  */
+#include "tests/bench/lateness.h"
 #include "tests/bench/load.h"
 
 #include <stdio.h>
@@ -24,58 +25,16 @@
 
 enum { CONSUMERS = 8, PULL_MAX = 100, LIMIT_S = 120, STEP_PULL = 0, STEP_ACK = 1 };
 
-static int64_t *figures;
-static long long wanted, got, early, every_us;
-static bool done;
+static long long every_us;
 static const char *path;
-
-static void note(int64_t us)
-{
-    if (got >= wanted)
-        return;
-    early += us < 0;
-    figures[got++] = us;
-    done = got == wanted;
-}
-
-static void note_due(const char *payload)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    note((int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000 - atoll(payload) * 1000);
-}
-
-static int by_size(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static long long share(double p)
-{
-    return (long long)figures[(size_t)(p * (double)(got - 1))];
-}
-
-static int tell(void)
-{
-    if (got < wanted) {
-        fprintf(stderr, "late: only %lld of %lld\n", got, wanted);
-        return 1;
-    }
-    qsort(figures, (size_t)got, sizeof(*figures), by_size);
-    printf("{\"n\": %lld, \"early\": %lld, \"p50\": %lld, \"p99\": %lld, \"p999\": %lld, "
-           "\"max\": %lld}\n",
-           got, early, share(0.5), share(0.99), share(0.999), share(1));
-    return 0;
-}
 
 /* ------------------------------------------------------------------- callbacks */
 
 static void on_callback(struct conn *c, int status, const char *body, size_t n)
 {
     static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-    (void)status, (void)n;
-    note_due(body);
+    (void)status;
+    lateness_note_due(body, n);
     conn_send_bytes(c, answer, sizeof(answer) - 1);
 }
 
@@ -120,7 +79,7 @@ static void ack(struct conn *c, const char *body)
         at = token ? member(token, "\"payload\":\"", &payload_n) : NULL;
         expect(at != NULL, 200, body);
         if (path == NULL)
-            note_due(at);
+            lateness_note_due(at, (size_t)payload_n);
         used += snprintf(text + used, sizeof(text) - (size_t)used,
                          "%s{\"id\":\"%.*s\",\"token\":\"%.*s\"}", used ? "," : "", id_n,
                          id, token_n, token);
@@ -151,7 +110,7 @@ static void on_acked(struct conn *c, int status, const char *body, size_t n)
         ack(c, body);
         return;
     }
-    note(now_us() - c->sent_us);
+    lateness_note(now_us() - c->sent_us);
     usleep((useconds_t)every_us);
     pull(c, 1);
 }
@@ -167,7 +126,7 @@ static void on_published(struct conn *c, int status, const char *body, size_t n)
 {
     (void)n;
     expect(status == 201, status, body);
-    note(now_us() - c->sent_us);
+    lateness_note(now_us() - c->sent_us);
     usleep((useconds_t)every_us);
     publish(c);
 }
@@ -175,23 +134,21 @@ static void on_published(struct conn *c, int status, const char *body, size_t n)
 static void sleep_often(void)
 {
     int64_t due_us = now_us();
-    while (!done) {
+    while (!*lateness_done()) {
         due_us += every_us;
         struct timespec until = {due_us / 1000000, due_us % 1000000 * 1000};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
-        note(now_us() - due_us);
+        lateness_note(now_us() - due_us);
     }
 }
 
 static int start(int argc, char **argv)
 {
     const char *way = argc > 2 ? argv[1] : "";
-    wanted = atoll(argv[argc - 1]);
-    if (wanted <= 0)
+    const long long count = atoll(argv[argc - 1]);
+    if (count <= 0)
         return -1;
-    figures = calloc((size_t)wanted, sizeof(*figures));
-    if (figures == NULL)
-        return -1;
+    lateness_init(count);
     load_init();
     if (strcmp(way, "hook") == 0 && argc == 3) {
         printf("%d\n", sink_open(on_callback));
@@ -224,6 +181,6 @@ int main(int argc, char **argv)
                 "publish PORT PATH EVERY-US COUNT | sleep EVERY-US COUNT\n");
         return 2;
     }
-    load_run(LIMIT_S * 1000000LL, &done);
-    return tell();
+    load_run(LIMIT_S * 1000000LL, lateness_done());
+    return lateness_print();
 }

@@ -3,16 +3,19 @@
  * mqtt_load.c - publishes to an MQTT broker, or reads from it, as fast as it goes: QoS 1
  * of MQTT 3.1.1 by hand, on one thread, so that it is not the limit itself.
  *
- *   mqtt_load publish --port P --topic T --count N [--conns 8] [--window 20] [--bytes
- * 100] mqtt_load read --port P --topic T --count N [--wait 30]
+ *   mqtt_load publish --port P --topic T --count N [--conns 8] [--window 20]
+ *             [--bytes 100]
+ *   mqtt_load read --port P --topic T --count N [--wait 30]
+ *   mqtt_load late --port P --topic T --count N [--wait 30]
  *
  * publish: count messages over conns connections, each with window of them without a
  * PUBACK; each begins with its number. read: prints "ready" when it has subscribed, and
  * is done when each number has come, or none has for so many seconds. Both print one line
  * of JSON; of read, per_s is from the first to the last, and twice counts what came
- * again.
+ * again. late: as read, but each payload begins with its due time; prints the lateness.
  */
 #include "tests/bench/clock.h"
+#include "tests/bench/lateness.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -61,6 +64,7 @@ struct conn {
 static struct conn conns[CONNS_MAX];
 static int64_t sent, acked, first_us, last_us, came, twice, strange;
 static uint8_t *seen;
+static bool late;
 
 static void fail(const char *what, const char *why)
 {
@@ -163,6 +167,10 @@ static void take_publish(const unsigned char *body, size_t n, unsigned char **ac
     const unsigned char ack[] = {PUBACK << 4, 2, id[0], id[1]};
     memcpy(*acks, ack, sizeof(ack));
     *acks += sizeof(ack);
+    if (late) {
+        lateness_note_due((const char *)id + 2, n - 4 - topic_n);
+        return;
+    }
     memcpy(number, id + 2, NUMBER_BYTES);
     const int64_t k = strtoll(number, NULL, 10);
     last_us = now_us();
@@ -268,7 +276,7 @@ static void run(int64_t n)
         open_conn(&conns[i], i);
         fds[i] = (struct pollfd){.fd = conns[i].fd, .events = POLLIN};
     }
-    while (seen ? came < o.count : acked < o.count) {
+    while (late ? !*lateness_done() : seen ? came < o.count : acked < o.count) {
         if (poll(fds, (nfds_t)n, wait_ms) <= 0)
             break;
         for (int i = 0; i < n; i++)
@@ -310,14 +318,19 @@ int main(int argc, char **argv)
 {
     for (int i = 2; i + 1 < argc; i += 2)
         read_word(argv[i], argv[i + 1]);
-    const bool reads = argc > 1 && strcmp(argv[1], "read") == 0;
+    late = argc > 1 && strcmp(argv[1], "late") == 0;
+    const bool reads = late || (argc > 1 && strcmp(argv[1], "read") == 0);
     if (argc % 2 != 0 || !o.topic || strlen(o.topic) > TOPIC_MAX || !o.port || !o.count ||
         o.bytes < NUMBER_BYTES || (!reads && strcmp(argv[1], "publish") != 0))
         fail("usage", "see the head of mqtt_load.c");
     if (reads)
         seen = calloc((size_t)o.count, 1);
+    if (late)
+        lateness_init(o.count);
     const int64_t begun_us = now_us();
     run(reads ? 1 : o.conns);
+    if (late)
+        return lateness_print();
     if (!reads) {
         first_us = begun_us;
         last_us = now_us();

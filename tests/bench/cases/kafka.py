@@ -4,17 +4,15 @@
 When a job came out is what the broker's clock says, which stamps each record of the topic that
 the sink writes to; so nobody reads along while the clock runs.
 """
-import json
 import os
 import time
 
 from lib import bench
-from lib.bench import Figure, Missing, case
+from lib.bench import Figure, case
+from lib.broker import load, topic
 from lib.raw import limit
 from lib.servers import wait_for
 
-PARTITIONS = 4
-WARM_RECORDS = 500000
 NEAR = "100s"  # not due while the case runs, and within the horizon
 STEADY_S, STEADY_DELAY = 20, "2s"
 STEADY_RATES = tuple(range(20000, 160000, 10000))
@@ -65,36 +63,6 @@ class Way:
         verdict = self.load("read", topic=self.write, count=count, wait=wait)
         assert verdict["strange"] == verdict["without_due"] == 0, verdict
         return verdict
-
-
-warm = set()
-
-
-def warm_up(b):
-    """Java compiles what it has run often: a broker that was just started is slow."""
-    if b.kafka().address not in warm:
-        warm.add(b.kafka().address)
-        name = topic(b, "warm")
-        load(b, "fill", topic=name, count=WARM_RECORDS, after=NEAR)
-        load(b, "fill", topic=name, count=WARM_RECORDS // 100, rate=WARM_RECORDS // 100, after=NEAR)
-
-
-def topic(b, name):
-    from confluent_kafka.admin import AdminClient, NewTopic
-    if not b.kafka().real:
-        raise Missing("a real Kafka: tests/kafka/fetch")
-    warm_up(b)
-    name = f"{name}-{os.urandom(4).hex()}"
-    new = NewTopic(name, PARTITIONS, 1, config={"message.timestamp.type": "LogAppendTime"})
-    admin = AdminClient({"bootstrap.servers": b.kafka().address})
-    for done in admin.create_topics([new]).values():
-        done.result(20)
-    return name
-
-
-def load(b, what, **options):
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    return json.loads(b.run([b.program("kafka_load"), what, "--brokers", b.kafka().address, *words]))
 
 
 def costs(name, all_costs):

@@ -4,6 +4,7 @@ import json
 import time
 
 from lib.bench import Chart, Figure, case
+from lib.broker import load, topic
 from lib.raw import raw
 from lib.servers import wait_for
 
@@ -11,14 +12,15 @@ HOUR_MS = 3600 * 1000
 SECONDS = 4
 RATES = (250, 1000, 5000, 20000, 50000)
 PENDING = (0, 1_000_000, 10_000_000)
-WANTED_MS = {(250, 0): 2, (5000, 1_000_000): 10, (20000, 0): 50, (20000, 1_000_000): 50}
+WANTED_MS = {(250, 0): {"p99": 2}, (5000, 1_000_000): {"p99": 10}, (20000, 0): {"p99": 50},
+             (20000, 1_000_000): {"p99": 50}}
 CORE = """
 sources: {{ load: {{ type = "{kind}"; rate = {rate}; jobs = {jobs}; }}; }};
 sinks: {{ now: {{ type = "now"; }}; }};
 routes: {{ r: {{ from = "load"; to = "now"; }}; }};
 """
 ENDS = """
-sinks: {{ {sink} }};
+sinks: {{ s: {{ {sink} }}; }};
 routes: {{ r: {{ from = "http"; to = "s"; {target} }}; }};
 """
 SHARES = ("p50", "p99", "p999")
@@ -43,11 +45,12 @@ def core(b, redis, rate, jobs, kind="steady"):
             "redis_us": spent[0] / jobs * 1e6, "core_us": spent[1] / jobs * 1e6}
 
 
-def late_figures(what, rows, want_ms=None, floor=None):
-    """The shares of some runs, in ms; and that none was early. floor: what a timer alone had."""
+def late_figures(what, rows, want_ms, floor=None):
+    """The shares of some runs, in ms; and that none was early. want_ms: share -> at most. floor:
+    (who else, its runs)."""
     figures = [Figure(f"{what} {share}", "ms", [row[share] / 1000 for row in rows],
-                      limit=("a timer alone", [row[share] / 1000 for row in floor]) if floor else None,
-                      want=("<=", want_ms) if want_ms and share == "p99" else None) for share in SHARES]
+                      limit=(floor[0], [row[share] / 1000 for row in floor[1]]) if floor else None,
+                      want=("<=", want_ms[share]) if share in want_ms else None) for share in SHARES]
     return [*figures, Figure(f"{what} early", "jobs", [row["early"] for row in rows], want=("max<=", 0))]
 
 
@@ -59,7 +62,7 @@ def by_load(b, pending):
             redis = b.redis()
             seed(b, redis, b.jobs(pending) if pending else 0)
             runs.append(core(b, redis, rate, b.jobs(rate * SECONDS)))
-        figures += late_figures(f"{rate}/s", [run["late"] for run in runs], WANTED_MS.get((rate, pending)))
+        figures += late_figures(f"{rate}/s", [run["late"] for run in runs], WANTED_MS.get((rate, pending), {}))
         figures += [Figure(f"{rate}/s stored {share}", "ms", [run["stored"][share] / 1000 for run in runs])
                     for share in ("p50", "p99")]
         figures += [Figure(f"{rate}/s CPU of {who}", "us/job", [run[f"{who}_us"] for run in runs])
@@ -90,8 +93,10 @@ def lateness_10m(b):
 
 
 def fill(daemon, rate, jobs, begin_s):
-    """Jobs at that rate from begin_s on, since 1970; the payload tells the due time."""
+    """Jobs at that rate from begin_s on, since 1970; the payload begins with the due time. Before
+    them one that is due now and does not count: it opens the connections."""
     chunk = 1000
+    assert daemon.ask("POST", "/v1/routes/r/jobs", "0" * 100)[0] == 201
     for first in range(0, jobs, chunk):
         dues = [round((begin_s + n / rate) * 1000) for n in range(first, min(first + chunk, jobs))]
         lines = "".join(f'{{"payload": "{due}{"x" * 87}", "deliver-at": "{due}"}}\n' for due in dues)
@@ -101,42 +106,137 @@ def fill(daemon, rate, jobs, begin_s):
     assert time.time() < begin_s, f"{jobs} jobs were not stored before they were due"
 
 
-def through(b, way, rate, jobs, pending):
-    """Lateness at the other end, of callbacks or of consumers that pull; and of a timer meanwhile."""
+class Way:
+    """One way out: the options of its sink, the target of its route, and the receiver."""
+
+    target, limit = "", "a timer alone"
+
+    def begin(self, daemon):
+        """The receiver, which prints its verdict at the end."""
+        return self.child
+
+    def alone(self, rate, jobs):
+        """The verdict of a producer alone in place of the daemon; None: that of a timer."""
+
+
+class Hook(Way):
+    """The receiver of HTTP callbacks."""
+
+    def __init__(self, b, jobs):
+        self.child = b.spawn([b.program("late"), "hook", jobs])
+        self.sink = f'type = "http"; url = "http://127.0.0.1:{int(self.child.stdout.readline())}/";'
+
+
+class Pull(Way):
+    """Consumers of a queue, which need the daemon."""
+
+    sink, target = 'type = "queue";', 'topic = "q";'
+
+    def __init__(self, b, jobs):
+        self.argv, self.spawn = [b.program("late"), "pull"], b.spawn
+        self.jobs = jobs
+
+    def begin(self, daemon):
+        return self.spawn([*self.argv, daemon.port, self.jobs])
+
+
+class Mqtt(Way):
+    """A subscriber of mosquitto."""
+
+    target = 'topic = "late";'
+
+    def __init__(self, b, jobs):
+        broker = b.mosquitto()
+        self.sink = f'type = "mqtt"; url = "{broker.url}";'
+        self.child = b.spawn([b.program("mqtt_load"), "late", "--port", broker.port, "--topic", "late", "--count", jobs])
+        assert self.child.stdout.readline() == b"ready\n"
+
+
+class Kafka(Way):
+    """A consumer of a Kafka topic."""
+
+    limit = "a bare producer"
+
+    def __init__(self, b, jobs):
+        self.b, name = b, topic(b, "late")
+        self.sink = f'type = "kafka"; brokers = "{b.kafka().address}";'
+        self.target = f'topic = "{name}";'
+        self.child = self.reader(name, jobs)
+
+    def reader(self, name, jobs):
+        child = self.b.spawn([self.b.program("kafka_load"), "late", "--brokers", self.b.kafka().address,
+                              "--topic", name, "--count", jobs])
+        assert child.stdout.readline() == b"ready\n"
+        return child
+
+    def alone(self, rate, jobs):
+        name = topic(self.b, "alone")
+        child = self.reader(name, jobs)
+        load(self.b, "fill", topic=name, count=jobs, rate=rate, stamp=1)
+        return json.loads(child.stdout.readline())
+
+
+def through(b, way, rate, jobs, pending=0, **redis):
+    """Lateness at the other end of a way out; and of a timer meanwhile, or of a bare producer before."""
     rows, floor = [], []
     for _ in b.rounds():
-        redis = b.redis()
-        queue = way == "pull"
-        seed(b, redis, b.jobs(pending) if pending else 0)
-        late = b.program("late")
-        if queue:
-            daemon = b.tarry(ENDS.format(sink='s: { type = "queue"; };', target='topic = "q";'))
-        else:
-            other = b.spawn([late, "hook", jobs])
-            url = f"http://127.0.0.1:{int(other.stdout.readline())}/"
-            daemon = b.tarry(ENDS.format(sink=f's: {{ type = "http"; url = "{url}"; }};', target=""))
+        server = b.redis(**redis)
+        seed(b, server, b.jobs(pending) if pending else 0)
+        other = way(b, jobs)
+        alone = other.alone(rate, jobs)
+        daemon = b.tarry(ENDS.format(sink=other.sink, target=other.target))
         fill(daemon, rate, jobs, time.time() + 1 + jobs / 20000)
-        if queue:
-            other = b.spawn([late, "pull", daemon.port, jobs])
-        timer = b.spawn([late, "sleep", 4000, jobs * 250 // rate])
-        rows.append(json.loads(other.stdout.readline()))
-        floor.append(json.loads(timer.stdout.readline()))
+        child = other.begin(daemon)
+        timer = b.spawn([b.program("late"), "sleep", 4000, jobs * 250 // rate])
+        rows.append(json.loads(child.stdout.readline()))
+        timer = json.loads(timer.stdout.readline())
+        floor.append(alone or timer)
         daemon.stop()
-    return rows, floor
+    return rows, (way.limit, floor)
 
 
-@case("lateness-ends")
-def lateness_ends(b):
-    """Seen by the receiver: 2,000 jobs over 8 s on an idle system (peers: beanstalkd 0.6 ms,
-    Artemis 3 to 5), then more, with a million pending; as HTTP callbacks, and pulled over HTTP."""
+CALM = {"p50": 0.4, "p99": 1}  # ms, while the machine has time
+CALM_ALWAYS = {"p99": 3}       # with each write on the disk
+
+
+def ends(b, name, way, want=CALM, more=(), **redis):
+    """more: (rate, seconds, pending, wanted) beside the rates at which the machine has time."""
     figures = []
-    for way in ("callbacks", "pull"):
-        for rate, seconds, pending, want_ms in ((250, 8, 0, 2), (1000, 4, 0, None), (5000, 4, 1_000_000, 10),
-                                                (20000, 3, 1_000_000, 50)):
-            if way == "pull":
-                pending = 0  # a queue is a bucket of its own
-            elif rate == 20000:
-                continue  # as many callbacks a second as two cores can do at all, receiver and all
-            rows, floor = through(b, way, rate, b.jobs(rate * seconds), pending)
-            figures += late_figures(f"{way} {rate}/s", rows, want_ms, floor)
+    for rate, seconds, pending, want_ms in ((1000, 4, 0, want), (5000, 4, 0, want), *more):
+        rows, floor = through(b, way, rate, b.jobs(rate * seconds), pending, **redis)
+        beside = f", {pending // 1_000_000}m pending" if pending else ""
+        figures += late_figures(f"{name} {rate}/s{beside}", rows, want_ms, floor)
     return figures
+
+
+@case("lateness-callbacks")
+def lateness_callbacks(b):
+    """Seen by the receiver of HTTP callbacks, at a steady rate on an idle system (peers: beanstalkd
+    0.6 ms, Artemis 3 to 5); and with a million jobs pending."""
+    return ends(b, "callbacks", Hook, more=((250, 8, 0, {"p99": 2}), (5000, 4, 1_000_000, {"p99": 10})))
+
+
+@case("lateness-pull")
+def lateness_pull(b):
+    """Seen by eight consumers that pull over HTTP, at a steady rate on an idle system."""
+    return ends(b, "pull", Pull, more=((250, 8, 0, {"p99": 2}), (20000, 3, 0, {"p99": 50})))
+
+
+@case("lateness-mqtt")
+def lateness_mqtt(b):
+    """Seen by a subscriber of mosquitto, QoS 1, at a steady rate on an idle system."""
+    return ends(b, "MQTT", Mqtt)
+
+
+@case("lateness-kafka")
+def lateness_kafka(b):
+    """Seen by a consumer of a Kafka topic, at a steady rate on an idle system."""
+    return ends(b, "Kafka", Kafka)
+
+
+@case("lateness-always")
+def lateness_always(b):
+    """Callbacks, MQTT, Kafka and pull, with appendfsync always."""
+    always = {"aof": True, "fsync": "always"}
+    return [figure for name, way in (("callbacks", Hook), ("pull", Pull), ("MQTT", Mqtt), ("Kafka", Kafka))
+            for figure in ends(b, f"{name}, fsync always,", way, CALM_ALWAYS, **always)]
