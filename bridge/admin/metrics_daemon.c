@@ -108,7 +108,7 @@ static void print_redis(const struct bridge *bridge, bool answers, struct buf *o
     print_errors(store, out);
     gauge(out, "tarry_redis_up", "1 while Redis is usable and replies.",
           store_is_up(store) && answers);
-    counter(out, "tarry_redis_connections_total", "Connections made to Redis.",
+    counter(out, "tarry_redis_connects_total", "Connections made to Redis.",
             store_connections(store));
     counter(
         out, "tarry_redis_wait_shortfall_total",

@@ -143,7 +143,7 @@ static const struct row {
             "Pending jobs due later than redis.horizon, which use less memory."),
     COUNTED(in_flight, "tarry_jobs_inflight",
             "Jobs in flight: claimed and not yet acknowledged, all instances."),
-    COUNTED(dead, "tarry_jobs_dead", "Dead letters in the error bucket."),
+    COUNTED(dead, "tarry_dead_letters", "Dead letters in the error bucket."),
     COUNTED(overdue, "tarry_jobs_due_overdue", "Pending jobs that are already due."),
     GAUGE_OF(OF_COUNTED, overdue_s, "tarry_oldest_overdue_seconds",
              "Time since the oldest pending job was due."),
