@@ -39,7 +39,7 @@ static void a_histogram_counts_up_to_and_including_its_bounds(void **state)
     histogram_add(&h, 0.005);
     histogram_add(&h, 0.0051);
     histogram_add(&h, 4000);
-    metric_histogram(&out, "t_seconds", LABELS({"r", "a"}), &h);
+    metric_histogram(&out, "t_seconds", LABELS({"r", "a"}), &h, true);
     const char *text = buf_str(&out);
     assert_non_null(strstr(text, "t_seconds_bucket{r=\"a\",le=\"0.0001\"} 1\n"));
     assert_non_null(strstr(text, "t_seconds_bucket{r=\"a\",le=\"0.005\"} 2\n"));
@@ -48,6 +48,24 @@ static void a_histogram_counts_up_to_and_including_its_bounds(void **state)
     assert_non_null(strstr(text, "t_seconds_bucket{r=\"a\",le=\"+Inf\"} 4\n"));
     assert_non_null(strstr(text, "t_seconds_sum{r=\"a\"} 4000.0101\n"));
     assert_non_null(strstr(text, "t_seconds_count{r=\"a\"} 4\n"));
+    buf_free(&out);
+}
+
+static void a_brief_histogram_has_fewer_buckets_with_the_same_values(void **state)
+{
+    (void)state;
+    struct histogram h = {0};
+    struct buf out = {0};
+    histogram_add(&h, 0.005);
+    histogram_add(&h, 40);
+    metric_histogram(&out, "t_seconds", LABELS({"r", "a"}), &h, false);
+    const char *text = buf_str(&out);
+    assert_null(strstr(text, "le=\"0.005\""));
+    assert_non_null(strstr(text, "t_seconds_bucket{r=\"a\",le=\"0.001\"} 0\n"));
+    assert_non_null(strstr(text, "t_seconds_bucket{r=\"a\",le=\"0.01\"} 1\n"));
+    assert_non_null(strstr(text, "t_seconds_bucket{r=\"a\",le=\"60\"} 2\n"));
+    assert_non_null(strstr(text, "t_seconds_bucket{r=\"a\",le=\"+Inf\"} 2\n"));
+    assert_non_null(strstr(text, "t_seconds_count{r=\"a\"} 2\n"));
     buf_free(&out);
 }
 
@@ -72,6 +90,7 @@ UNIT(metric)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_have_their_labels_escaped),
         cmocka_unit_test(a_histogram_counts_up_to_and_including_its_bounds),
+        cmocka_unit_test(a_brief_histogram_has_fewer_buckets_with_the_same_values),
         cmocka_unit_test(a_quantile_lies_within_its_bucket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,20 +68,23 @@ static void print_buckets(const struct bridge *bridge, struct buf *out)
         meta_orphans(pool->meta, print_orphan, out);
 }
 
-static void print_scripts(const struct store *store, struct buf *out)
+/* full: also scripts that were never called. */
+static void print_scripts(const struct store *store, bool full, struct buf *out)
 {
     metric_head(out, "tarry_redis_scripts_total", "counter",
                 "Script calls sent to Redis.");
     for (int i = 0; i < SCRIPTS; i++)
-        metric_count(out, "tarry_redis_scripts_total",
-                     LABELS({"script", script_name((enum script)i)}),
-                     store_script_calls(store, (enum script)i));
+        if (full || store_script_calls(store, (enum script)i) > 0)
+            metric_count(out, "tarry_redis_scripts_total",
+                         LABELS({"script", script_name((enum script)i)}),
+                         store_script_calls(store, (enum script)i));
     metric_head(out, "tarry_redis_command_duration_seconds", "histogram",
                 "Time from sending a script call to its reply.");
     for (int i = 0; i < SCRIPTS; i++)
-        metric_histogram(out, "tarry_redis_command_duration_seconds",
-                         LABELS({"script", script_name((enum script)i)}),
-                         store_script_durations(store, (enum script)i));
+        if (full || store_script_calls(store, (enum script)i) > 0)
+            metric_histogram(out, "tarry_redis_command_duration_seconds",
+                             LABELS({"script", script_name((enum script)i)}),
+                             store_script_durations(store, (enum script)i), full);
 }
 
 static void print_errors(const struct store *store, struct buf *out)
@@ -104,11 +107,11 @@ static void print_redis(const struct bridge *bridge, bool answers, struct buf *o
     const struct store *store = bridge->store;
     int64_t used_bytes, max_bytes;
     store_memory(store, &used_bytes, &max_bytes);
-    print_scripts(store, out);
+    print_scripts(store, bridge->conf->metrics == METRICS_FULL, out);
     print_errors(store, out);
     gauge(out, "tarry_redis_up", "1 while Redis is usable and replies.",
           store_is_up(store) && answers);
-    counter(out, "tarry_redis_connections_total", "Connections made to Redis.",
+    counter(out, "tarry_redis_connects_total", "Connections made to Redis.",
             store_connections(store));
     counter(
         out, "tarry_redis_wait_shortfall_total",

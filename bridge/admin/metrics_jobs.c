@@ -66,29 +66,34 @@ static const struct row {
     unsigned count;
     const char *label, *const *kinds; /* if count > 1: label and its values; kinds NULL:
                                        * reasons */
-    double (*value)(const void *of);  /* of a gauge; NULL: read the field */
+    unsigned usual; /* bit k: value k is printed even if it is 0 and metrics are brief */
+    double (*value)(const void *of); /* of a gauge; NULL: read the field */
 } rows[] = {
-#define FIELDS(whose, type, owner, field, count, label, kinds, name, help)               \
+#define FIELDS(whose, type, owner, field, count, label, kinds, usual, name, help)        \
     {                                                                                    \
         name, help, whose, type, offsetof(struct owner, field), count, label, kinds,     \
-            NULL                                                                         \
+            usual, NULL                                                                  \
     }
+#define ALL ~0U
 #define ROUTE(field, name, help)                                                         \
-    FIELDS(OF_ROUTES, COUNTER, route, stats.field, 1, NULL, NULL, name, help)
-#define BY_REASON(field, name, help)                                                     \
-    FIELDS(OF_ROUTES, COUNTER, route, stats.field, REASONS, "reason", NULL, name, help)
+    FIELDS(OF_ROUTES, COUNTER, route, stats.field, 1, NULL, NULL, ALL, name, help)
+#define RARE(field, name, help)                                                          \
+    FIELDS(OF_ROUTES, COUNTER, route, stats.field, 1, NULL, NULL, 0, name, help)
+#define BY_REASON(field, usual, name, help)                                              \
+    FIELDS(OF_ROUTES, COUNTER, route, stats.field, REASONS, "reason", NULL, usual, name, \
+           help)
 #define BY_KIND(field, kinds, name, help)                                                \
     FIELDS(OF_ROUTES, COUNTER, route, stats.field, sizeof(kinds) / sizeof((kinds)[0]),   \
-           "reason", kinds, name, help)
+           "reason", kinds, 0, name, help)
 #define COUNTED(field, name, help)                                                       \
-    FIELDS(OF_COUNTED, GAUGE, route, counts.field, 1, NULL, NULL, name, help)
+    FIELDS(OF_COUNTED, GAUGE, route, counts.field, 1, NULL, NULL, ALL, name, help)
 #define SOURCE(field, name, help)                                                        \
-    FIELDS(OF_SOURCES, COUNTER, source, field, 1, NULL, NULL, name, help)
+    FIELDS(OF_SOURCES, COUNTER, source, field, 1, NULL, NULL, ALL, name, help)
 #define QUEUE(field, name, help)                                                         \
-    FIELDS(OF_QUEUES, COUNTER, sink, queue_stats.field, 1, NULL, NULL, name, help)
+    FIELDS(OF_QUEUES, COUNTER, sink, queue_stats.field, 1, NULL, NULL, ALL, name, help)
 #define GAUGE_OF(whose, value, name, help)                                               \
     {                                                                                    \
-        name, help, whose, GAUGE, 0, 1, NULL, NULL, value                                \
+        name, help, whose, GAUGE, 0, 1, NULL, NULL, ALL, value                           \
     }
     ROUTE(received, "tarry_jobs_received_total",
           "Messages that sources submitted to the route."),
@@ -96,42 +101,45 @@ static const struct row {
     BY_KIND(duplicates, duplicates, "tarry_jobs_duplicate_total",
             "Jobs not stored: a job of the same id exists or is remembered, or the Kafka "
             "record was read again."),
-    ROUTE(replaced, "tarry_jobs_replaced_total",
-          "Jobs that replaced a pending job of the same id."),
-    ROUTE(clamped, "tarry_jobs_clamped_total",
-          "Jobs stored with max_delay instead of a longer delay."),
-    BY_REASON(refused, "tarry_jobs_rejected_total",
+    RARE(replaced, "tarry_jobs_replaced_total",
+         "Jobs that replaced a pending job of the same id."),
+    RARE(clamped, "tarry_jobs_clamped_total",
+         "Jobs stored with max_delay instead of a longer delay."),
+    BY_REASON(refused, 1U << REASON_BAD_DELAY, "tarry_jobs_rejected_total",
               "Messages rejected with an error to the producer."),
     ROUTE(not_stored, "tarry_jobs_not_stored_total",
           "Messages that Redis did not store in time; the source keeps them."),
-    ROUTE(cancels, "tarry_cancels_received_total", "Messages that were cancels."),
+    RARE(cancels, "tarry_cancels_received_total", "Messages that were cancels."),
     ROUTE(delivered, "tarry_jobs_delivered_total",
           "Jobs that the receiver has acknowledged."),
     ROUTE(retried, "tarry_jobs_retried_total", "Failed attempts that will be retried."),
     ROUTE(redelivered, "tarry_jobs_redelivered_total", "Attempts after the first."),
-    BY_REASON(dead, "tarry_jobs_dead_total",
+    BY_REASON(dead,
+              1U << REASON_RETRIES | 1U << REASON_REJECTED | 1U << REASON_EXPIRED |
+                  1U << REASON_UNDECODABLE,
+              "tarry_jobs_dead_total",
               "Jobs that became dead letters, stored in the error bucket."),
     ROUTE(cancelled, "tarry_jobs_cancelled_total",
           "Jobs cancelled before their delivery."),
     BY_KIND(
         expired, drops, "tarry_jobs_expired_total",
         "Jobs dropped because they were too late, by deliver-before or max_lateness."),
-    ROUTE(late, "tarry_jobs_late_total", "Jobs delivered later than max_lateness."),
-    ROUTE(repeated, "tarry_jobs_repeated_total",
-          "Repeating jobs scheduled for their next run."),
-    ROUTE(replayed, "tarry_jobs_replayed_total", "Dead letters replayed."),
-    ROUTE(dropped_dead, "tarry_jobs_dead_dropped_total",
-          "Dead letters that an operator deleted."),
+    RARE(late, "tarry_jobs_late_total", "Jobs delivered later than max_lateness."),
+    RARE(repeated, "tarry_jobs_repeated_total",
+         "Repeating jobs scheduled for their next run."),
+    RARE(replayed, "tarry_jobs_replayed_total", "Dead letters replayed."),
+    RARE(dropped_dead, "tarry_jobs_dead_dropped_total",
+         "Dead letters that an operator deleted."),
     ROUTE(parked, "tarry_jobs_parked_total",
           "Times that a job was released without an attempt, because its target is "
           "stopped, its breaker is open or its limit is reached."),
-    ROUTE(newer, "tarry_jobs_newer_total",
-          "Times that a job was released because a newer version of tarry wrote it."),
-    ROUTE(cancels_missed, "tarry_cancels_missed_total",
-          "Cancels that were too late, or named no job."),
-    ROUTE(claims_late, "tarry_late_claims_total",
-          "Claims of due jobs that the owner of the bucket had not claimed."),
-    ROUTE(claims_empty, "tarry_empty_claims_total", "Claims that returned no job."),
+    RARE(newer, "tarry_jobs_newer_total",
+         "Times that a job was released because a newer version of tarry wrote it."),
+    RARE(cancels_missed, "tarry_cancels_missed_total",
+         "Cancels that were too late, or named no job."),
+    RARE(claims_late, "tarry_late_claims_total",
+         "Claims of due jobs that the owner of the bucket had not claimed."),
+    RARE(claims_empty, "tarry_empty_claims_total", "Claims that returned no job."),
     ROUTE(stale, "tarry_stale_acks_total",
           "Outcomes reported after the lease expired; they have no effect."),
     ROUTE(
@@ -143,20 +151,20 @@ static const struct row {
             "Pending jobs due later than redis.horizon, which use less memory."),
     COUNTED(in_flight, "tarry_jobs_inflight",
             "Jobs in flight: claimed and not yet acknowledged, all instances."),
-    COUNTED(dead, "tarry_jobs_dead", "Dead letters in the error bucket."),
+    COUNTED(dead, "tarry_dead_letters", "Dead letters in the error bucket."),
     COUNTED(overdue, "tarry_jobs_due_overdue", "Pending jobs that are already due."),
     GAUGE_OF(OF_COUNTED, overdue_s, "tarry_oldest_overdue_seconds",
              "Time since the oldest pending job was due."),
     GAUGE_OF(OF_COUNTED, counted_age_s, "tarry_jobs_counted_age_seconds",
              "Age of these numbers; those of queues are from the last sweep."),
-    FIELDS(OF_ROUTES, HISTOGRAM, route, stats.lateness, 1, NULL, NULL,
+    FIELDS(OF_ROUTES, HISTOGRAM, route, stats.lateness, 1, NULL, NULL, ALL,
            "tarry_delivery_lateness_seconds",
            "Time from the due time to the start of the first attempt."),
 
-    FIELDS(OF_SINKS, COUNTER, sink, stats.outcomes, 3, "result", results,
+    FIELDS(OF_SINKS, COUNTER, sink, stats.outcomes, 3, "result", results, ALL,
            "tarry_delivery_attempts_total", "Delivery attempts by outcome."),
     FIELDS(OF_SINKS, HISTOGRAM, sink, stats.duration, 3, "result", results,
-           "tarry_sink_duration_seconds",
+           1U << DELIVERED, "tarry_sink_duration_seconds",
            "Time from the start of an attempt to its outcome."),
     GAUGE_OF(OF_SINKS, in_flight, "tarry_sink_inflight", "Delivery attempts in flight."),
 
@@ -218,17 +226,26 @@ static void gather(const struct bridge *bridge, int64_t since_ms, struct things 
         add(&all[OF_SOURCES], src->conf->name, src);
 }
 
+/* Return whether the metric has counted anything. */
+static bool has_counted(const struct row *row, const void *at, unsigned k)
+{
+    return row->type == HISTOGRAM ? histogram_count((const struct histogram *)at + k) > 0
+                                  : ((const uint64_t *)at)[k] > 0;
+}
+
 static void print_value(const struct row *row, const struct thing *thing, unsigned k,
-                        struct buf *out)
+                        bool full, struct buf *out)
 {
     const void *at = (const char *)thing->of + row->offset;
+    if (!full && !(row->usual >> k & 1) && !has_counted(row, at, k))
+        return;
     const char *kind = row->kinds ? row->kinds[k] : reason_name((enum reason)k);
     const struct label labels[] = {
         {labels_of[row->whose], thing->name}, {row->label, kind}, {NULL, NULL}};
     if (row->value)
         metric_real(out, row->name, labels, row->value(thing->of));
     else if (row->type == HISTOGRAM)
-        metric_histogram(out, row->name, labels, (const struct histogram *)at + k);
+        metric_histogram(out, row->name, labels, (const struct histogram *)at + k, full);
     else if (row->type == COUNTER)
         metric_count(out, row->name, labels, ((const uint64_t *)at)[k]);
     else
@@ -245,7 +262,8 @@ void metrics_print(const struct bridge *bridge, int64_t since_ms, struct buf *ou
         metric_head(out, row->name, types[row->type], row->help);
         for (size_t i = 0; i < things->n; i++)
             for (unsigned k = 0; k < row->count; k++)
-                print_value(row, &things->v[i], k, out);
+                print_value(row, &things->v[i], k, bridge->conf->metrics == METRICS_FULL,
+                            out);
     }
     for (int whose = 0; whose < WHOSE; whose++)
         free(all[whose].v);

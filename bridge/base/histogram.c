@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/base/histogram.h"
 
+#include <stddef.h>
+
 static const struct {
     double seconds;
     const char *text;
@@ -25,6 +27,16 @@ void histogram_add(struct histogram *h, double seconds)
 const char *histogram_bound(unsigned i)
 {
     return i < HISTOGRAM_BOUNDS ? bounds[i].text : "+Inf";
+}
+
+bool histogram_bound_is_main(unsigned i)
+{
+    static const double mains[] = {0.001, 0.01, 0.1, 0.5, 1,    5,
+                                   10,    60,   300, 900, 1200, 3600};
+    for (size_t k = 0; i < HISTOGRAM_BOUNDS && k < sizeof(mains) / sizeof(mains[0]); k++)
+        if (bounds[i].seconds == mains[k])
+            return true;
+    return i >= HISTOGRAM_BOUNDS;
 }
 
 uint64_t histogram_count(const struct histogram *h)

@@ -6,6 +6,7 @@
 #ifndef BRIDGE_HISTOGRAM_H
 #define BRIDGE_HISTOGRAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { HISTOGRAM_BOUNDS = 20 };
@@ -17,6 +18,8 @@ struct histogram {                         /* seconds; zeroed is valid */
 void histogram_add(struct histogram *h, double seconds);
 /* Returns the upper bound of bucket i as metrics text: "0.005", "+Inf". */
 const char *histogram_bound(unsigned i);
+/* Returns whether short metrics contain bucket i: about half of the bounds, and +Inf. */
+bool histogram_bound_is_main(unsigned i);
 uint64_t histogram_count(const struct histogram *h);
 /* Returns the quantile q (0..1) in seconds, interpolated within its bucket. -1: no
  * values. Above the last bound: that bound. */

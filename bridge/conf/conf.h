@@ -109,6 +109,7 @@ struct conf_sink {
     uint64_t files;        /* as in conf_source */
 };
 
+enum conf_metrics { METRICS_BRIEF, METRICS_FULL };
 enum too_long { TOO_LONG_REJECT, TOO_LONG_CLAMP, TOO_LONG_DEAD };
 enum late { LATE_DELIVER, LATE_DROP, LATE_DEAD };
 enum order { ORDER_NONE, ORDER_KEY };
@@ -162,6 +163,7 @@ struct conf {
     struct conf_redis redis;
     struct httpd_opts http;  /* listen "": disabled */
     struct httpd_opts admin; /* listen "" or CONF_ADMIN_ON_HTTP: no listener of its own */
+    int metrics;             /* enum conf_metrics */
     struct conf_daemon daemon;
     struct conf_source listener; /* http: { } as a source; conf_read() moves it to
                                   * sources */

@@ -27,6 +27,7 @@ static const char *const reloadable[] = {
     "*.tls_key",
     "*.tls_client_ca",
     "*.hosts",
+    "admin.metrics",
 };
 
 /* Options of a queue sink that determine where its jobs are stored. */
@@ -111,12 +112,14 @@ static void diff_section(const struct conf_section *section, const struct conf *
 {
     const void *a = (const char *)old + section->offset;
     const void *b = (const char *)now + section->offset;
-    if (is_listener(section->name) && is_idle(section->name, old, now))
+    const struct opt *rows = section->rows;
+    if (is_listener(section->name) && is_idle(section->name, old, now) &&
+        (rows = opt_find(rows, "metrics")) == NULL)
         return;
-    for (const struct opt *row = section->rows; row->name != NULL; row++)
+    for (const struct opt *row = rows; row->name != NULL; row++)
         if (!opt_same(row, a, b) && !is_reloadable(section->name, row, a, b))
             refuse(d, section->name, row->name);
-    compare(section->rows, a, b, section->name, NULL, d);
+    compare(rows, a, b, section->name, NULL, d);
 }
 
 /* A reload does not change the connections of a pool. */

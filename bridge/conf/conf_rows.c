@@ -85,6 +85,12 @@ static const struct opt admin_rows[] = {
              "console, and all that http serves. \"http\": the http listener serves it "
              "all. \"\": no listener."},
     HTTPD_ROWS_LIMITS("", struct conf, admin, "16KiB", "1MiB", "200"),
+    /* Last: it also applies if another listener serves the metrics (conf_diff.c). */
+    {"metrics", OPT_CHOICE, offsetof(struct conf, metrics), "brief",
+     .help = "What /metrics contains. \"full\": every counter from the start at 0, and "
+             "all buckets of the histograms. \"brief\": rare counters appear with their "
+             "first event, and half of the buckets.",
+     .choices = "brief|full"},
     {0}};
 
 #define AT(field) offsetof(struct conf_token, field)

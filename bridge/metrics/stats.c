@@ -72,11 +72,13 @@ void metric_real(struct buf *out, const char *name, const struct label *labels,
 }
 
 void metric_histogram(struct buf *out, const char *name, const struct label *labels,
-                      const struct histogram *h)
+                      const struct histogram *h, bool full)
 {
     uint64_t count = 0;
     for (unsigned i = 0; i <= HISTOGRAM_BOUNDS; i++) {
         count += h->bucket[i];
+        if (!full && !histogram_bound_is_main(i))
+            continue;
         begin(out, name, "_bucket", labels, histogram_bound(i));
         text_add_decimal(out, (int64_t)count);
         buf_add(out, "\n", 1);

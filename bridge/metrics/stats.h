@@ -77,7 +77,8 @@ struct queue_stats {
  *   metric_count(out, "tarry_jobs_late_total", LABELS({"route", name}), n);
  *
  * All lines of a name must follow its head. Print the head also without lines, and the
- * line of a counter from the start, at 0. */
+ * line of a counter from the start, at 0; except rare ones, if the option admin.metrics
+ * is "brief". */
 struct label {
     const char *name, *value; /* value: any bytes; it is escaped */
 };
@@ -93,8 +94,9 @@ void metric_number(struct buf *out, const char *name, const struct label *labels
                    int64_t value);
 void metric_real(struct buf *out, const char *name, const struct label *labels,
                  double value);
-/* Appends the lines _bucket, _sum and _count. */
+/* Appends the lines _bucket, _sum and _count. full: with all buckets; else only those of
+ * histogram_bound_is_main(). */
 void metric_histogram(struct buf *out, const char *name, const struct label *labels,
-                      const struct histogram *h);
+                      const struct histogram *h, bool full);
 
 #endif

@@ -75,7 +75,7 @@ def in_flight(h):
 
 def dead(h):
     h.add("a", "1ms")
-    wait_for("it to be dead", lambda: h.tarry.metric("tarry_jobs_dead", route="main") == 1)
+    wait_for("it to be dead", lambda: h.tarry.metric("tarry_dead_letters", route="main") == 1)
 
 
 HELD = {"pending": (lambda h: h.add("a", "20s"), lambda arrival: 200),

@@ -105,7 +105,7 @@ def test_a_replacement_that_is_refused_leaves_the_job_alone_and_is_a_dead_letter
     d = sender.daemon
     sender.send(b"good", ("deliver-after", "1h"))
     sender.send(b"bad", ("delay-op", "replace"), ("deliver-after", "1h"), BAD)
-    wait_for("the dead letter", lambda: d.metric("tarry_jobs_dead") == 1)
+    wait_for("the dead letter", lambda: d.metric("tarry_dead_letters") == 1)
     letter = d.tarry.ask("GET", "/v1/routes/r/dead")[2]
     assert "bad-target" in str(letter) and d.state("a") == "waiting", letter
     assert d.tarry.ask("POST", "/v1/admin/routes/r/jobs/a/now")[0] == 200
@@ -118,10 +118,10 @@ def test_a_message_that_is_refused_does_not_take_its_id_from_the_one_that_puts_i
     sender = Sender(bench, "")
     d = sender.daemon
     sender.send(b"bad", BAD)
-    wait_for("the dead letter", lambda: d.metric("tarry_jobs_dead") == 1)
+    wait_for("the dead letter", lambda: d.metric("tarry_dead_letters") == 1)
     sender.send(b"good", ("deliver-after", "1s"))
     sender.send(b"bad again", BAD)
-    wait_for("both dead letters", lambda: d.metric("tarry_jobs_dead") == 2)
+    wait_for("both dead letters", lambda: d.metric("tarry_dead_letters") == 2)
     assert [a.payload for a in d.hook.wait_count(1)] == [b"good"]
     d.stop()
 
@@ -134,7 +134,7 @@ def test_a_run_that_was_given_up_is_found_by_its_name_whatever_the_number_of_buc
     names = ["a", "b", "c@", "d@1", "e@x@2@3", "f@4@", "@5", "@6@7", "8"]
     for name in names:
         d.post(name, deliver_at=due, delay_repeat="every 1h", delay_repeat_count=2)
-    wait_for("the dead letters", lambda: d.metric("tarry_jobs_dead") == len(names))
+    wait_for("the dead letters", lambda: d.metric("tarry_dead_letters") == len(names))
     assert [d.state(f"{name}@{due}") for name in names] == ["dead"] * len(names)
     for name in names:
         assert d.tarry.ask("DELETE", f"/v1/routes/r/jobs/{name}@{due}")[0] == 200
@@ -153,7 +153,7 @@ def test_a_run_that_fails_after_its_job_was_cancelled_is_no_dead_letter(bench, d
     cancelled.set()
     wait_for("the job to be gone", lambda: d.state("a") == 404)
     time.sleep(0.5)
-    assert d.metric("tarry_jobs_dead") == 0 and d.morgue.arrivals == []
+    assert d.metric("tarry_dead_letters") == 0 and d.morgue.arrivals == []
     assert d.metric("tarry_jobs_cancelled_total") == 1
     assert d.left() == []
     d.stop()
@@ -170,7 +170,7 @@ def test_a_run_that_fails_after_its_job_was_replaced_is_no_dead_letter(bench):
     d.hook.wait_count(2)
     wait_for("both to be gone", lambda: d.state("a") == 404)
     wait_for("the word about the old one", lambda: d.metric("tarry_stale_acks_total") == 1)
-    assert d.metric("tarry_jobs_dead") == 0
+    assert d.metric("tarry_dead_letters") == 0
     d.stop()
 
 
@@ -286,7 +286,7 @@ def numbers_add_up(d):
     def agree():
         came = d.metric("tarry_jobs_stored_total") + d.metric("tarry_jobs_repeated_total")
         return came == sum(d.metric(f"tarry_{name}") for name in (
-            "jobs_pending", "jobs_inflight", "jobs_dead", "jobs_delivered_total",
+            "jobs_pending", "jobs_inflight", "dead_letters", "jobs_delivered_total",
             "jobs_cancelled_total", "jobs_expired_total", "jobs_replaced_total",
             "jobs_dead_dropped_total"))
     wait_for("the numbers to add up", agree)  # they are asked one after the other
@@ -324,17 +324,17 @@ def test_whatever_becomes_of_jobs_the_numbers_add_up_and_nothing_stays(bench, ro
     wait_for("all to be done", lambda: d.metric("tarry_jobs_pending") == 0
              and d.metric("tarry_jobs_inflight") == 0)
     numbers_add_up(d)
-    dead = d.metric("tarry_jobs_dead")
+    dead = d.metric("tarry_dead_letters")
     assert dead > 20 and d.metric("tarry_jobs_expired_total") == 4
     for _ in range(3):  # the third time none may
         d.tarry.ask("POST", "/v1/routes/r/dead/replay?max=500")
         wait_for("the replayed ones to be dead again",
-                 lambda: d.metric("tarry_jobs_dead") == dead)
+                 lambda: d.metric("tarry_dead_letters") == dead)
     assert d.metric("tarry_jobs_replayed_total") == 2 * dead
     numbers_add_up(d)
     assert d.tarry.ask("DELETE", "/v1/routes/r/jobs/job1")[0] == 200
     d.tarry.ask("POST", "/v1/routes/r/dead/drop?max=500")
-    wait_for("the dead letters to be gone", lambda: d.metric("tarry_jobs_dead") == 0)
+    wait_for("the dead letters to be gone", lambda: d.metric("tarry_dead_letters") == 0)
     numbers_add_up(d)
     wait_for("nothing to be left", lambda: d.left() == [] or print(d.left()))
     d.stop()

@@ -78,16 +78,16 @@ def test_a_cancel_in_flight_comes_too_late_but_ends_the_retries(bench):
     time.sleep(0.6)
     assert h.ids() == ["a"], "it was tried again"
     wait_for("it to be counted", lambda: h.tarry.metric("tarry_jobs_cancelled_total", route="r") == 1)
-    assert h.tarry.metric("tarry_jobs_dead", route="r") == 0
+    assert h.tarry.metric("tarry_dead_letters", route="r") == 0
     h.tarry.stop()
 
 
 def test_a_dead_letter_can_be_cancelled(bench):
     h = Hook(bench, policy=lambda arrival: 400)
     h.add("a", "0s")
-    wait_for("the dead letter", lambda: h.tarry.metric("tarry_jobs_dead", route="r") == 1)
+    wait_for("the dead letter", lambda: h.tarry.metric("tarry_dead_letters", route="r") == 1)
     assert h.cancel("a") == (200, None)
-    assert h.tarry.metric("tarry_jobs_dead", route="r") == 0
+    assert h.tarry.metric("tarry_dead_letters", route="r") == 0
     h.tarry.stop()
 
 

@@ -293,7 +293,7 @@ def test_a_tap_shows_what_happens(place):
     place.send("again", payload="shown to one")
     told = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=5s&cursor={told['cursor']}")[2]
     assert told["events"] and "shown to one" not in json.dumps(told)
-    wait_for("the end of both", lambda: place.tarry.metric("tarry_jobs_dead", route="r") == 2)
+    wait_for("the end of both", lambda: place.tarry.metric("tarry_dead_letters", route="r") == 2)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         shown = pool.submit(place.on_terminal, "tap", "r", "--max", "1")
         wait_taps(place)
@@ -567,7 +567,7 @@ def test_dead_letters_on_a_terminal_and_elsewhere(place):
     place.answer = 400
     for i in range(3):
         place.send(f"d{i}")
-    wait_for("three dead letters", lambda: place.tarry.metric("tarry_jobs_dead", route="r") == 3)
+    wait_for("three dead letters", lambda: place.tarry.metric("tarry_dead_letters", route="r") == 3)
     assert {d["id"] for d in cli.lines(place.run("dead", "list", "r"))} == {"d0", "d1", "d2"}
     done = place.run("dead", "drop", "r", "--all", "--dry-run")
     assert cli.one(done) == {"dropped": 3, "refused": 0, "looked": 3, "dry_run": True} and done.stderr == ""

@@ -61,7 +61,7 @@ class Yard:
         self.hook.arrivals.clear()
 
     def dead(self):
-        return self.tarry.metric("tarry_jobs_dead", route="r")
+        return self.tarry.metric("tarry_dead_letters", route="r")
 
     def wait_dead(self, count):
         wait_for(f"{count} dead letters", lambda: self.dead() == count)

@@ -24,7 +24,7 @@ def test_a_dead_letter_waits_until_its_sink_takes_it(bench, fault):
                          retry = [ "100ms", "200ms" ]; }}; }};''').start()
     assert tarry.ask("POST", "/v1/routes/r/jobs", "x", {"delay-id": "one"})[0] == 201
     letters = morgue.wait_count(3, 30)
-    wait_for("it to be kept", lambda: tarry.metric("tarry_jobs_dead", route="r") == 1)
+    wait_for("it to be kept", lambda: tarry.metric("tarry_dead_letters", route="r") == 1)
     wait_for("it to be counted",
              lambda: tarry.metric("tarry_jobs_dead_total", route="r", reason="rejected") == 1)
     time.sleep(0.5)
@@ -65,7 +65,7 @@ def test_while_its_sink_is_away_a_letter_outlives_the_daemon_and_holds_up_no_job
     assert tarry.ask("GET", "/v1/routes/r/jobs/dead")[0] == 200
     morgue.come_back()
     assert [a.payload for a in morgue.wait_count(1, 60)] == [b"dead"]
-    wait_for("it to be kept", lambda: tarry.metric("tarry_jobs_dead", route="r") == 1)
+    wait_for("it to be kept", lambda: tarry.metric("tarry_dead_letters", route="r") == 1)
     assert len(hook.arrivals) == 21
     tarry.stop()
 
@@ -141,7 +141,7 @@ def test_a_poison_record_goes_to_the_dead_letter_topic_as_it_came_and_the_source
         else:
             assert (a.payload, mine) == (b"bad", [("deliver-at", b"noon"), ("x-mine", b"\xff")])
         assert a.header("kafka_dlt-original-topic") == topic.encode()
-    wait_for("them to be kept", lambda: tarry.metric("tarry_jobs_dead", route="r") == 3)
+    wait_for("them to be kept", lambda: tarry.metric("tarry_dead_letters", route="r") == 3)
     # Replayed, each goes where its topic leads, without the headers that were meant for us.
     assert tarry.ask("POST", "/v1/routes/r/dead/replay")[2]["done"] == 3
     assert sorted(a.payload for a in good.wait_count(4)[1:]) == sorted([raw, raw, b"bad"])

@@ -83,7 +83,7 @@ class Kafka:
     def wait_letters(self, count):
         assert self.producer.flush(30) == 0
         wait_for(f"{count} dead letters",
-                 lambda: self.tarry.metric("tarry_jobs_dead", route="r") == count, 30)
+                 lambda: self.tarry.metric("tarry_dead_letters", route="r") == count, 30)
         return self.tarry.ask("GET", "/v1/routes/r/dead?max=100")[2]["items"]
 
 
@@ -279,7 +279,7 @@ def test_mqtt_takes_a_target_from_a_message_only_where_the_route_allows_it(bench
         client.publish("in/x", to, {"delay-to": to, "delay-id": to})
     client.publish("in/x", "none", {})
     out.wait_count(3)
-    wait_for("the dead letters", lambda: tarry.metric("tarry_jobs_dead", route="r") == 3)
+    wait_for("the dead letters", lambda: tarry.metric("tarry_dead_letters", route="r") == 3)
     assert {(a.topic, a.payload) for a in out.arrivals} == {
         ("to/some/where", b"to/some/where"), ("to/one", b"to/one"), ("to/usual", b"none")}
     items = tarry.ask("GET", "/v1/routes/r/dead")[2]["items"]
@@ -459,7 +459,7 @@ def test_what_a_message_gets_wrong_is_refused_over_http_with_its_reason(bench):
     reasons = {reason for _, reason in BAD}
     counted = {r: tarry.metric("tarry_jobs_rejected_total", route="r", reason=r) for r in reasons}
     assert counted == {r: sum(x == r for _, x in BAD) for r in reasons}
-    assert tarry.metric("tarry_jobs_dead") == 0
+    assert tarry.metric("tarry_dead_letters") == 0
     # The longest that is allowed.
     assert post("r", {"delay-id": "x" * 128, "deliver-after": "30d"})[0] == 201
     assert not hook.arrivals
@@ -498,7 +498,7 @@ def test_what_a_message_gets_wrong_is_a_dead_letter_of_mqtt_with_its_reason(benc
     for i, (headers, _) in enumerate(BAD):
         client.publish("in/known/x", str(i), headers)
     client.publish("in/unknown", "no route", {"deliver-after": "1h"})
-    wait_for("the dead letters", lambda: tarry.metric("tarry_jobs_dead", route="r") == len(BAD) + 1)
+    wait_for("the dead letters", lambda: tarry.metric("tarry_dead_letters", route="r") == len(BAD) + 1)
     items = tarry.ask("GET", "/v1/routes/r/dead?max=100")[2]["items"]
     assert {x["payload"]: x["reason"] for x in items} == {
         "no route": "no-route", **{str(i): reason for i, (_, reason) in enumerate(BAD)}}

@@ -150,7 +150,7 @@ def test_where_nobody_hears_a_refusal_a_delay_that_is_too_long_is_a_dead_letter(
         routes:  {{ r: {{ from = "in"; to = "out"; max_delay = "1h"; }}; }};''').start()
     broker.wait_subscribed("$delayed/#")
     publish.single("$delayed/7200/a", "x", 1, hostname="127.0.0.1", port=broker.port)
-    wait_for("the dead letter", lambda: tarry.metric("tarry_jobs_dead", route="r") == 1)
+    wait_for("the dead letter", lambda: tarry.metric("tarry_dead_letters", route="r") == 1)
     wait_for("its count", lambda: tarry.metric("tarry_jobs_dead_total", route="r", reason="too-long") == 1)
     tarry.stop()
 

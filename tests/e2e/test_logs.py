@@ -69,7 +69,7 @@ def test_every_line_can_be_read_whatever_a_job_is_called(bench, form):
     publish(tarry, b"again", b"more " + SECRET.encode())
     wait_for("jobs that are given up", lambda: tarry.metric("tarry_jobs_retried_total") >= 1)
     drop(redis)
-    wait_for("Redis to be back", lambda: tarry.is_up() and tarry.metric("tarry_redis_connections_total") >= 2)
+    wait_for("Redis to be back", lambda: tarry.is_up() and tarry.metric("tarry_redis_connects_total") >= 2)
     tarry.stop()
     found = lines(tarry, form)
     for fields in found:
@@ -115,7 +115,7 @@ def test_a_change_of_state_is_a_line_each(bench):
     redis = bench.redis()
     tarry = bench.tarry(redis.url, conf("http://127.0.0.1:9/"), daemon='log_format = "json";').start()
     drop(redis)
-    wait_for("Redis to be back", lambda: tarry.metric("tarry_redis_connections_total") >= 2 and tarry.is_up())
+    wait_for("Redis to be back", lambda: tarry.metric("tarry_redis_connects_total") >= 2 and tarry.is_up())
     tarry.stop()
     said = [(f["level"], f.get("who"), f["msg"]) for f in lines(tarry, "json")]
     assert [m for _, who, m in said if who == "redis" and m == "ready"] == ["ready", "ready"], said
@@ -132,7 +132,7 @@ def test_the_journal_gets_the_level_of_each_line(bench):
     tarry.env["JOURNAL_STREAM"] = f"{st.st_dev}:{st.st_ino}"
     tarry.start()
     drop(redis)
-    wait_for("Redis to be back", lambda: tarry.metric("tarry_redis_connections_total") >= 2 and tarry.is_up())
+    wait_for("Redis to be back", lambda: tarry.metric("tarry_redis_connects_total") >= 2 and tarry.is_up())
     tarry.stop()
     text = tarry.log.read_text().splitlines()
     priority = {"info": "<6>", "warn": "<4>", "error": "<3>"}

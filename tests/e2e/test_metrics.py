@@ -15,6 +15,7 @@ from lib import collect
 from lib.machine import soon_s
 from lib.servers import wait_for
 
+FULL = 'admin: { listen = "http"; metrics = "full"; };'
 CONF = '''
 sinks:  {{ hook: {{ type = "http"; url = "{url}"; }}; q: {{ type = "queue"; }}; }};
 routes: {{ first:  {{ from = "http"; to = "hook"; match = "first"; retry = [ "100ms" ]; breaker = 0.5; }};
@@ -23,7 +24,7 @@ routes: {{ first:  {{ from = "http"; to = "hook"; match = "first"; retry = [ "10
 NOBODY = "http://127.0.0.1:9/"
 LINE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (-?[0-9.eE+-]+)')
 # What a start alone makes count.
-MOVING = re.compile(r"tarry_(redis_(scripts|connections|command_duration)|loop_wakeups|log_lines)|process_")
+MOVING = re.compile(r"tarry_(redis_(scripts|connects|command_duration)|loop_wakeups|log_lines)|process_")
 
 # What dashboards and alerts of others may count on.
 PROMISED = """jobs_received_total jobs_stored_total jobs_rejected_total jobs_delivered_total delivery_attempts_total
@@ -74,7 +75,7 @@ def send(tarry, route, **headers):
 
 @pytest.mark.smoke
 def test_every_counter_stands_at_0_from_the_start(bench):
-    tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY)).start()
+    tarry = bench.tarry(bench.redis().url, FULL + CONF.format(url=NOBODY)).start()
     found = families(scrape(tarry))
     for name, (kind, lines) in found.items():
         assert kind in ("counter", "gauge", "histogram"), name
@@ -83,12 +84,33 @@ def test_every_counter_stands_at_0_from_the_start(bench):
         assert len({line[:2] for line in lines}) == len(lines), f"{name} says something twice"
         if kind != "gauge" and not MOVING.match(name):
             assert all(value == 0 for *_, value in lines), f"{name}: {lines}"
+    assert not [name for name in found if f"{name}_total" in found], "names that differ only by _total"
     assert {f"tarry_{name}" for name in PROMISED} <= set(found)
     assert {name for name in found if name.startswith("process_")} >= {"process_cpu_seconds_total", "process_open_fds"}
     reasons = {labels for _, labels, _ in found["tarry_jobs_dead_total"][1] if 'route="first"' in labels}
     assert {f'route="first",reason="{r}"' for r in ("retries", "rejected", "undecodable", "expired")} <= reasons
     assert {labels for _, labels, _ in found["tarry_jobs_expired_total"][1]} == {
         f'route="{route}",reason="{why}"' for route in ("first", "second", "queue") for why in ("expired", "late")}
+    tarry.stop()
+
+
+def test_brief_metrics_show_rare_series_with_their_first_event(bench):
+    tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY)).start()
+    brief, named = families(scrape(tarry)), tarry.conf.read_text()
+    per_route = [labels for _, rows in brief.values() for _, labels, _ in rows if 'route="first"' in labels]
+    assert len(per_route) < 50, len(per_route)
+    assert not brief["tarry_jobs_clamped_total"][1] and not brief["tarry_jobs_expired_total"][1]
+    assert {labels for _, labels, _ in brief["tarry_sink_duration_seconds"][1]} >= {'sink="hook",result="delivered"'}
+    assert not any("try_again" in labels for _, labels, _ in brief["tarry_sink_duration_seconds"][1])
+    assert not any("reap" in labels for _, labels, _ in brief["tarry_redis_command_duration_seconds"][1])
+    assert send(tarry, "first", deliver_after="1h", delay_to="http://elsewhere/")[0] == 400
+    wait_for("its reason", lambda: tarry.metric("tarry_jobs_rejected_total", reason="bad-target") == 1)
+    tarry.conf.write_text(named.replace('listen = "http";', 'listen = "http"; metrics = "full";'))
+    status, _, answer = tarry.ask("POST", "/v1/admin/reload")
+    assert status == 200 and answer["changed"] == ["admin.metrics"], answer
+    full = families(scrape(tarry))
+    assert sum(len(rows) for _, rows in full.values()) > 3 * sum(len(rows) for _, rows in brief.values())
+    assert full.keys() == brief.keys(), "the same names"
     tarry.stop()
 
 
@@ -164,7 +186,7 @@ def test_it_tells_of_its_process_its_build_and_the_time_that_redis_takes(bench):
 
 def test_lateness_durations_and_further_attempts_are_measured(bench):
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 0.3, 200) if a.header("delay-attempt") == b"2" else 500))
-    tarry = bench.tarry(bench.redis().url, CONF.format(url=hook.url)).start()
+    tarry = bench.tarry(bench.redis().url, FULL + CONF.format(url=hook.url)).start()
     assert send(tarry, "first", deliver_at=f"{int(time.time() * 1000) - 4000}")[0] == 201  # 4 s late already
     wait_for("its delivery", lambda: tarry.metric("tarry_jobs_delivered_total", route="first") == 1)
 

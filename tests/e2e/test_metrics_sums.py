@@ -21,7 +21,7 @@ from lib.servers import free_port, wait_for
 from test_sums import FATES, OF_QUEUES, Ledger
 
 # What /v1/admin/routes says, and which metrics say the same.
-SAID = {"pending": "tarry_jobs_pending", "in_flight": "tarry_jobs_inflight", "dead": "tarry_jobs_dead",
+SAID = {"pending": "tarry_jobs_pending", "in_flight": "tarry_jobs_inflight", "dead": "tarry_dead_letters",
         "received": "tarry_jobs_received_total", "stored": "tarry_jobs_stored_total",
         "delivered": "tarry_jobs_delivered_total", "retried": "tarry_jobs_retried_total",
         "dead_total": "tarry_jobs_dead_total", "cancelled": "tarry_jobs_cancelled_total",
@@ -37,7 +37,7 @@ class Sums:
 
     def value(self, name):
         labels = {"sink": self.queues} if name.startswith("queue_") else {"route": self.route}
-        return int(self.tarry.metric(f"tarry_{name}" if name in ("jobs_pending", "jobs_inflight", "jobs_dead")
+        return int(self.tarry.metric(f"tarry_{name}" if name in ("jobs_pending", "jobs_inflight", "dead_letters")
                                      else f"tarry_{name}_total", **labels))
 
     def are(self, **values):
@@ -104,12 +104,12 @@ def test_the_sums_hold_for_each_way_out_of_lmstfy(bench):
     assert api.to("PUT", "a", f"/job/{moved}", body=b"x", delay=7200).status == 201
     assert api.to("PUT", "a", "/bulk", body=b'["1","2","3"]').status == 201
     api.wait_dead("dead", 3)
-    sums.are(jobs_stored=11, jobs_delivered=2, jobs_cancelled=1, queue_expired=1, jobs_pending=4, jobs_dead=3,
+    sums.are(jobs_stored=11, jobs_delivered=2, jobs_cancelled=1, queue_expired=1, jobs_pending=4, dead_letters=3,
              jobs_inflight=0)
     assert api.to("PUT", "dead", "/deadletter", limit=1).status == 200
     assert api.to("DELETE", "dead", "/deadletter", limit=1).status == 204
     assert api.to("DELETE", "dead").status == 204
-    sums.are(jobs_stored=11, queue_dropped=2, jobs_pending=4, jobs_dead=1)
+    sums.are(jobs_stored=11, queue_dropped=2, jobs_pending=4, dead_letters=1)
     tarry.stop()
 
 
@@ -175,7 +175,7 @@ def test_the_sums_hold_for_each_way_out_of_later(bench):
     tarry.create(hook.url(response(b"", 500), response()), retry=2)
     sums.are(jobs_stored=3, jobs_delivered=2, jobs_retried=1)
     tarry.create(hook.url(response(b"", 500)), retry=1)
-    sums.are(jobs_stored=4, jobs_delivered=2, jobs_retried=2, jobs_dead=1, jobs_pending=0)
+    sums.are(jobs_stored=4, jobs_delivered=2, jobs_retried=2, dead_letters=1, jobs_pending=0)
     tarry.stop()
 
 
@@ -215,9 +215,9 @@ class Route:
         send(b"good", {"delay-repeat": "every 200ms", "delay-repeat-count": "3"})
         are(jobs_stored=5, jobs_repeated=2, jobs_delivered=4, jobs_pending=0)
         send(b"good", {"deliver-after": "sometime"})
-        are(jobs_received=9, jobs_stored=6, jobs_dead=1)
+        are(jobs_received=9, jobs_stored=6, dead_letters=1)
         assert self.dead("drop") == 1
-        are(jobs_dead=0, jobs_dead_dropped=1)
+        are(dead_letters=0, jobs_dead_dropped=1)
         send(b"good", {"delay-id": "n", "deliver-after": "1h"})
         are(jobs_stored=7, jobs_pending=1)
         assert self.tarry.ask("POST", "/v1/admin/routes/r/jobs/n/now")[0] == 200
@@ -279,13 +279,13 @@ def test_the_sums_hold_for_each_way_from_kafka_to_http(bench):
     route = kafka_to_http(bench)
     route.every_way()
     route.send(b"bad", {"delay-id": "bad"})
-    route.sums.are(jobs_dead=1, jobs_stored=8, jobs_retried=0)
+    route.sums.are(dead_letters=1, jobs_stored=8, jobs_retried=0)
     route.send(b"busy", {"delay-id": "busy"})
-    route.sums.are(jobs_dead=2, jobs_stored=9, jobs_retried=1)
+    route.sums.are(dead_letters=2, jobs_stored=9, jobs_retried=1)
     assert route.dead("replay", max=1) == 1
-    route.sums.are(jobs_dead=2, jobs_stored=9, jobs_replayed=1, jobs_pending=0, jobs_inflight=0)
+    route.sums.are(dead_letters=2, jobs_stored=9, jobs_replayed=1, jobs_pending=0, jobs_inflight=0)
     route.send(b"good", {"delay-id": "busy", "deliver-after": "1h", "delay-op": "replace"})
-    route.sums.are(jobs_dead=1, jobs_stored=10, jobs_replaced=2, jobs_pending=1)
+    route.sums.are(dead_letters=1, jobs_stored=10, jobs_replaced=2, jobs_pending=1)
     route.send(None, {"delay-id": "bad"})  # a tombstone
-    route.sums.are(jobs_dead=0, jobs_stored=10, jobs_cancelled=2, jobs_pending=1)
+    route.sums.are(dead_letters=0, jobs_stored=10, jobs_cancelled=2, jobs_pending=1)
     route.tarry.stop()

@@ -215,7 +215,7 @@ def test_messages_retained_before_the_subscription_are_skipped(bench):
 def test_a_delayed_topic_without_a_target_is_a_dead_letter_at_once(bench, topic):
     p = Place(bench)
     p.client.publish(topic, b"x")
-    wait_for("the dead letter", lambda: p.tarry.metric("tarry_jobs_dead", route="r") == 1)
+    wait_for("the dead letter", lambda: p.tarry.metric("tarry_dead_letters", route="r") == 1)
     time.sleep(0.3)
     assert p.tarry.metric("tarry_jobs_received_total", route="r") == 1
     letter, = p.letters()
@@ -226,7 +226,7 @@ def test_a_delayed_topic_without_a_target_is_a_dead_letter_at_once(bench, topic)
 def test_a_dead_letter_that_comes_back_to_its_own_source_is_kept_and_not_sent_again(bench):
     p = Place(bench, route='dead = "out";')  # to its own topic, to which tarry has subscribed
     p.client.publish("$delayed/x/y", b"x")
-    wait_for("both dead letters", lambda: p.tarry.metric("tarry_jobs_dead", route="r") == 2)
+    wait_for("both dead letters", lambda: p.tarry.metric("tarry_dead_letters", route="r") == 2)
     time.sleep(1)
     assert p.tarry.metric("tarry_jobs_received_total", route="r") == 2
     assert p.dead("bad-delay") == 2

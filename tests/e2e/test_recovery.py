@@ -111,7 +111,7 @@ def test_an_outcome_that_comes_while_its_lease_is_renewed_counts(bench, late):
             503: {"delivered": 1, "redelivered": 1, "retried": 1},
             422: {"delivered": 0, "redelivered": 0, "retried": 0}}[late]
     wait_for("the outcome", lambda: daemon.metric("tarry_jobs_inflight") == 0 and counts(daemon) == want)
-    assert daemon.metric("tarry_jobs_dead") == (late == 422)
+    assert daemon.metric("tarry_dead_letters") == (late == 422)
     assert daemon.metric("tarry_stale_acks_total") == 0 and len(hook.arrivals) == 1 + (late == 503)
     audit(daemon)
     daemon.stop()

@@ -444,9 +444,9 @@ def test_a_source_that_waits_for_the_end_of_a_reload_reads_again_what_redis_lost
     reloading = ways.Sending(lambda: d.ask())
     wait_for("its place", lambda: "1 partitions assigned" in d.log())
     client.hset(marks, part, 1)
-    made = d.tarry.metric("tarry_redis_connections_total")
+    made = d.tarry.metric("tarry_redis_connects_total")
     client.client_kill_filter(_type="normal", skipme=True)
-    wait_for("Redis to be missed, and back", lambda: d.tarry.metric("tarry_redis_connections_total") > made
+    wait_for("Redis to be missed, and back", lambda: d.tarry.metric("tarry_redis_connects_total") > made
              and d.tarry.ask("GET", "/readyz")[0] == 200)
     assert int(d.tarry.metric("tarry_config_generation")) == 1, "the reload is through: this shows nothing"
     go_on.set()

@@ -37,7 +37,7 @@ class Hooks:
         assert letter.header("delay-due") and letter.header("delay-attempt")
         assert len(self.hook.arrivals) == attempts
         wait_for("the dead letter to be counted",
-                 lambda: self.tarry.metric("tarry_jobs_dead", route="r") == 1)
+                 lambda: self.tarry.metric("tarry_dead_letters", route="r") == 1)
         wait_for("its reason", lambda: self.tarry.metric("tarry_jobs_dead_total", route="r", reason=reason.decode()) == 1)
         found = self.tarry.ask("GET", "/v1/routes/r/jobs/one")[2]
         assert found["state"] == "dead" and error.decode() in found["last_error"]

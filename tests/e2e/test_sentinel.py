@@ -138,11 +138,11 @@ def test_a_master_that_hangs_is_left_as_soon_as_the_sentinels_have_another(bench
     wait_told("the old master to follow", lambda: old.role == "slave")
     wait_told("the daemon at the new master alone",
               lambda: connected_to(tarry, new) and not connected_to(tarry, old))
-    connections = tarry.metric("tarry_redis_connections_total")
+    connections = tarry.metric("tarry_redis_connects_total")
     for _ in range(20):
         assert works(tarry)
         time.sleep(0.1)
-    assert tarry.metric("tarry_redis_connections_total") == connections
+    assert tarry.metric("tarry_redis_connects_total") == connections
     tarry.stop()
 
 
@@ -164,12 +164,12 @@ def test_work_goes_on_while_all_sentinels_are_down(bench, hook, watched):
     assert works(tarry)
     for sentinel in watched.sentinels:
         sentinel.kill()
-    connections = tarry.metric("tarry_redis_connections_total")
+    connections = tarry.metric("tarry_redis_connects_total")
     for n in range(8):
         assert works(tarry)
         hook.wait_count(n + 2)
         time.sleep(0.5)
-    assert tarry.metric("tarry_redis_connections_total") == connections
+    assert tarry.metric("tarry_redis_connects_total") == connections
     master = watched.was_master
     master.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     wait_for("the reason in /readyz", lambda: b"no sentinel returns the address" in

@@ -15,7 +15,7 @@ from lib.servers import wait_for
 from lib.tarry import Tarry
 
 CAME = ["tarry_jobs_stored_total", "tarry_jobs_repeated_total"]
-ARE = ["tarry_jobs_pending", "tarry_jobs_inflight", "tarry_jobs_dead"]
+ARE = ["tarry_jobs_pending", "tarry_jobs_inflight", "tarry_dead_letters"]
 WENT = ["tarry_jobs_delivered_total", "tarry_jobs_cancelled_total", "tarry_jobs_expired_total",
         "tarry_jobs_replaced_total", "tarry_jobs_dead_dropped_total"]
 RECEIVED = ["tarry_jobs_received_total"]
@@ -130,7 +130,7 @@ def test_stored_and_repeated_are_pending_in_flight_dead_delivered_cancelled_expi
         assert status == 200 and body["done"] > 0, body
     ledger.quiet()
     came, are, went = ledger.check("r")
-    assert all(went.values()) and are["tarry_jobs_pending"] and are["tarry_jobs_dead"], (are, went)
+    assert all(went.values()) and are["tarry_jobs_pending"] and are["tarry_dead_letters"], (are, went)
     assert came["tarry_jobs_repeated_total"] and tarry.metric("tarry_jobs_replayed_total") == 20
     became = ledger.counted(BECAME, route="r")
     assert became["tarry_jobs_rejected_total"] == 18 and became["tarry_cancels_received_total"] == 120, became
@@ -212,7 +212,7 @@ def test_so_they_do_over_two_instances_that_come_and_go_on_every_route(bench):
     for route, (_, are, went) in sums.items():
         for name in ("tarry_jobs_delivered_total", "tarry_jobs_cancelled_total", "tarry_jobs_dead_dropped_total"):
             assert went[name] > 0, (route, went)
-        assert are["tarry_jobs_pending"] and are["tarry_jobs_dead"], (route, are)
+        assert are["tarry_jobs_pending"] and are["tarry_dead_letters"], (route, are)
     assert sums["loud"][0]["tarry_jobs_repeated_total"] and sums["loud"][2]["tarry_jobs_expired_total"]
     assert ledger.counted(["tarry_jobs_duplicate_total"], route="plain")["tarry_jobs_duplicate_total"]
     assert ledger.all[1].metric("tarry_jobs_dead_total", route="kept", reason="too-long") > 0
@@ -258,7 +258,7 @@ def test_so_they_do_of_queues_by_every_way_out(bench):
     _, are, went = ledger.check("all", "q", timeout_s=60)  # a sweep sums them up
     assert went["tarry_queue_expired_total"] == 4 and went["tarry_queue_dropped_total"] == 2 + 5 + 3
     assert went["tarry_jobs_delivered_total"] == 5 and went["tarry_jobs_cancelled_total"] == 1
-    assert are["tarry_jobs_dead"] == 3 and are["tarry_jobs_pending"] == 2 + 1 + 3
+    assert are["tarry_dead_letters"] == 3 and are["tarry_jobs_pending"] == 2 + 1 + 3
     c.close()
     tarry.stop()
 

@@ -229,7 +229,7 @@ def test_a_broker_that_refuses_for_a_while_delays_and_loses_nothing(bench, scena
 
     def replayed():
         way.tarry.ask("POST", "/v1/routes/main/dead/replay?max=500")
-        return way.tarry.metric("tarry_jobs_dead") == 0
+        return way.tarry.metric("tarry_dead_letters") == 0
     wait_for("all dead letters to be replayed", replayed, 20, 0.3)
     finish(way, batch, scenario, "17b", "Kafka (mock): produce refused by authorization and size",
            way.in_flight)

@@ -213,12 +213,12 @@ def test_poison_over_mqtt_is_kept_and_the_session_goes_on(bench, scenario):
     client.loop_stop()
     sending.join()
     v = verify.judge(batch, way.collector.wait(batch), way.keys)
-    wait_for("all to be dead", lambda: way.tarry.metric("tarry_jobs_dead") >= len(sent), 20)
+    wait_for("all to be dead", lambda: way.tarry.metric("tarry_dead_letters") >= len(sent), 20)
     kept = {raw(letter) for letter in letters_of(way.tarry)}
     scenario.row("16c", "poison over MQTT among good messages", len(batch) + len(sent),
                  scenario.faults, v.missing + [body for body in sent if body not in kept],
                  v.early, v.corrupt + v.unknown, v.twice, 0)
-    assert way.tarry.metric("tarry_jobs_dead") == len(sent)
+    assert way.tarry.metric("tarry_dead_letters") == len(sent)
     way.tarry.stop()
 
 
@@ -248,7 +248,7 @@ def test_poison_over_http_is_refused_to_its_face(bench, scenario):
     sending.join()
     v = verify.judge(batch, way.collector.wait(batch), way.keys)
     assert not taken, taken[:3]
-    assert way.tarry.metric("tarry_jobs_dead") == 0
+    assert way.tarry.metric("tarry_dead_letters") == 0
     scenario.row("16d", "poison over HTTP among good requests", len(batch) + 10 * len(bad),
                  scenario.faults, v.missing, v.early, v.corrupt + v.unknown, v.twice, 0)
     way.tarry.stop()

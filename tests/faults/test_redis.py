@@ -262,6 +262,6 @@ def test_calls_that_timed_out_are_repeated_and_stored_once(bench, scenario, hang
         scenario.fault(f"redis: {hang.__name__} {for_s} s")
         hang(way, for_s)
         time.sleep(scenario.rng.uniform(0.2, 0.5))
-    errors = way.tarry.metric("tarry_redis_connections_total")
+    errors = way.tarry.metric("tarry_redis_connects_total")
     assert errors >= 2, "no command timed out"
     finish(scenario, 13, f"Redis hangs ({hang.__name__}), {name}", way, batch, sending, bound=0)
