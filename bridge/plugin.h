@@ -33,6 +33,8 @@ struct rewind_row {
 /* rows: borrowed. why: NULL on success; else why there are no rows, and what to do. */
 typedef void rewind_cb(void *arg, const struct rewind_row *rows, size_t n,
                        const char *why);
+/* The lag of a partition: records that are not yet stored. topic: borrowed. */
+typedef void lag_cb(void *arg, const char *topic, int32_t partition, int64_t records);
 
 struct source_ops {
     const char *name;       /* type = "kafka" */
@@ -89,6 +91,12 @@ struct source_ops {
     /* For `tarry explain`: parse job->topic as the source parses the topic of a message,
      * and write the result into the job. NULL: not needed. */
     void (*read_topic)(struct job *job);
+    /* For the metrics: return the number of open connections to the other end. NULL: the
+     * source opens none. */
+    unsigned (*connections)(const void *self);
+    /* For the metrics: call cb for each partition that this instance reads and whose end
+     * is known. NULL: there are no partitions. */
+    void (*lag)(const void *self, lag_cb *cb, void *arg);
 };
 enum { PROBE_WAIT_MS = 5000 };
 
@@ -268,6 +276,7 @@ struct sink_ops {
     /* See source_ops; called for one target of its routes. */
     int (*probe)(const void *self, const struct probe_target *target, struct buf *said,
                  struct err *err);
+    unsigned (*connections)(const void *self); /* see source_ops */
 };
 
 const char *sink_name(const struct sink *sink);

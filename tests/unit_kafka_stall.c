@@ -22,7 +22,8 @@ static const char TEXT[] = "{\"topics\":{\"in\":{\"topic\":\"in\",\"partitions\"
 static bool found(const char *text, const char *expected)
 {
     struct buf where = {0};
-    const bool is = kafka_stall_find(text, strlen(text), &where);
+    unsigned connected;
+    const bool is = kafka_stall_find(text, strlen(text), &where, &connected);
 
     assert_string_equal(buf_str(&where), expected);
     buf_free(&where);
@@ -66,12 +67,30 @@ static void kafka_stall_accepts_other_texts(void **state)
         assert_false(found(texts[i], ""));
 }
 
+static void kafka_stall_counts_the_brokers_that_are_up(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"brokers\":{\"a:9092/bootstrap\":{\"state\":\"INIT\"},"
+        "\"a:9092/1\":{\"state\":\"UP\"},\"b:9092/2\":{\"state\":\"DOWN\"},"
+        "\"GroupCoordinator\":{\"state\":\"UP\"},\"x\":{\"state\":7},\"y\":3}}";
+    struct buf where = {0};
+    unsigned connected = 99;
+
+    assert_false(kafka_stall_find(text, strlen(text), &where, &connected));
+    assert_int_equal(connected, 2);
+    assert_false(kafka_stall_find("", 0, &where, &connected));
+    assert_int_equal(connected, 0);
+    buf_free(&where);
+}
+
 UNIT(kafka_stall)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kafka_stall_names_a_partition_at_the_wrong_broker),
         cmocka_unit_test(kafka_stall_accepts_the_leader_and_none),
         cmocka_unit_test(kafka_stall_accepts_other_texts),
+        cmocka_unit_test(kafka_stall_counts_the_brokers_that_are_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,10 @@ void census_free(struct census *c);
 /* Appends the metrics of routes, sinks, sources and queues. Job counts of a route are
  * included only if Redis reported them at since_ms (monotonic) or later. */
 void metrics_print(const struct bridge *bridge, int64_t since_ms, struct buf *out);
+/* Appends the lag of each source's partitions, of at most METRICS_PARTITIONS_MAX one by
+ * one. Part of metrics_print(). */
+enum { METRICS_PARTITIONS_MAX = 500 };
+void metrics_print_lag(const struct bridge *bridge, struct buf *out);
 /* Appends the metrics of Redis, other instances and the process. answers: Redis responds
  * now. */
 void metrics_print_daemon(const struct bridge *bridge, bool answers, struct buf *out);

@@ -102,6 +102,18 @@ static void print_errors(const struct store *store, struct buf *out)
                      store_errors(store, (enum redis_error)e));
 }
 
+/* The one that waits for messages of other instances is included. */
+static void print_connections(const struct bridge *bridge, struct buf *out)
+{
+    metric_head(out, "tarry_redis_connections", "gauge",
+                "Open connections to Redis, by pool (none: the main Redis).");
+    metric_number(out, "tarry_redis_connections", NO_LABELS,
+                  store_open_connections(bridge->store));
+    EACH_POOL (bridge, pool)
+        metric_number(out, "tarry_redis_connections", LABELS({"pool", pool->conf->name}),
+                      store_open_connections(pool->store));
+}
+
 static void print_redis(const struct bridge *bridge, bool answers, struct buf *out)
 {
     const struct store *store = bridge->store;
@@ -111,6 +123,7 @@ static void print_redis(const struct bridge *bridge, bool answers, struct buf *o
     print_errors(store, out);
     gauge(out, "tarry_redis_up", "1 while Redis is usable and replies.",
           store_is_up(store) && answers);
+    print_connections(bridge, out);
     counter(out, "tarry_redis_connects_total", "Connections made to Redis.",
             store_connections(store));
     counter(

@@ -11,12 +11,20 @@
 
 /* ------------------------------------------------------------------- the table */
 
-enum whose { OF_ROUTES, OF_COUNTED, OF_SINKS, OF_SOURCES, OF_QUEUES, WHOSE };
-static const char *const labels_of[WHOSE] = {[OF_ROUTES] = "route",
-                                             [OF_COUNTED] = "route",
-                                             [OF_SINKS] = "sink",
-                                             [OF_SOURCES] = "source",
-                                             [OF_QUEUES] = "sink"};
+enum whose {
+    OF_ROUTES,
+    OF_COUNTED, /* routes whose jobs Redis has counted */
+    OF_SINKS,
+    OF_SINKS_ABROAD, /* sinks and sources that open connections */
+    OF_SOURCES,
+    OF_SOURCES_ABROAD,
+    OF_QUEUES,
+    WHOSE
+};
+static const char *const labels_of[WHOSE] = {
+    [OF_ROUTES] = "route",      [OF_COUNTED] = "route",  [OF_SINKS] = "sink",
+    [OF_SINKS_ABROAD] = "sink", [OF_SOURCES] = "source", [OF_SOURCES_ABROAD] = "source",
+    [OF_QUEUES] = "sink"};
 
 static const char *const duplicates[] = {[DUPLICATE_EXISTS] = "exists",
                                          [DUPLICATE_REMEMBERED] = "remembered",
@@ -45,6 +53,18 @@ static double in_flight(const void *of)
 static double paused(const void *of)
 {
     return ((const struct source *)of)->paused;
+}
+
+static double sink_connections(const void *of)
+{
+    const struct sink *sink = of;
+    return sink->ops->connections(sink->self);
+}
+
+static double source_connections(const void *of)
+{
+    const struct source *src = of;
+    return src->ops->connections(src->self);
 }
 
 static double names(const void *of)
@@ -167,6 +187,8 @@ static const struct row {
            1U << DELIVERED, "tarry_sink_duration_seconds",
            "Time from the start of an attempt to its outcome."),
     GAUGE_OF(OF_SINKS, in_flight, "tarry_sink_inflight", "Delivery attempts in flight."),
+    GAUGE_OF(OF_SINKS_ABROAD, sink_connections, "tarry_sink_connections",
+             "Open connections to brokers and receivers; of Kafka as of 5 seconds ago."),
 
     SOURCE(unrouted, "tarry_source_unrouted_total",
            "Messages rejected because no route accepts them."),
@@ -175,6 +197,8 @@ static const struct row {
     SOURCE(rewinds, "tarry_source_rewinds_total",
            "Times that a partition was read again from an earlier record."),
     GAUGE_OF(OF_SOURCES, paused, "tarry_source_paused", "1 while the source is paused."),
+    GAUGE_OF(OF_SOURCES_ABROAD, source_connections, "tarry_source_connections",
+             "Open connections to brokers; of Kafka as of 5 seconds ago."),
 
     QUEUE(handed, "tarry_queue_delivered_total", "Deliveries to consumers."),
     QUEUE(timed_out, "tarry_queue_lease_ended_total",
@@ -219,11 +243,16 @@ static void gather(const struct bridge *bridge, int64_t since_ms, struct things 
     }
     EACH_SINK (bridge, sink) {
         add(&all[OF_SINKS], sink->conf->name, sink);
+        if (sink->ops->connections && sink->run == PART_RUNS)
+            add(&all[OF_SINKS_ABROAD], sink->conf->name, sink);
         if (sink->rules)
             add(&all[OF_QUEUES], sink->conf->name, sink);
     }
-    EACH_SOURCE (bridge, src)
+    EACH_SOURCE (bridge, src) {
         add(&all[OF_SOURCES], src->conf->name, src);
+        if (src->ops->connections && src->run == PART_RUNS)
+            add(&all[OF_SOURCES_ABROAD], src->conf->name, src);
+    }
 }
 
 /* Return whether the metric has counted anything. */
@@ -267,4 +296,5 @@ void metrics_print(const struct bridge *bridge, int64_t since_ms, struct buf *ou
     }
     for (int whose = 0; whose < WHOSE; whose++)
         free(all[whose].v);
+    metrics_print_lag(bridge, out);
 }

@@ -324,6 +324,14 @@ uint64_t store_connections(const struct store *st)
     return st->connections;
 }
 
+unsigned store_open_connections(const struct store *st)
+{
+    unsigned n = redis_is_up(st->wakes);
+    for (unsigned i = 0; i < st->node_count; i++)
+        n += st->nodes[i]->state != NODE_DOWN;
+    return n;
+}
+
 uint64_t store_ready_count(const struct store *st)
 {
     return st->arrivals;

@@ -84,7 +84,8 @@ uint64_t store_script_calls(const struct store *st, enum script s);
 const struct histogram *store_script_durations(const struct store *st, enum script s);
 /* Number of WAIT replies with fewer replicas than durability requires. */
 uint64_t store_wait_shortfalls(const struct store *st);
-uint64_t store_connections(const struct store *st);
+uint64_t store_connections(const struct store *st); /* made since the start */
+unsigned store_open_connections(const struct store *st);
 /* How often a server became ready on a new connection. It may have lost its last writes.
  * */
 uint64_t store_ready_count(const struct store *st);

@@ -134,6 +134,11 @@ static int probe(const void *self, const struct probe_target *target, struct buf
     return bad;
 }
 
+static unsigned connections(const void *self)
+{
+    return ((const struct http_sink *)self)->connections;
+}
+
 const struct sink_ops sink_http = {
     .name = "http",
     .help = "Sends each job as an HTTP request to a callback URL.",
@@ -147,4 +152,5 @@ const struct sink_ops sink_http = {
     .deliver = deliver,
     .stop = stop,
     .probe = probe,
+    .connections = connections,
 };

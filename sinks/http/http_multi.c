@@ -79,6 +79,7 @@ static struct http_socket *socket_new(struct http_sink *s, curl_socket_t fd)
     so->s = s;
     so->fd = fd;
     so->watch = watch_add(fd, 0, on_socket, so);
+    s->connections++;
     return so;
 }
 
@@ -87,6 +88,7 @@ static void socket_free(struct http_socket **at)
     if (*at == NULL)
         return;
     watch_del((*at)->watch);
+    (*at)->s->connections--;
     loop_defer_free(*at);
     *at = NULL;
 }

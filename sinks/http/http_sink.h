@@ -24,6 +24,7 @@ struct http_sink {
     struct timer *timer;
     struct http_socket **sockets; /* indexed by descriptor; used by http_multi.c */
     size_t sockets_room;
+    unsigned connections;   /* open sockets */
     struct http_call *idle; /* free list of calls with their easy handles */
     int64_t answers_bytes;  /* memory of all unfinished answers */
     struct log_limit bad_header;

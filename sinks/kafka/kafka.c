@@ -108,6 +108,7 @@ static rd_kafka_conf_t *make_conf(const struct kafka_sink *s, int64_t timeout_ms
         {"delivery.report.only.error", "false", 0},
         {"log.queue", "true", 0},
         {"log.connection.close", "false", 0}, /* brokers close idle connections */
+        {"statistics.interval.ms", NULL, KAFKA_STATISTICS_MS}, /* connections */
         /* While librdkafka waits to reconnect, it checks for late records only after the
          * wait.
          */
@@ -387,6 +388,11 @@ static int probe(const void *self, const struct probe_target *target, struct buf
     return bad;
 }
 
+static unsigned connections(const void *self)
+{
+    return kafka_client_connections(((const struct kafka_sink *)self)->client);
+}
+
 const struct sink_ops sink_kafka = {
     .name = "kafka",
     .help = "Writes jobs to Kafka topics.",
@@ -398,4 +404,5 @@ const struct sink_ops sink_kafka = {
     .deliver = deliver,
     .stop = stop,
     .probe = probe,
+    .connections = connections,
 };

@@ -340,6 +340,11 @@ static int probe(const void *self, const struct probe_target *target, struct buf
     return mqtt_probe(&s->link, said, err);
 }
 
+static unsigned connections(const void *self)
+{
+    return mqtt_conn_is_up(((const struct mqtt_sink *)self)->conn);
+}
+
 const struct sink_ops sink_mqtt = {
     .name = "mqtt",
     .help = "Publishes jobs to an MQTT broker. Only MQTT 5 transports headers.",
@@ -353,4 +358,5 @@ const struct sink_ops sink_mqtt = {
     .start = start,
     .deliver = deliver,
     .stop = stop,
-    .probe = probe};
+    .probe = probe,
+    .connections = connections};

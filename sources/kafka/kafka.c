@@ -12,6 +12,7 @@
 #include "sources/kafka/kafka_client.h"
 #include "sources/kafka/kafka_conf.h"
 #include "sources/kafka/kafka_group.h"
+#include "sources/kafka/kafka_job.h"
 #include "sources/kafka/kafka_query.h"
 
 #include <string.h>
@@ -21,9 +22,7 @@ enum {
     SESSION_MS = 10000,     /* after this time the group drops a killed consumer */
     CLOSE_WAIT_MS = 5000,   /* for the group to confirm that we left */
     CLOSE_LOOK_MS = 20,
-    STATISTICS_MS = 5000,
-    SETTLE_WAIT_MS = 2000, /* for Redis to store the last marks */
-    HEADERS_HINT_BYTES = 256
+    SETTLE_WAIT_MS = 2000 /* for Redis to store the last marks */
 };
 
 struct kafka_source {
@@ -102,7 +101,7 @@ static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
         {"enable.partition.eof", k->start_at == START_LATEST ? "true" : "false", 0},
         {"log.queue", "true", 0},
         {"log.connection.close", "false", 0}, /* brokers close idle connections */
-        {"statistics.interval.ms", NULL, STATISTICS_MS}, /* for kafka_stall_lasts() */
+        {"statistics.interval.ms", NULL, KAFKA_STATISTICS_MS}, /* see kafka_stall.h */
         {0}};
 
     return kafka_conf_new(&k->link, rows, err);
@@ -132,58 +131,6 @@ static int check(const void *self, struct err *err)
 
 /* -------------------------------------------------------------------- records */
 
-static int add_headers(struct job *job, const rd_kafka_message_t *m, struct err *err)
-{
-    rd_kafka_headers_t *headers; /* owned by the message */
-    const char *name;
-    const void *value;
-    size_t n;
-    rd_kafka_resp_err_t code = rd_kafka_message_headers(m, &headers);
-
-    if (code == RD_KAFKA_RESP_ERR__NOENT)
-        return 0;
-    if (code)
-        return err_set(err, "cannot read the headers of the record: %s",
-                       rd_kafka_err2str(code));
-    for (size_t i = 0; !rd_kafka_header_get_all(headers, i, &name, &value, &n); i++)
-        if (job_add_header(job, slice_of(name), (struct slice){value, n}, err) < 0)
-            return -1;
-    return 0;
-}
-
-/* Returns the record's timestamp, ms since 1970; 0: none. */
-static int64_t record_ms(const rd_kafka_message_t *m)
-{
-    rd_kafka_timestamp_type_t type;
-    const int64_t ms = rd_kafka_message_timestamp(m, &type);
-
-    return type != RD_KAFKA_TIMESTAMP_NOT_AVAILABLE && ms > 0 ? ms : 0;
-}
-
-/* Distinguishes a null key, payload or header value from an empty one. */
-static struct job *record_job(const struct kafka_part *part, const rd_kafka_message_t *m)
-{
-    struct job *job = job_new(m->len + m->key_len + HEADERS_HINT_BYTES);
-    struct err err;
-
-    job->topic = job_copy_slice(job, slice_of(rd_kafka_topic_name(m->rkt)));
-    job->key = job_copy_slice(job, (struct slice){m->key, m->key_len});
-    job->payload = job_copy_slice(job, (struct slice){m->payload, m->len});
-    job->partition = m->partition;
-    job->offset = m->offset;
-    job->incarnation = part->incarnation;
-    if (*part->rewinds_done)
-        job->rewinds = job_copy_slice(job, slice_of(part->rewinds_done));
-    job->timestamp_ms = record_ms(m);
-    if (add_headers(job, m, &err) < 0) {
-        job->headers = NULL; /* their memory belongs to the job until it is freed */
-        job->header_count = 0;
-        job->unreadable = "undecodable";
-        job->unreadable_why = job_copy_slice(job, slice_of(err.text));
-    }
-    return job;
-}
-
 static void on_stored(void *arg, const struct stored_reply *reply)
 {
     struct kafka_read *read = arg;
@@ -205,11 +152,11 @@ static void take(struct kafka_source *k, const rd_kafka_message_t *m)
     struct kafka_part *part =
         kafka_part_find(&k->group.parts, rd_kafka_topic_name(m->rkt), m->partition);
     struct kafka_read *read =
-        part ? kafka_part_read(part, m->offset, record_ms(m)) : NULL;
+        part ? kafka_part_read(part, m->offset, kafka_record_ms(m)) : NULL;
 
     if (read == NULL)
         return;
-    struct job *job = record_job(part, m);
+    struct job *job = kafka_job_new(part, m);
     job->tombstone = is_tombstone(k, job);
     source_submit(k->src, job, on_stored, read);
 }
@@ -485,6 +432,16 @@ static int probe(const void *self, struct buf *said, struct err *err)
     return kafka_probe(&k->link, k->topics.v, k->topics.n, said, err);
 }
 
+static unsigned connections(const void *self)
+{
+    return kafka_client_connections(((const struct kafka_source *)self)->client);
+}
+
+static void report_lag(const void *self, lag_cb *cb, void *arg)
+{
+    kafka_parts_lag(&((const struct kafka_source *)self)->group.parts, cb, arg);
+}
+
 const struct source_ops source_kafka = {
     .name = "kafka",
     .help = "Reads Kafka topics as a member of a consumer group.",
@@ -497,4 +454,6 @@ const struct source_ops source_kafka = {
     .rewind = rewind_route,
     .stop = stop,
     .probe = probe,
+    .connections = connections,
+    .lag = report_lag,
 };

@@ -53,6 +53,7 @@ struct kafka_client {
     int64_t leave_ms;        /* monotonic start of the leave */
     char why[WHY_BYTES];
     struct buf stalled;        /* see kafka_stall_lasts() */
+    unsigned connected;        /* connections to brokers, at the last statistics */
     struct kafka_login *login; /* NULL: no tokens required */
     struct log_limit troubles[TROUBLE_KINDS];
     struct log_limit errors, lines;
@@ -199,6 +200,11 @@ rd_kafka_t *kafka_client_rk(const struct kafka_client *c)
     return c->rk;
 }
 
+unsigned kafka_client_connections(const struct kafka_client *c)
+{
+    return c ? c->connected : 0;
+}
+
 rd_kafka_queue_t *kafka_client_queue(const struct kafka_client *c)
 {
     return c->queue;
@@ -322,7 +328,8 @@ static void serve(struct kafka_client *c, rd_kafka_event_t *ev)
         kafka_login_refresh(c->login);
         break;
     case RD_KAFKA_EVENT_STATS:
-        if (kafka_stall_lasts(&c->stalled, c->rk, rd_kafka_event_stats(ev)))
+        if (kafka_stall_lasts(&c->stalled, c->rk, rd_kafka_event_stats(ev),
+                              &c->connected))
             kafka_client_fail(c, buf_str(&c->stalled));
         break;
     case RD_KAFKA_EVENT_ERROR:

@@ -16,6 +16,8 @@
 
 #include <librdkafka/rdkafka.h>
 
+enum { KAFKA_STATISTICS_MS = 5000 };
+
 struct kafka_client;
 
 struct kafka_events {
@@ -38,6 +40,9 @@ struct kafka_client *kafka_client_open(const char *who, rd_kafka_type_t type,
                                        struct err *err);
 rd_kafka_t *kafka_client_rk(const struct kafka_client *c);
 rd_kafka_queue_t *kafka_client_queue(const struct kafka_client *c);
+/* Returns the number of open connections to brokers, at most KAFKA_STATISTICS_MS ago. c
+ * may be NULL. */
+unsigned kafka_client_connections(const struct kafka_client *c);
 /* Handles all queued events. The client calls it for each new event and every second. */
 void kafka_client_poll(struct kafka_client *c);
 /* Stops handling events (true) or resumes (false). Keep it short: rebalances wait as

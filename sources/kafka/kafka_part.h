@@ -122,6 +122,9 @@ void kafka_part_rewind_to_mark(struct kafka_part *part, int64_t mark);
 /* Returns the offset that may be marked and committed; -1: not known, or not now. */
 int64_t kafka_part_committable(struct kafka_part *part);
 
+/* Calls cb for each assigned partition with its lag (kafka_part_lag.c). */
+void kafka_parts_lag(const struct kafka_parts *parts, lag_cb *cb, void *arg);
+
 /* Passes to librdkafka the offsets to commit, and takes ownership of list. librdkafka
  * commits by its own timer. */
 void kafka_parts_store(struct kafka_parts *parts, rd_kafka_topic_partition_list_t *list);

@@ -39,11 +39,28 @@ static bool find(json_t *stats, struct buf *where)
     return false;
 }
 
-bool kafka_stall_find(const char *stats, size_t n, struct buf *where)
+/* Each broker has an entry, also the coordinator of the group, which has a connection of
+ * its own. */
+static unsigned count_connected(json_t *stats)
+{
+    const char *name;
+    json_t *broker;
+    unsigned n = 0;
+
+    json_object_foreach(json_object_get(stats, "brokers"), name, broker)
+    {
+        const char *state = json_string_value(json_object_get(broker, "state"));
+        n += state && strcmp(state, "UP") == 0;
+    }
+    return n;
+}
+
+bool kafka_stall_find(const char *stats, size_t n, struct buf *where, unsigned *connected)
 {
     json_t *root = json_loadb(stats, n, 0, NULL);
     const bool found = find(root, where);
 
+    *connected = count_connected(root);
     json_decref(root);
     return found;
 }
@@ -56,11 +73,12 @@ static bool reads_followers(rd_kafka_t *rk)
     return bytes > 1;
 }
 
-bool kafka_stall_lasts(struct buf *last, rd_kafka_t *rk, const char *stats)
+bool kafka_stall_lasts(struct buf *last, rd_kafka_t *rk, const char *stats,
+                       unsigned *connected)
 {
     struct buf now = {0};
-    const bool lasts = !reads_followers(rk) &&
-                       kafka_stall_find(stats, strlen(stats), &now) &&
+    const bool lasts = kafka_stall_find(stats, strlen(stats), &now, connected) &&
+                       rd_kafka_type(rk) == RD_KAFKA_CONSUMER && !reads_followers(rk) &&
                        strcmp(buf_str(&now), buf_str(last)) == 0;
 
     buf_free(last);

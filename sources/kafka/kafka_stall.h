@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_stall.h - finds a partition that librdkafka reads from the wrong broker.
+ * kafka_stall.h - reads librdkafka's statistics: connected brokers, and a partition that
+ * librdkafka reads from the wrong broker.
  *
  * If the leader changes twice in quick succession, or an old answer follows a new one,
  * the first change of broker may still be in progress when librdkafka (2.0.2) applies the
@@ -20,13 +21,16 @@
 
 #include <librdkafka/rdkafka.h>
 
-/* Adds to where a sentence about the first such partition. false: there is none. */
-bool kafka_stall_find(const char *stats, size_t n, struct buf *where);
+/* Adds to where a sentence about the first such partition. false: there is none.
+ * connected: receives the number of open connections to brokers. */
+bool kafka_stall_find(const char *stats, size_t n, struct buf *where,
+                      unsigned *connected);
 
 /* Call with each statistics of rk. Returns whether the same partition was found in the
  * last one, too: a change of broker in progress looks the same. last: what was found,
- * empty at first; the caller frees it. Always false with client.rack, since followers are
- * then read on purpose. */
-bool kafka_stall_lasts(struct buf *last, rd_kafka_t *rk, const char *stats);
+ * empty at first; the caller frees it. Always false for a producer, and with client.rack,
+ * since followers are then read on purpose. connected: as above. */
+bool kafka_stall_lasts(struct buf *last, rd_kafka_t *rk, const char *stats,
+                       unsigned *connected);
 
 #endif

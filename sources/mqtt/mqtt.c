@@ -231,6 +231,16 @@ static int probe(const void *self, struct buf *said, struct err *err)
     return mqtt_probe(&m->link, said, err);
 }
 
+static unsigned connections(const void *self)
+{
+    const struct mqtt_source *m = self;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < (unsigned)m->workers; i++)
+        n += mqtt_slot_is_connected(m->slots[i]);
+    return n;
+}
+
 const struct source_ops source_mqtt = {
     .name = "mqtt",
     .help = "Subscribes to an MQTT broker and acknowledges what Redis has stored.",
@@ -242,4 +252,5 @@ const struct source_ops source_mqtt = {
     .pause = pause_source,
     .stop = stop,
     .probe = probe,
-    .read_topic = mqtt_job_topic};
+    .read_topic = mqtt_job_topic,
+    .connections = connections};

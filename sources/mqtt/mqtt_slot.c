@@ -449,6 +449,11 @@ void mqtt_slot_stop(struct mqtt_slot *slot, mqtt_slot_cb *stopped, void *arg)
     send_stop(slot);
 }
 
+bool mqtt_slot_is_connected(const struct mqtt_slot *slot)
+{
+    return slot && slot->fd >= 0 && slot->connected_ms > 0;
+}
+
 void mqtt_slot_free(struct mqtt_slot *slot)
 {
     if (slot == NULL)

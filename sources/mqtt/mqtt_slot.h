@@ -20,6 +20,8 @@ struct mqtt_slot *mqtt_slot_new(struct source *src, struct mqtt_setup *setup);
 void mqtt_slot_pause(struct mqtt_slot *slot, bool paused);
 /* Stops the worker, then calls stopped within seconds. The broker keeps the session. */
 void mqtt_slot_stop(struct mqtt_slot *slot, mqtt_slot_cb *stopped, void *arg);
+/* Returns whether the worker is connected to the broker. slot may be NULL. */
+bool mqtt_slot_is_connected(const struct mqtt_slot *slot);
 /* Call once the slot has stopped and no job is open. slot may be NULL. */
 void mqtt_slot_free(struct mqtt_slot *slot);
 

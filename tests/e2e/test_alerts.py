@@ -9,11 +9,12 @@ import subprocess
 import pytest
 
 from lib.servers import TOP
-from test_metrics import families, scrape
+from test_metrics import FULL, families, scrape
 
 RULES = TOP / "etc/prometheus/tarry.rules.yml"
 DASHBOARD = TOP / "etc/grafana/tarry.json"
-NAME = re.compile(r"\b(?:tarry|process)_[a-z0-9_]+\b")
+NAME = re.compile(r"(?<!:)\b(?:tarry|process)_[a-z0-9_]+\b(?!:)")
+RECORDED = re.compile(r"\b(?:route|sink|source):tarry_\w+:\w+\b")
 CONF = '''
 sources: { k: { type = "kafka"; brokers = "127.0.0.1:9"; topics = [ "t" ]; group = "g"; }; };
 sinks:   { hook: { type = "http"; url = "http://127.0.0.1:9/"; }; q: { type = "queue"; }; };
@@ -46,13 +47,17 @@ def test_the_rules_are_rules_and_each_alert_comes_when_it_should():
     text = RULES.read_text()
     alerts = re.findall(r"- alert: (\w+)", text)
     assert len(set(alerts)) == len(alerts) > 10
+    recorded = re.findall(r"- record: (\S+)", text)
+    assert set(RECORDED.findall(text)) == set(recorded) and len(set(recorded)) == len(recorded) > 5
+    assert not re.findall(r"(?:by|on) \((?!job, cluster, namespace\b)", text), "each keeps these labels"
+    assert "without (" not in text
     assert text.count("runbook: >-") == text.count("summary: ") == len(alerts)
     tested = (TOP / "tests/prometheus/tarry.test.yml").read_text()
-    assert not [name for name in alerts if name not in tested], "each has a test"
+    assert not [name for name in alerts + recorded if name not in tested], "each has a test"
 
 
 def test_what_they_ask_for_is_there(bench):
-    tarry = bench.tarry(bench.redis().url, CONF).start()
+    tarry = bench.tarry(bench.redis().url, FULL + CONF).start()
     found = families(scrape(tarry))
     there = set(found) | {name for _, rows in found.values() for name, _, _ in rows}
     tarry.stop()
