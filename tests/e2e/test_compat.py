@@ -75,7 +75,7 @@ class Kafka:
         return {a.payload: a for a in self.all()}
 
     def metric(self, name, **labels):
-        return self.tarry.metric(f"tarry_jobs_{name}", route="r", **labels)
+        return self.tarry.metric(f"tarry_{name}", route="r", **labels)
 
 
 def kafka_rows(k, base_s, sent_ms):
@@ -125,7 +125,7 @@ def test_over_kafka_each_set_says_when_where_to_and_under_which_name(bench):
         # What was meant for the scheduler does not travel on, all else does.
         names = [n for n, _ in a.headers if not n.startswith("delay-")]
         assert names == ["x-kept"], payload
-    assert k.metric("dead") == 0
+    assert k.metric("dead_letters") == 0
     k.tarry.stop()
 
 
@@ -153,8 +153,8 @@ def test_over_kafka_a_key_of_etf1_or_karafka_names_the_job_for_replace_and_cance
     k.send("karafka", {}, None, "e")  # as Karafka itself ends a schedule
     got = k.wait_payloads(b"etf1 anew", b"karafka anew")
     assert all(a.key is None and a.topic == k.other for a in got.values())
-    assert (k.metric("replaced_total"), k.metric("cancelled_total")) == (2, 3)
-    wait_for("the last ack", lambda: k.metric("pending") == k.metric("dead") == 0)
+    assert (k.metric("jobs_replaced_total"), k.metric("jobs_cancelled_total")) == (2, 3)
+    wait_for("the last ack", lambda: k.metric("jobs_pending") == k.metric("dead_letters") == 0)
     k.tarry.stop()
 
 
@@ -171,7 +171,7 @@ def test_jobs_of_every_other_set_are_cancelled_by_delay_id(bench):
     for s in sets:
         k.send(s, {"delay-id": f"gone-{s}", "delay-op": "cancel"}, b"")
     k.wait_payloads(*[s.encode() for s in sets])
-    assert k.metric("cancelled_total") == len(sets) and k.metric("cancels_missed_total") == 0
+    assert k.metric("jobs_cancelled_total") == len(sets) and k.metric("jobs_cancels_missed_total") == 0
     k.tarry.stop()
 
 
@@ -219,7 +219,7 @@ def test_what_a_set_s_header_gets_wrong_is_a_dead_letter_with_its_reason(bench):
             ("dapr", {"deliverAt": "tomorrow"}, "bad-delay")]
     for i, (set_, headers, _) in enumerate(rows):
         k.send(set_, headers, str(i).encode(), b"key")
-    k.wait("the dead letters", lambda: k.metric("dead") == len(rows))
+    k.wait("the dead letters", lambda: k.metric("dead_letters") == len(rows))
     items = {x["payload"]: x for x in k.tarry.ask("GET", "/v1/routes/r/dead")[2]["items"]}
     for i, (_, headers, reason) in enumerate(rows):
         letter = items[str(i)]
@@ -254,7 +254,7 @@ def test_binary_ints_are_numbers_where_the_source_says_so(bench, binary):
             assert got[payload].header("delay-due") == str(due_ms).encode(), payload
     else:
         got = k.wait_payloads(b"text")
-        assert k.metric("dead_total", reason="bad-delay") == len(rows)
+        assert k.metric("jobs_dead_total", reason="bad-delay") == len(rows)
     assert got[b"text"].header("delay-due") == str(sent_ms + 1000).encode()
     k.tarry.stop()
 
@@ -272,7 +272,7 @@ def test_rounds_of_activemq_and_intervals_of_nats_repeat_a_job_over_kafka(bench)
 
     k.wait("the runs", lambda: len(runs(b"amq")) >= 2 and len(runs(b"nats")) >= 2)
     assert k.tarry.ask("DELETE", "/v1/routes/r/jobs/every")[0] in (200, 409)
-    wait_for("nothing to be left", lambda: k.metric("pending") + k.metric("inflight") == 0)
+    wait_for("nothing to be left", lambda: k.metric("jobs_pending") + k.metric("jobs_inflight") == 0)
     assert runs(b"amq") == [1500, 2500]
     assert runs(b"nats") == [1000 * (i + 1) for i in range(len(runs(b"nats")))]
     k.tarry.stop()

@@ -67,7 +67,7 @@ def test_a_daemon_that_was_stopped_beyond_its_lease_changes_nothing(bench, late,
     time.sleep(0.5)
     waiting = JOBS if after == "new jobs" else 0
     for daemon in (a, b):
-        got = [daemon.metric(f"tarry_jobs_{part}") for part in ("pending", "inflight", "dead")]
+        got = [daemon.metric(f"tarry_{part}") for part in ("jobs_pending", "jobs_inflight", "dead_letters")]
         assert got == [waiting, 0, 0], got
     assert a.metric("tarry_jobs_delivered_total") + b.metric("tarry_jobs_delivered_total") == JOBS
     assert len(hook.arrivals) == 2 * JOBS, "each came twice: what was in flight"
@@ -170,8 +170,8 @@ def test_a_job_that_was_replaced_in_flight_is_counted_once_however_it_ends(bench
     wait_for("its late outcome", lambda: daemon.metric("tarry_stale_acks_total") == 1)
 
     def value(*names):
-        return [int(daemon.metric(f"tarry_jobs_{name}")) for name in names]
-    assert value("stored_total", "replaced_total", "pending") == [2, 1, 1]
-    assert value("inflight", "dead", "delivered_total", "cancelled_total") == [0, 0, 0, 0]
+        return [int(daemon.metric(f"tarry_{name}")) for name in names]
+    assert value("jobs_stored_total", "jobs_replaced_total", "jobs_pending") == [2, 1, 1]
+    assert value("jobs_inflight", "dead_letters", "jobs_delivered_total", "jobs_cancelled_total") == [0, 0, 0, 0]
     audit(daemon)
     daemon.stop()

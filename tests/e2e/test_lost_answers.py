@@ -59,7 +59,8 @@ class Case:
         return self.tarry.ask("DELETE", f"/v1/routes/r/jobs/{id_}")
 
     def value(self, *names):
-        return [int(self.tarry.metric(f"tarry_jobs_{name}")) for name in names]
+        return [int(self.tarry.metric("tarry_dead_letters" if name == "dead" else f"tarry_jobs_{name}"))
+                for name in names]
 
     def ids(self):
         return [a.header("delay-id").decode() for a in self.hook.arrivals]

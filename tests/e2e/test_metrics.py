@@ -13,7 +13,7 @@ import pytest
 
 from lib import collect
 from lib.machine import soon_s
-from lib.servers import wait_for
+from lib.servers import freeze, wait_for
 
 FULL = 'admin: { listen = "http"; metrics = "full"; };'
 CONF = '''
@@ -148,7 +148,7 @@ def test_a_scrape_does_not_wait_for_a_redis_that_hangs(bench):
     tarry = bench.tarry(redis.url, CONF.format(url=NOBODY), redis_options='command_timeout = "20s";').start()
     send(tarry, "second", deliver_after="1h")
     assert tarry.metric("tarry_jobs_pending", route="second") == 1 and tarry.metric("tarry_redis_up") == 1
-    redis.child.send_signal(signal.SIGSTOP)
+    freeze(redis.child)
     try:
         for _ in range(3):  # the second one finds the question of the first on its way
             begun = time.monotonic()

@@ -19,9 +19,9 @@ def test_each_job_arrives_once_unchanged_and_not_early(bench, name):
     verdict = verify.judge(batch, way.collector.wait(batch), way.keys)
     verify.expect(verdict)
     tarry = way.tarry
-    for name, value in (("stored_total", len(batch)), ("delivered_total", len(batch)),
-                        ("pending", 0), ("inflight", 0), ("dead", 0)):
+    for name, value in (("jobs_stored_total", len(batch)), ("jobs_delivered_total", len(batch)),
+                        ("jobs_pending", 0), ("jobs_inflight", 0), ("dead_letters", 0)):
         wait_for(f"{name} to be {value}",
-                 lambda n=name, v=value: tarry.metric(f"tarry_jobs_{n}", route="main") == v)
+                 lambda n=name, v=value: tarry.metric(f"tarry_{n}", route="main") == v)
     tarry.stop()
     assert way.redis.client().hlen("tarry:{main/0}:pool") == 0

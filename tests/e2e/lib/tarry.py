@@ -72,9 +72,11 @@ class Tarry(Server):
             c.close()
 
     def metric(self, name, **labels):
-        """The sum of all its lines that have these labels."""
+        """The sum of all its lines that have these labels; a name that is not there at all is an error of the test."""
         total, wanted = 0.0, {f'{k}="{v}"' for k, v in labels.items()}
-        for line in self.ask("GET", "/metrics")[2].decode().splitlines():
+        text = self.ask("GET", "/metrics")[2].decode()
+        assert re.search(rf"^# TYPE {re.sub('_(bucket|sum|count)$', '', name)} ", text, re.M), f"no metric {name}"
+        for line in text.splitlines():
             m = re.fullmatch(r"([a-z_]+)(?:\{(.*)\})? (\S+)", line)
             if m and m[1] == name and wanted <= set((m[2] or "").split(",")):
                 total += float(m[3])
