@@ -752,7 +752,7 @@ def test_an_ended_message_is_kept_for_a_while_and_then_removed(api, topic):
     api.ack(topic, "id")
     assert status(api, topic, "id") == 4
     wait_for("it to be forgotten", lambda: api.message(topic, "id") is None)
-    assert time.monotonic() - before >= 2
+    assert time.monotonic() - before >= 1.99  # Redis counts the 2 s from a whole millisecond
     assert api.send(topic, "new", 0, "id")["msg"] == "new"
 
 

@@ -102,7 +102,7 @@ def test_a_replaced_job_comes_once_as_the_new_one_at_its_time(bench):
     status, _, body = h.tarry.ask("PUT", "/v1/routes/r/jobs/a", b"newest", {"deliver-after": "1s"})
     assert status == 200 and body["replaced"] is True, (status, body)
     h.hook.wait_count(1)
-    assert time.monotonic() - begun >= 1
+    assert time.monotonic() - begun >= 0.99  # Redis counts whole milliseconds
     time.sleep(max(0, would_be_over - time.monotonic()))
     assert [a.payload for a in h.hook.arrivals] == [b"newest"]
     assert h.tarry.metric("tarry_jobs_replaced_total", route="r") == 2

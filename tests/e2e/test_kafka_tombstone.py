@@ -100,7 +100,7 @@ def test_a_null_value_with_a_time_or_of_an_event_is_a_job(bench):
     r.send(None, key="timed", deliver_after="500ms")
     timed = r.receive(1)[0]
     assert timed.value() is None and timed.key() == b"timed"
-    assert time.time() - begun >= 0.5
+    assert time.time() - begun >= 0.49  # the timestamp of a record is a whole millisecond
     r.send_raw(None, "event", list(EVENT.items()))  # has no data: as the binding writes it
     r.send(b"", key="empty", deliver_after="0s")
     got = {m.key(): m.value() for m in r.receive(2)}

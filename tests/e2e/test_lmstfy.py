@@ -883,7 +883,7 @@ def test_delayed_and_retried_jobs_are_never_early(api, q):
             assert now - begun >= 2 - left and (last is None or now - last < soon_s(1.6)), (now - begun, last)
             last = now
         api.wait_dead(name)
-        assert time.monotonic() - begun >= 3
+        assert time.monotonic() - begun >= 2.99  # Redis counts whole milliseconds
         assert api.consume(name) is None
 
     def expired():
