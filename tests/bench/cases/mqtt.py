@@ -80,9 +80,12 @@ def mqtt_in(b):
             runs.append(into_redis(b, workers, count))
         alone.append(bare(b, count))
     figures = [Figure(f"in, {workers} worker{'s' if workers > 1 else ''}", "jobs/s", [per_s for per_s, _ in runs],
-                      limit=("mosquitto alone", alone)) for workers, runs in ours.items()]
-    return figures + [Figure(f"in, 1 worker, CPU of {who}", "us/job", [cost[who] for _, cost in ours[1]])
-                      for who in ours[1][0][1]]
+                      limit=("mosquitto alone", alone), want=("ratio>=", 0.5) if workers == 1 else None)
+               for workers, runs in ours.items()]
+    costs = [cost for _, cost in ours[1]]
+    tarry = [cost["the daemon"] + cost["the workers"] for cost in costs]
+    return [*figures, Figure("in, 1 worker, CPU of tarry", "us/job", tarry, want=("<=", 20)),
+            *(Figure(f"in, 1 worker, CPU of {who}", "us/job", [cost[who] for cost in costs]) for who in costs[0])]
 
 
 def fill(daemon, count, due_s):
@@ -111,5 +114,5 @@ def mqtt_out(b):
         cost.append((daemon.cpu_s() - before_s) * 1e6 / count)
         daemon.stop()
         alone.append(bare(b, count))
-    return [Figure("out", "jobs/s", ours, limit=("mosquitto alone", alone)),
-            Figure("out, CPU of the daemon", "us/job", cost)]
+    return [Figure("out", "jobs/s", ours, limit=("mosquitto alone", alone), want=("ratio>=", 0.55)),
+            Figure("out, CPU of the daemon", "us/job", cost, want=("<=", 20))]

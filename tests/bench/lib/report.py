@@ -12,7 +12,7 @@ import time
 import traceback
 from pathlib import Path
 
-from lib import bench, chart, servers
+from lib import bench, chart, overview, servers
 
 COMPARE = {">=": lambda a, b: a >= b, "<=": lambda a, b: a <= b}
 ROW = "{:58.58} {:>9} {:>9} {:>9} {:>9}  {:26.26} {:>9} {:>6}  {:14} {}"
@@ -148,6 +148,9 @@ def run(cases, args):
             path.write_text(json.dumps({"machine": facts, "cases": entries}, indent=1) + "\n")
     finally:
         kafka.end()
+    rows = overview.chosen(entries)
+    (bench.OUT / "overview.md").write_text(overview.markdown(rows, number))
+    (bench.OUT / "overview.svg").write_text(overview.svg(rows, number))
     new = entries[kept:]
     bad = [entry["case"] for entry in new if not entry["ok"]]
     print(f"{len(new)} cases, {len(bad)} not as wanted{': ' + ', '.join(bad) if bad else ''}; see {path}")
