@@ -26,7 +26,8 @@ ROWS = (
     ("Memory of Redis", "job due in hours", "memory-per-job", "100 B, far, producer's id"),
     ("Memory of Redis", "Kafka record due in hours", "memory-per-job", "100 B, far, record of Kafka"),
 )
-WIDTH, LINE, LEFT, BAR, TOP = 760, 22, 270, 330, 60
+WIDTH, LINE, LEFT, BAR, TOP = 900, 22, 320, 240, 60
+LONGEST = 3.0  # a bar ends at this ratio
 
 
 def chosen(entries):
@@ -50,18 +51,18 @@ def markdown(rows, number):
 def svg(rows, number):
     """Bars of the rows that have a limit or a peer; the line is the limit."""
     rows = [(f"{group}: {what}", row) for group, what, row in rows if row.get("ratio")]
-    scale = BAR / max([row["ratio"] for _, row in rows] + [1.0])
+    bars = [min(row["ratio"], LONGEST) for _, row in rows]
+    scale = BAR / max([*bars, 1.0])
     height = TOP + LINE * len(rows) + 20
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
            'font-family="sans-serif" font-size="12" fill="#222222">',
            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-           '<text x="14" y="26" font-size="16" font-weight="bold">tarry, beside the limit or the peer of the same run</text>']
+           '<text x="14" y="26" font-size="16" font-weight="bold">tarry, beside the limit or the peer of the same run</text>',
+           f'<path d="M{LEFT + scale:.1f} {TOP - 10}V{height - 14}" stroke="#d1495b" stroke-dasharray="4 3"/>']
     for i, (what, row) in enumerate(rows):
-        y = TOP + LINE * i
+        y, end = TOP + LINE * i, LEFT + bars[i] * scale
+        label = f'{row["ratio"]:.2f} of {row["limit"]["what"]}, {number(row["median"])} {row["unit"]}'
         out += [f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end">{escape(what)}</text>',
-                f'<rect x="{LEFT}" y="{y + 2}" width="{row["ratio"] * scale:.1f}" height="14" fill="#1b6ca8"/>',
-                f'<text x="{LEFT + row["ratio"] * scale + 6:.1f}" y="{y + 13}">{row["ratio"]:.2f} of {escape(row["limit"]["what"])}, '
-                f'{number(row["median"])} {escape(row["unit"])}</text>']
-    x = LEFT + scale
-    out.append(f'<path d="M{x:.1f} {TOP - 10}V{height - 14}" stroke="#d1495b" stroke-dasharray="4 3"/>')
+                f'<rect x="{LEFT}" y="{y + 2}" width="{end - LEFT:.1f}" height="14" fill="#1b6ca8"/>',
+                f'<text x="{max(end, LEFT + scale) + 8:.1f}" y="{y + 13}">{escape(label)}</text>']
     return "\n".join([*out, "</svg>"]) + "\n"
