@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Each test gets a bench: a folder under build/e2e/ and servers of its own."""
+"""Fixtures of the end-to-end tests. Each test has its own folder under build/e2e/ and its own servers."""
 import contextlib
 import os
 import re
@@ -30,11 +30,11 @@ class Bench:
         self.folder, self.name, self.start_kafka = folder, name, kafka
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self.sockets = Path(tempfile.mkdtemp(prefix="tarry-"))  # a socket's path must be short
+        self.sockets = Path(tempfile.mkdtemp(prefix="tarry-"))  # the path of a socket must be short
         self.kept = []
 
     def keep(self, thing):
-        """What is to be ended with the test, last first."""
+        """Registers a server or client. The bench ends it after the test, the last one first."""
         self.kept.append(thing)
         return thing
 
@@ -55,7 +55,7 @@ class Bench:
         return self.keep(tarry.Tarry(self.folder, redis_url, body, **more))
 
     def end(self):
-        """Ends all of them, also if one cannot be ended."""
+        """Ends everything that was registered, even if one of them cannot be ended."""
         with contextlib.ExitStack() as stack:
             stack.callback(shutil.rmtree, self.sockets, ignore_errors=True)
             for thing in self.kept:
@@ -66,7 +66,8 @@ class Bench:
 
 @pytest.fixture(scope="session")
 def kafka_of_session():
-    """Started by the first test that needs it, or the one of the whole run."""
+    """Returns a function that starts Kafka on its first call. It returns the shared Kafka if
+    ./tests/run started one."""
     running = []
 
     def get():
@@ -98,8 +99,8 @@ def own_kafka(bench, real_kafka):
 @pytest.fixture
 def bench(request, kafka_of_session):
     name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
-    # A topic of an earlier run or of another test must not be met again.
-    folder = servers.BUILD / "e2e" / request.path.stem / name  # files may run side by side
+    # A test must not read a topic of an earlier run or of another test.
+    folder = servers.BUILD / "e2e" / request.path.stem / name  # test files may run at the same time
     b = Bench(folder, f"{name[:60]}-{os.urandom(3).hex()}", kafka_of_session)
     yield b
     b.end()

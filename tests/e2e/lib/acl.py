@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The users with least rights that etc/tarry.conf names, as they stand there."""
+"""The Redis users with minimal rights, as the comments of etc/tarry.conf list them."""
 from lib.servers import TOP
 
 PASSWORD = "least-pw"
 
 
 def users():
-    """[of Redis, of a sentinel]: the rules behind the user's name, a list of words each."""
+    """Returns [rules for Redis, rules for a sentinel]. Each is a list of words, without the user's name."""
     found = []
     for line in (TOP / "etc/tarry.conf").read_text().splitlines():
         if line.startswith("#   user tarry "):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Certificates for listeners and their clients, made by openssl's own command."""
+"""Certificates for listeners and their clients, made with the openssl command."""
 import ssl
 import subprocess
 
 
 class Authority:
-    """It signs what it is asked to. pem: its own certificate, for those who trust it."""
+    """A certificate authority. pem: the path of its own certificate, for clients that trust it."""
 
     def __init__(self, folder, name="tarry test authority"):
         self.folder, self.issued = folder, 0
@@ -15,7 +15,7 @@ class Authority:
 
     def issue(self, name, alternative="DNS:localhost,IP:127.0.0.1", purpose="serverAuth", days=2,
               cert=None, key=None):
-        """(certificate, key) of a new pair of files, or in place of those that are named."""
+        """Returns the paths (certificate, key) of a new pair. If the pair exists already, replaces it."""
         self.issued += 1
         stem = f"{self.issued}-{name}"
         asked, more = self.folder / f"{stem}.csr", self.folder / f"{stem}.ext"
@@ -30,7 +30,7 @@ class Authority:
         return self.issue(name, alternative, "clientAuth")
 
     def trusting(self, pair=None):
-        """For a client that trusts it, and shows the pair."""
+        """Returns a TLS context for a client that trusts this authority and presents the pair."""
         context = ssl.create_default_context(cafile=str(self.pem))
         if pair:
             context.load_cert_chain(*(str(file) for file in pair))

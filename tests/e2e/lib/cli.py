@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The command line as a script has it, and as a person at a terminal."""
+"""Runs the command line, as a script does and as a person at a terminal does."""
 import fcntl
 import json
 import os
@@ -30,7 +30,7 @@ def run(*args, url=None, stdin="", **more):
 
 
 def lines(done):
-    """Of a command that went well: each line of its output as JSON."""
+    """Requires exit code 0. Returns each line of standard output, decoded from JSON."""
     assert done.returncode == 0, (done.stdout, done.stderr)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -41,7 +41,7 @@ def one(done):
 
 
 def on_terminal(*args, url=None, limit_s=60, columns=200, **more):
-    """(exit code, what stood on the terminal): both outputs are one."""
+    """Runs a command on a terminal. Returns (exit code, what the terminal shows), both outputs mixed."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     child = subprocess.Popen([BIN, *map(str, args)], stdin=slave, stdout=slave, stderr=slave,
@@ -52,7 +52,7 @@ def on_terminal(*args, url=None, limit_s=60, columns=200, **more):
         if select.select([master], [], [], 0.1)[0]:
             try:
                 part = os.read(master, 65536)
-            except OSError:  # the other side is closed
+            except OSError:  # the command has closed its end
                 break
             if not part:
                 break
@@ -69,7 +69,7 @@ def plain(text):
 
 
 class Terminal:
-    """What a command may have as its standard error, to be read while it runs."""
+    """A terminal for the standard error of a command. A test can read it while the command runs."""
 
     def __init__(self):
         self.master, self.slave = pty.openpty()

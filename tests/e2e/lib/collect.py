@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Receivers: each keeps every arrival, stamped as it comes in."""
+"""Receivers. Each one stores every arrival with the time at which it arrived."""
 import asyncio
 import threading
 import time
@@ -20,7 +20,7 @@ class Arrival(NamedTuple):
     headers: list
     payload: bytes
     topic: str
-    spelled: tuple = ()  # names of HTTP headers as they came; those of headers are lower case
+    spelled: tuple = ()  # names of HTTP headers as received; headers has them in lower case
 
     def header(self, name):
         return next((v for n, v in self.headers if n == name), None)
@@ -31,8 +31,8 @@ class Collector:
         self.arrivals = []
 
     def wait(self, jobs, timeout_s=90):
-        """Until each accepted job has come once, or the time is over: the verdict names what is
-        missing. Then a little longer, for those that come twice."""
+        """Waits until each accepted job has arrived once, or until timeout_s is over. lib/verify.py
+        reports what is missing. Then waits for another second, in which duplicates may arrive."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
             if len(self.arrivals) >= len(jobs):
@@ -66,7 +66,7 @@ class FromKafka(Collector):
             if m is None or m.error():
                 continue
             kind, record_ms = m.timestamp()
-            # The record's whole millisecond may be the due one: its end is what counts.
+            # The job may be due anywhere in the record's millisecond. The end of that millisecond counts.
             stamps = [time.time_ns()]
             if kind == confluent_kafka.TIMESTAMP_CREATE_TIME:
                 stamps.append(record_ms * 1_000_000 + 999_999)
@@ -80,7 +80,7 @@ class FromKafka(Collector):
 
 
 class FromMqtt(Collector):
-    """With a session that outlives the connection, so that a broker's restart loses nothing."""
+    """An MQTT subscriber. Its session outlives the connection, so a restart of the broker loses nothing."""
 
     def __init__(self, port, topic_filter, client_id="test-collector"):
         super().__init__()
@@ -104,7 +104,8 @@ class FromMqtt(Collector):
         content_type = getattr(m.properties, "ContentType", None)
         if content_type is not None:
             headers.append(("content-type", content_type.encode()))
-        # After its restart the broker repeats what we had and it had not heard so: its doing.
+        # After a restart, the broker repeats messages whose PUBACK it lost. These are not
+        # duplicates from tarry.
         if not m.dup or headers not in [a.headers for a in self.arrivals[-500:]]:
             self.arrivals.append(Arrival(ns, None, headers, m.payload, m.topic))
 
@@ -114,9 +115,9 @@ class FromMqtt(Collector):
 
 
 class FromHttp(Collector):
-    """A callback server on its own thread. policy(arrival) gives the status, or (status, extra
-    header lines), or a time to wait before it as ("after", seconds[, status]), or an Event as
-    ("when", event[, status])."""
+    """A callback server on its own thread. policy(arrival) returns the status, or one of these:
+    (status, extra header lines), ("after", seconds[, status]) to answer later, ("when", event[,
+    status]) to wait for a threading.Event."""
 
     def __init__(self, policy=lambda arrival: 200):
         super().__init__()
@@ -136,7 +137,7 @@ class FromHttp(Collector):
         self.call(listen())
 
     def go_away(self):
-        """Refuses connections, and cuts those that are open."""
+        """Refuses new connections and closes the open ones."""
         async def leave():
             self.server.close()
             for transport in list(self.open):
@@ -178,7 +179,7 @@ class Connection(asyncio.Protocol):
             self.take(ns, lines[0].split(" ")[1], headers, payload, spelled)
 
     def take(self, ns, path, headers, payload, spelled):
-        # What tarry sends where the job has no content type.
+        # tarry sends this content type if the job has none.
         kept = [h for h in headers if h != ("content-type", b"application/octet-stream")]
         arrival = Arrival(ns, dict(headers).get("delay-key"), kept, payload, path,
                           spelled)

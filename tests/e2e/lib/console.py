@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The web console in headless Chromium, driven by tests/e2e/console.mjs. Fixtures are to be imported by
-the tests that want them. TARRY_SHOTS is where pictures are stored (build/e2e/shots)."""
+"""The web console in headless Chromium, driven by tests/e2e/console.mjs. Tests import the fixtures that they
+use. TARRY_SHOTS is the folder for screenshots (default: build/e2e/shots)."""
 import fcntl
 import json
 import os
@@ -20,7 +20,7 @@ ADMIN, PRODUCER = "admin-token-0123456789", "producer-token-0123456789"
 
 
 def installed():
-    """None, or why it can't be had."""
+    """Installs the packages if necessary. Returns None, or why they cannot be installed."""
     missing = [c for c in ("chromium", "node", "npm") if not shutil.which(c)]
     if missing:
         return f"{' and '.join(missing)} missing: ./etc/build/install console"
@@ -41,7 +41,7 @@ def installed():
 @pytest.fixture(scope="session")
 def browser():
     MODULES.parent.mkdir(parents=True, exist_ok=True)
-    with open(MODULES.parent / "lock", "w") as lock:  # the other file of these tests may be installing
+    with open(MODULES.parent / "lock", "w") as lock:  # the other file of console tests may be installing
         fcntl.flock(lock, fcntl.LOCK_EX)
         why = installed()
     if why:
@@ -75,7 +75,7 @@ def yard(bench, browser):
 
 
 def be_admin(y):
-    """Asks with the token."""
+    """Adds the admin token to each request."""
     ask = y.tarry.ask
     y.tarry.ask = lambda method, path, body=None, headers=None, **more: ask(
         method, path, body, {"Authorization": f"Bearer {ADMIN}", **(headers or {})}, **more)
@@ -90,8 +90,8 @@ def bury(y, names):
 
 
 def load(y, over, each_s=0.05):
-    """Jobs all the time, until over is set: most due at once, some that wait. y.behind: how many of
-    those that were due had not come, at the most."""
+    """Posts jobs until `over` is set: one that is due at once, one that is due later, in turns.
+    Sets y.behind to the highest number of due jobs that had not arrived."""
     n = y.behind = 0
     while not over.wait(each_s):
         y.put(f"now-{n}", after="0s")
@@ -101,6 +101,6 @@ def load(y, over, each_s=0.05):
 
 
 def heard(child, word="ready"):
-    """The page has come to where something is to happen."""
+    """Waits until the page prints this word."""
     line = within(90, f"the page to say {word}", child.stdout.readline)
     assert line == word + "\n", line + within(30, "its errors", child.stderr.read)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A daemon with a short horizon: its far jobs wait in lists of their slot of due time."""
+"""A daemon with a short horizon. Redis stores its far jobs in one list for each slot of due time."""
 import time
 
 from lib import collect
@@ -7,11 +7,11 @@ from lib.servers import wait_for
 from lib.tarry import Tarry
 
 BASE = "tarry:{r/0}"
-LATE_S = 2.5  # what a starved machine may add; who forgets a slot looks again after ten seconds
+LATE_S = 2.5  # a busy machine may add this much; a daemon that forgets a slot looks again after ten seconds
 
 
 class World:
-    """A daemon with a short horizon, whose route goes to a callback server."""
+    """A daemon with a short horizon. Its route delivers to a callback server."""
 
     def __init__(self, bench, horizon="2s", route="buckets = 1;", policy=lambda arrival: 200, body="", daemon=""):
         self.bench, self.hook = bench, bench.keep(collect.FromHttp(policy))
@@ -29,7 +29,7 @@ class World:
             f'horizon = "{horizon}";')).start()
 
     def add(self, id, after, payload=b"x", tarry=None, **headers):
-        """after: such as "3s", or when, in ms."""
+        """after: a delay, for example "3s", or the due time in ms."""
         when = {"deliver-after": after} if isinstance(after, str) else {"deliver-at": str(after)}
         status, _, body = (tarry or self.tarry).ask("POST", "/v1/routes/r/jobs", payload, {
             "delay-id": id, **when, **{k.replace("_", "-"): v for k, v in headers.items()}})
@@ -46,7 +46,7 @@ class World:
         return sorted(a.ns / 1e9 - int(a.header("delay-due")) / 1e3 for a in self.hook.arrivals)
 
     def far(self):
-        """Jobs there, as Redis counts them, in all buckets."""
+        """Returns the number of far jobs in all buckets, as Redis counts them."""
         return sum(int(self.r.hget(key, "#") or 0) for key in self.r.keys("tarry:*:slots"))
 
     def near(self):

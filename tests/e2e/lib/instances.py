@@ -15,6 +15,6 @@ class Instances:
         return [d for d in self.all if d.child]
 
     def owner(self):
-        """Of the one bucket of the first route."""
+        """Returns the daemon that owns the only bucket of the first route."""
         owner, = [d for d in self.up if d.metric("tarry_buckets_owned") == 1]
         return owner

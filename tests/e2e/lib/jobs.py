@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Jobs made from a seed, so that what arrives can be compared byte for byte."""
+"""Jobs made from a seed, so that a test can compare every byte that arrives."""
 import hashlib
 import os
 import random
@@ -19,20 +19,21 @@ def now_ms():
 class Job:
     seq: int
     delay_ms: int
-    key: bytes  # None: there is none
-    headers: list  # of (name, bytes), in order; the first is test-seq
+    key: bytes  # None: no key
+    headers: list  # (name, bytes) in order; the first is test-seq
     payload: bytes
-    named: bool  # the producer gives it an id
-    due_ms: int = 0  # not before; set when it is sent
-    exact: bool = False  # due_ms is to the millisecond what the daemon must have understood
-    accepted: bool = False  # the other side has said so
+    named: bool  # the producer sets the id
+    due_ms: int = 0  # the earliest due time; go() sets it
+    exact: bool = False  # the daemon must compute exactly due_ms
+    accepted: bool = False  # the source has acknowledged the job
 
     @property
     def id(self):
         return f"job-{self.seq}"
 
     def go(self):
-        """Stamps it: the control header that says when. Called as it is sent."""
+        """Sets due_ms. Returns the control header that contains the due time or the delay. Call it
+        when the job is sent."""
         now = now_ms()
         self.due_ms = now + self.delay_ms
         self.exact = self.seq % 2 == 0
@@ -42,7 +43,7 @@ class Job:
 
 
 def make(seq, charset="ascii", keys=True, named=False, max_delay_ms=MAX_DELAY_MS):
-    """charset: what header values and keys may hold on this way: binary, utf8 or ascii."""
+    """charset: which values headers and keys may contain: binary, utf8 or ascii."""
     rng = random.Random(f"{SEED}/{seq}")
     size = 0 if seq % 97 == 5 else rng.randrange(1, 800)
     text = {"binary": hashlib.sha256(str(seq).encode()).digest(),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Both ends of Later's API, with plain HTTP: the daemon with etc/later.conf, and what its tasks
-call back. Fixtures are to be imported by the tests that want them."""
+"""Both ends of Later's API, with plain HTTP: the daemon with etc/later.conf, and a server for the
+callbacks of its tasks. Tests import the fixtures that they use."""
 import asyncio
 import http.client
 import json
@@ -22,7 +22,7 @@ OK = b'{"code":100}'
 
 
 class Later(tarry.Tarry):
-    """The daemon with the sample configuration; first: the wait before the first retry."""
+    """The daemon with the sample configuration. first: the delay before the first retry."""
 
     def __init__(self, folder, redis_url, first="1s", name="tarry"):
         servers.Server.__init__(self, folder, name)
@@ -65,7 +65,7 @@ class Later(tarry.Tarry):
         return self.call("/delete", {"id": task_id})
 
     def raw(self, text, answers=1):
-        """Sends bytes as they are; gives (status, headers, body) of so many answers."""
+        """Sends bytes unchanged. Returns (status, headers, body) of each answer."""
         with socket.create_connection(("127.0.0.1", self.api), timeout=30) as s:
             s.sendall(text)
             stream = s.makefile("rb")
@@ -85,16 +85,16 @@ def response(body=OK, status=200, *lines):
 
 
 class Call(SimpleNamespace):
-    """ns, line, headers (in order, as they came), body, peer."""
+    """A received call: ns, line, headers (in order, as received), body, peer."""
 
     def header(self, name):
         return next((v for n, v in self.headers if n.lower() == name.lower()), None)
 
 
 class Hook:
-    """A callback server. Each path has its answers, the last of them for all further calls: bytes
-    as they go out; or a number of seconds before that, ("after", seconds, bytes), or an Event,
-    ("when", event, bytes); None: never."""
+    """A callback server. Each path has a list of answers; the last one serves all further calls. An
+    answer is the bytes to send, ("after", seconds, bytes), ("when", event, bytes) for a
+    threading.Event, or None: never answer."""
 
     def __init__(self):
         self.port, self.answers, self.calls = free_port(), {}, {}
@@ -118,7 +118,7 @@ class Hook:
         return f"127.0.0.1:{self.port}"
 
     def url(self, *answers, path=None):
-        """A new path that answers so."""
+        """Registers a new path with these answers. Returns its URL."""
         path = path or "/" + uuid.uuid4().hex
         self.answers[path] = list(answers) or [response()]
         return f"http://{self.at}{path}"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Time limits for the tests of one pytest process.
 
-A test that exceeds its limit fails. If it cannot fail because a library call does not return, or if
-the process does not exit after the last test, a thread of the interpreter's own prints the stack of
-every thread and ends the process.
+A test that exceeds its limit fails. Sometimes it cannot fail because a library call does not
+return, or the process does not exit after the last test. Then a separate thread of the interpreter
+prints the stack of every thread and ends the process.
 """
 import atexit
 import faulthandler
@@ -13,9 +13,9 @@ import sys
 
 import pytest
 
-TEST_S = 240  # of a test, unless it has the marker limit_s
+TEST_S = 240  # per test, unless it has the marker limit_s
 AGAIN_S = 30  # between two failures of one test: after the first, a fixture may wait
-HANG_S = 180  # how long a test that failed, or pytest between two tests, may take
+HANG_S = 180  # limit for a test that has failed, and for pytest between two tests
 
 
 class Limits:
@@ -28,17 +28,17 @@ class Limits:
 
     def pytest_configure(self, config):
         config.addinivalue_line("markers", f"limit_s(seconds): the time limit of a test; default {self.test_s}")
-        # The limit of the whole part, in tests/run: print where the process hung, then end.
+        # tests/run ends a part that exceeds its limit. Print where the process hangs, then end.
         faulthandler.register(signal.SIGTERM, file=self.stacks, chain=True)
         self.end_process_after(self.hang_s)
 
-    @pytest.hookimpl(hookwrapper=True, trylast=True)  # the signal is ours, also beside pytest-timeout
+    @pytest.hookimpl(hookwrapper=True, trylast=True)  # we own this signal, even if pytest-timeout is installed
     def pytest_runtest_protocol(self, item):
         mark = item.get_closest_marker("limit_s")
         limit_s = mark.args[0] if mark else self.test_s
 
         def over(_signo, _frame):
-            # Not TimeoutError: that is an OSError, which code that waits for a server ignores.
+            # Not TimeoutError: it is an OSError, which code that waits for a server ignores.
             pytest.fail(f"the test exceeded {limit_s} s")
         signal.signal(signal.SIGALRM, over)
         signal.setitimer(signal.ITIMER_REAL, limit_s, AGAIN_S)
@@ -57,8 +57,9 @@ class Limits:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self):
-        """The reports are written. The interpreter would now join threads that a failed test left
-        waiting, and destroy Kafka clients, which waits for their brokers without a limit."""
+        """Runs after pytest has written the reports. At a normal exit, the interpreter would join
+        threads that a failed test left waiting. It would also destroy Kafka clients, which wait for
+        their brokers without a limit."""
         sys.stdout.flush()
         sys.stderr.flush()
         atexit._run_exitfuncs()  # removes old temporary folders

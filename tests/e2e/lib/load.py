@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Producers: each sends a list of jobs and marks those accepted that the other side took."""
+"""Producers. Each one sends a list of jobs and marks the jobs that the receiver accepted."""
 import math
 import re
 import socket
@@ -14,7 +14,7 @@ from lib.mqtt import new_client
 
 
 class Pace:
-    """Lets `rate` jobs a second through; None: as fast as it goes."""
+    """Limits a loop to `rate` jobs a second. None: no limit."""
 
     def __init__(self, rate):
         self.rate, self.begun, self.n = rate, time.monotonic(), 0
@@ -27,7 +27,7 @@ class Pace:
 
 
 def control(job):
-    """The headers as they are sent: the job's own, when it is due, and its name if it has one."""
+    """Returns the headers to send: the job's own headers, the due time, and the id if the job has one."""
     name, value = job.go()
     return job.headers + [(name, value)] + ([("delay-id", job.id.encode())] if job.named else [])
 
@@ -39,15 +39,15 @@ def kafka(address, topic, jobs, rate=None):
     pace = Pace(rate)
 
     def report(job):
-        # Without an offset, the producer only concludes that the record was written before. The
-        # mock cluster, which knows no sequence numbers, makes it conclude so wrongly.
+        # A record without an offset was only assumed to be written. The mock cluster has no
+        # sequence numbers, so the producer makes this assumption wrongly.
         def on_delivery(error, record):
             job.accepted = error is None and record.offset() is not None
         return on_delivery
 
     for job in jobs:
         headers = control(job)
-        # What is relative counts from the record's own time, which is stated here.
+        # A relative delay counts from the record's own timestamp, which is set here.
         producer.produce(topic, job.payload, job.key, headers=headers, on_delivery=report(job),
                          timestamp=job.due_ms - job.delay_ms)
         job.exact = True
@@ -66,7 +66,8 @@ def user_properties(headers):
 
 
 def mqtt5(port, topic, jobs, rate=None):
-    """Every fourth job goes to $delayed/SECONDS/TOPIC instead of bearing a header."""
+    """Publishes jobs with MQTT 5. Every fourth job uses the topic $delayed/SECONDS/TOPIC instead of
+    a header."""
     client, accepted = new_client(), threading.Semaphore(0)
     client.max_inflight_messages_set(100)
     client.reconnect_delay_set(1, 1)
@@ -102,7 +103,8 @@ def mqtt5(port, topic, jobs, rate=None):
 
 
 class HttpLoad:
-    """One connection, 16 requests at a time. What was not answered is sent again, by name."""
+    """One connection, 16 requests at a time. Repeats each request without an answer. Named jobs are
+    not stored twice."""
 
     batch = 16
 

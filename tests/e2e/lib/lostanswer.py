@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Stands between a daemon and its Redis and passes everything on, but for one answer: on command
-it closes the connection when Redis has carried a script out, and before the daemon hears of it."""
+"""A proxy between a daemon and its Redis that can lose an answer. On command it closes the
+connection after Redis has run a script and before the daemon receives the reply."""
 import hashlib
 import re
 import socket
@@ -11,7 +11,7 @@ PUSHED = (b"SUBSCRIBE", b"PSUBSCRIBE", b"SSUBSCRIBE", b"MONITOR")
 
 
 def end_of(text, at=0):
-    """Where the value of RESP that begins there ends; None: more is to come."""
+    """Returns the offset after the RESP value that begins at `at`. None: the value is incomplete."""
     line = text.find(b"\r\n", at)
     if line < 0:
         return None
@@ -28,7 +28,7 @@ def end_of(text, at=0):
 
 
 def words_of(command):
-    """The arguments of a command, an array of texts."""
+    """Returns the arguments of a command, which is an array of bulk strings."""
     words, at = [], command.index(b"\r\n") + 2
     while at < len(command):
         line = command.index(b"\r\n", at)
@@ -39,8 +39,8 @@ def words_of(command):
 
 
 class Trap:
-    """The answers to some calls of a script are lost: those of these numbers, from 1. Or, where
-    there is something to be done before it is heard, an answer is only late."""
+    """Loses the answers to the calls of one script with these numbers, counted from 1. If act is
+    set, calls it instead and passes the answer on afterwards."""
 
     def __init__(self, script, numbers, of, act=None):
         self.script, self.numbers, self.of, self.act = script, numbers, of, act
@@ -66,14 +66,14 @@ class LostAnswers:
         self.path, self.redis_path = f"{folder}/lost.sock", redis_path
         self.url, self.lock = f"unix://{self.path}", threading.Lock()
         self.scripts, self.traps, self.sockets = {}, [], []
-        self.calls = []  # (script, words) of each that Redis has answered
+        self.calls = []  # (script, words) of each call that Redis has answered
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(self.path)
         self.listener.listen(64)
         threading.Thread(target=self.accept, daemon=True).start()
 
     def lose(self, script, numbers=(1,), of=b"", act=None):
-        """of: a text that must be in one of its arguments, as the id of a job."""
+        """of: only count calls with an argument that contains this text, for example the id of a job."""
         trap = Trap(script, tuple(numbers), of, act)
         with self.lock:
             self.traps.append(trap)
@@ -99,7 +99,8 @@ class LostAnswers:
             threading.Thread(target=link.run, args=(far, near, link.answer), daemon=True).start()
 
     def name(self, words):
-        """Of the script that a command runs; None: of none. Notes those that are loaded."""
+        """Returns the name of the script that a command runs. None: it runs no script. Records the
+        scripts that SCRIPT LOAD loads."""
         verb = words[0].upper()
         if verb == b"SCRIPT" and words[1].upper() == b"LOAD":
             head = HEAD.search(words[2])
@@ -127,7 +128,7 @@ def shut(s):
 
 
 class Link:
-    """One connection: answers come in the order of the commands."""
+    """One connection. Answers arrive in the order of the commands."""
 
     def __init__(self, of, near, far):
         self.of, self.near, self.far = of, near, far
@@ -135,7 +136,7 @@ class Link:
         self.lock = threading.Lock()
 
     def run(self, come, go, look):
-        """look(value): may the value of RESP be passed on?"""
+        """Forwards values. look(value) returns False to close the connection instead."""
         text = b""
         while True:
             try:

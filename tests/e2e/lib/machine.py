@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How long this machine keeps a process waiting that wants to run: where a test judges how late
-something is, its bound is what is promised, and on top of it what the machine took meanwhile.
+"""Measures how long this machine keeps a runnable process waiting. A test that judges lateness adds
+this to the promised limit.
 
-A thread sleeps for a moment, again and again, from the first import on; how much longer it slept
-is what the machine took."""
+A thread sleeps repeatedly for a short time, from the first import on. Any longer sleep is a stall
+of the machine.
+"""
 import collections
 import threading
 import time
 
 NAP_S = 0.01
-HANDS = 6  # that an event goes through: the producer, Redis, the daemon, Redis, the daemon, the test
-LAST_S = 10  # what is judged was mostly not longer ago
-KEPT_S = 240  # as long as a test may take
+HANDS = 6  # processes that pass an event on: producer, Redis, daemon, Redis, daemon, test
+LAST_S = 10  # tests mostly judge what happened within this time
+KEPT_S = 240  # the longest time that a test may run
 
 stalls = collections.deque(maxlen=int(KEPT_S / NAP_S))  # (when, how long)
 
@@ -25,7 +26,7 @@ def watch():
 
 
 def stall_s(last_s=LAST_S):
-    """The longest of the last time."""
+    """Returns the longest stall of the last last_s seconds."""
     since = time.monotonic() - last_s
     return max((took for when, took in list(stalls) if when > since), default=0.0)
 

@@ -4,8 +4,8 @@ import paho.mqtt.client as paho
 
 
 def new_client(client_id="", protocol=paho.MQTTv5):
-    """Returns a client that is not connected. Callbacks must accept more arguments: paho-mqtt 2
-    passes additional arguments to some of them. An empty client_id lets the broker or the library choose."""
+    """Returns a client that is not connected. Callbacks must accept more arguments: paho-mqtt 2 passes
+    additional arguments to some of them. If client_id is empty, the broker or the library chooses it."""
     if not hasattr(paho, "CallbackAPIVersion"):
         return paho.Client(client_id, protocol=protocol)
     return paho.Client(paho.CallbackAPIVersion.VERSION2, client_id, protocol=protocol)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A way from Kafka whose place in the partitions is looked at: commits, marks in Redis, ends.
+"""A way from Kafka, and functions that read its offsets: commits, marks in Redis, ends of
+partitions.
 
-Jobs wait long enough that none is delivered before the fault: whoever arrives twice was stored
-twice.
+Delays are long enough that no job is delivered before the fault. A job that arrives twice was
+therefore stored twice.
 """
 import os
 
@@ -48,7 +49,7 @@ def client_of(way):
 
 
 def offsets(way, partitions=4):
-    """What the group has committed and where the topic ends, partition by partition."""
+    """Returns (the committed offsets of the group, the end offsets of the topic), each a list by partition."""
     consumer = client_of(way)
     try:
         parts = [TopicPartition(way.topic_in, n) for n in range(partitions)]
@@ -64,7 +65,7 @@ def marks(way):
 
 
 def cut_tail(way, count):
-    """Takes the last bytes of the append-only file, as a power cut does."""
+    """Truncates the append-only file by count bytes, as a power cut does."""
     (file,) = (way.redis.folder / "appendonlydir").glob("*.incr.aof")
     size = file.stat().st_size
     os.truncate(file, max(0, size - count))

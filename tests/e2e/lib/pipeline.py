@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Many requests over few connections, each a pipeline: to load a daemon, not to read its answers."""
+"""Pipelines many requests over few connections. Use it to load a daemon, not to read its answers."""
 import re
 import socket
 from collections import Counter
@@ -20,7 +20,7 @@ class Connection:
         self.rest = b""
 
     def read(self, count, statuses):
-        """Reads so many answers, and counts them by status. No body may hold a status line."""
+        """Reads count answers and counts them by status. A body must not contain a status line."""
         while count > 0:
             data = self.socket.recv(1 << 18)
             assert data, "the daemon hung up"
@@ -32,8 +32,8 @@ class Connection:
 
 
 def send_all(port, requests, connections=8, depth=64):
-    """Sends the requests of an iterator, so many at once on each connection. Gives the number of
-    answers by status."""
+    """Sends all requests of an iterator, up to depth at once on each connection. Returns the number
+    of answers by status."""
     open_ones = [Connection(port) for _ in range(connections)]
     statuses, requests = Counter(), iter(requests)
     while parts := [part for _ in open_ones if (part := list(islice(requests, depth)))]:

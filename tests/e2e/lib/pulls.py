@@ -45,7 +45,7 @@ class Answer:
 
 
 class Queues:
-    """A connection to one daemon; for one thread."""
+    """A connection to one daemon. Use it in one thread only."""
 
     def __init__(self, daemon, timeout_s=30):
         self.port = daemon.port
@@ -56,7 +56,7 @@ class Queues:
         query = {name.rstrip("_"): value for name, value in query.items() if value is not None}
         if query:
             path += "?" + urlencode(query)
-        again = self.connection is not None  # it may have been closed while it was idle
+        again = self.connection is not None  # the daemon may have closed the connection while it was idle
         while True:
             if self.connection is None:
                 self.connection = http.client.HTTPConnection("127.0.0.1", self.port,
@@ -121,7 +121,7 @@ class Queues:
                         **{"token": job["token"], **query})
 
     def counts(self, queue):
-        """ready, waiting, in flight, dead, ended."""
+        """Returns (ready, waiting, in flight, dead, ended)."""
         a = self.ask("GET", self.path(queue))
         assert a.status == 200, a
         return tuple(a[part] for part in ("ready", "waiting", "in_flight", "dead", "ended"))
@@ -135,7 +135,7 @@ class Queues:
 
 
 class Waiting(threading.Thread):
-    """A pull that waits, in a thread of its own; result() gives its answer."""
+    """A long poll in its own thread. result() returns the answer."""
 
     def __init__(self, daemon, *queues, **query):
         super().__init__(daemon=True)
@@ -157,8 +157,8 @@ class Waiting(threading.Thread):
 
 
 class Consumers:
-    """Threads that pull and acknowledge until they are told to stop, whatever happens to the
-    daemons; got counts each id's deliveries."""
+    """Threads that pull and acknowledge until finish(), even if a daemon stops meanwhile. got
+    counts the deliveries of each id."""
 
     def __init__(self, daemons, queues, count=4, **query):
         self.daemons, self.queues, self.query = daemons, queues, {"wait": "500ms", **query}
@@ -188,10 +188,11 @@ class Consumers:
                 self.got[job["id"]] = self.got.get(job["id"], 0) + 1
                 if answer.ms < ms_of(job["due"]):
                     self.early.append(job["id"])
-            client.ack(job)  # without an answer it may have been done: the lease decides
+            client.ack(job)  # without an answer, the daemon may have acknowledged it or not; the lease decides
 
     def finish(self, daemon, queue, ids, twice_max):
-        """Waits until nothing is left. Each job was handed out, and few of them twice."""
+        """Waits until the queue is empty. Requires that each job was delivered, and at most
+        twice_max of them again."""
         client = Queues(daemon)
         wait_for("the queue to be empty", lambda: client.is_empty(queue), 100, 0.2)
         self.over = True

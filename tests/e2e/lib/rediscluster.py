@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A Redis Cluster on loopback: so many masters, each with so many replicas."""
+"""A Redis Cluster on loopback, with a number of masters and of replicas for each master."""
 import subprocess
 
 import pytest
@@ -40,12 +40,12 @@ class Node(Server):
 
 class Client(redis.RedisCluster):
     def keys(self, pattern="*", **kwargs):
-        """Of all masters; redis-py asks one."""
+        """Returns the keys of all masters; redis-py asks one node only."""
         return list(self.scan_iter(pattern, 1000))
 
 
 class AsOne:
-    """A cluster in the place of one Redis, for tests that only look into it."""
+    """A cluster in place of a single Redis, for tests that only read from it."""
 
     def __init__(self, bench):
         self.cluster = Cluster(bench)
@@ -59,7 +59,7 @@ class AsOne:
 
 
 class Cluster:
-    """masters and replicas as they were at the start; roles() tells how they are."""
+    """masters, replicas: the numbers at the start. masters() returns the current masters."""
 
     def __init__(self, bench, masters=3, replicas=0, options=(), tls=None):
         self.tls = tls
@@ -103,5 +103,5 @@ class Cluster:
         return out.stdout
 
     def keys(self, pattern):
-        """Of all masters, as (node, key)."""
+        """Returns (node, key) for the keys of all masters."""
         return [(n, k.decode()) for n in self.masters() for k in n.client().keys(pattern)]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A daemon whose configuration is written anew while it runs."""
+"""A daemon that reloads its configuration while it runs."""
 import pytest
 
 from lib import collect
 
 
 class Reloaded:
-    """A daemon, its file, and the word to read it again."""
+    """A daemon, its configuration file, and the reload command."""
 
     def __init__(self, bench, redis, body, **more):
         self.tarry = bench.tarry(redis.url, body, **more)
@@ -22,7 +22,7 @@ class Reloaded:
         return status, answer
 
     def to(self, body, head=None):
-        """It takes this, and says what is another."""
+        """Reloads with this configuration. Requires success. Returns what has changed."""
         self.write(body, head)
         status, answer = self.ask()
         assert status == 200, answer
@@ -31,7 +31,7 @@ class Reloaded:
         return answer["changed"]
 
     def refuses(self, body, head=None):
-        """It does not take this; the errors."""
+        """Reloads with this configuration. Requires that the daemon rejects it. Returns the errors."""
         self.write(body, head)
         status, answer = self.ask()
         assert (status, answer["error"]) == (422, "bad-configuration"), answer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Brokers that want to know who asks: an authority, a Kafka with logins, a server of tokens."""
+"""Brokers that authenticate their clients: a certificate authority, a Kafka with logins, a token server."""
 import base64
 import http.server
 import json
@@ -16,7 +16,7 @@ TOKEN_CLIENT, TOKEN_SECRET = "tarry client", "SECRETidp/pw+1"
 
 
 class Authority:
-    """An authority of our own, and what it certifies."""
+    """A certificate authority of the tests."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -29,7 +29,8 @@ class Authority:
         subprocess.run(["openssl", *argv], check=True, capture_output=True, timeout=60)
 
     def certify(self, name, names="IP:127.0.0.1,DNS:localhost", days=2):
-        """(certificate, key, both in one file): PEM. days below 0: it has ended."""
+        """Returns the paths of (certificate, key, both in one file), in PEM. days below 0: the
+        certificate has expired."""
         cert, key, asked, more, both = (str(self.folder / f"{name}.{end}")
                                         for end in ("pem", "key", "csr", "ext", "both"))
         with open(more, "w", encoding="ascii") as out:
@@ -51,13 +52,13 @@ def part(value):
 
 
 def token(life_s, subject="tarry"):
-    """Unsigned, as Kafka's own login module for development takes it."""
+    """Returns an unsigned token, which Kafka's login module for development accepts."""
     now = time.time()
     return f"{part({'alg': 'none'})}.{part({'sub': subject, 'iat': now, 'exp': now + life_s})}."
 
 
 class TokenServer:
-    """POST /token by client credentials. answer: what to say in the place of a token."""
+    """Serves POST /token with client credentials. answer: the (status, body) to send instead of a token."""
 
     def __init__(self, life_s=3600):
         server = self
@@ -90,9 +91,9 @@ class TokenServer:
 
 
 class SecureKafka(Kafka):
-    """Its listeners, beside the plain one for the tests' own clients (self.address):
-    ssl (wants a client's certificate), sasl (TLS; PLAIN, SCRAM), token (OAUTHBEARER), and two
-    with the certificate of another host and one that has ended."""
+    """A Kafka with these listeners, beside the plain one for the tests' own clients (self.address):
+    ssl (requires a client certificate), sasl (TLS; PLAIN, SCRAM), token (OAUTHBEARER), and two with
+    a wrong certificate: that of another host, and an expired one."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -133,7 +134,7 @@ class SecureKafka(Kafka):
             "listener.name.token.sasl.enabled.mechanisms=OAUTHBEARER",
             "listener.name.token.oauthbearer.sasl.jaas.config="
             f'{of}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
-            # Whoever's token has ended is thrown out.
+            # The broker closes the connection of a client whose token has expired.
             "listener.name.token.oauthbearer.connections.max.reauth.ms=3600000"]
         for name, pem in self.certificates.items():
             lines += [f"listener.name.{name}.ssl.keystore.type=PEM",
@@ -156,7 +157,7 @@ class SecureKafka(Kafka):
 
 
 class SecureMosquitto(Mosquitto):
-    """TLS, and user and password; strict: besides a certificate of the client."""
+    """A mosquitto with TLS, user and password. strict: it requires a client certificate, too."""
 
     def __init__(self, folder, ca, pem=None, strict=False):
         super().__init__(folder)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Redis under the watch of sentinels: a master, its replicas, the sentinels, on loopback.
+"""Redis with sentinels on loopback: a master, its replicas and the sentinels.
 
     watched = bench.keep(Sentinels(bench.folder / "redis")).start()
     bench.tarry(watched.url, ...)
@@ -15,12 +15,12 @@ from lib.certs import ISSUED, SIGNS
 from lib.servers import REDIS_SERVER, Server, free_port, wait_for
 
 NAME = "jobs"
-# A sentinel whose own clock shows that it stood still does nothing for so long; as it comes, for 30 s.
+# If a sentinel notices that its own clock stood still, it does nothing for this time (its default is 30 s).
 TILT_MS = 3000
 
 
 class Certificates:
-    """An authority of our own and one certificate of it, for 127.0.0.1 and ::1."""
+    """A certificate authority and one certificate of it, for 127.0.0.1 and ::1."""
 
     def __init__(self, folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,8 +42,9 @@ class Certificates:
 
 
 def wait_told(what, condition, timeout_s=90, step_s=0.05):
-    """As wait_for, where servers are asked: one may be away, and ends its connections when its role
-    changes. So long, since a sentinel that gets no processor for two seconds rests (see TILT_MS)."""
+    """Like wait_for, for conditions that ask servers. A server may be down, or close its connections when its
+    role changes. The limit is long because a sentinel without a processor for two seconds pauses (see
+    TILT_MS)."""
     def look():
         try:
             return condition()
@@ -53,7 +54,7 @@ def wait_told(what, condition, timeout_s=90, step_s=0.05):
 
 
 class Asked(Server):
-    """A Redis server or a sentinel that has client(**more)."""
+    """A Redis server or a sentinel. Subclasses define client(**more)."""
 
     def ask(self, *command):
         client = self.client(decode_responses=True)
@@ -70,8 +71,8 @@ class Asked(Server):
 
 
 class Node(Asked):
-    """A Redis server or a sentinel, on a TCP port. Its file of configuration is rewritten by
-    itself, so that a restart goes on with the role it had."""
+    """A Redis server or a sentinel on a TCP port. It rewrites its own configuration file, so after
+    a restart it has the role that it had before."""
 
     def __init__(self, group, name, conf, sentinel=False):
         super().__init__(group.folder / name, name)
@@ -99,7 +100,7 @@ class Node(Asked):
             try:
                 self.ask("SENTINEL", "DEBUG", "tilt-period", TILT_MS)
             except redis.exceptions.ResponseError:
-                pass  # before Redis 7 it can't be set
+                pass  # Redis before version 7 cannot set it
         return self
 
     @property
@@ -108,11 +109,10 @@ class Node(Asked):
 
 
 class Sentinels:
-    """down_ms: so long without an answer, and a sentinel holds a server for dead. A failover
-    takes down_ms and some two seconds more. conf: further lines for the Redis servers;
-    sentinel_conf: for the sentinels, where {name} stands for the master's name.
-    password: of the user default of all of them, with whom they log in to one another.
-    """
+    """down_ms: a sentinel considers a server dead after this time without an answer. A failover
+    lasts down_ms and about two seconds more. conf: further lines for the Redis servers.
+    sentinel_conf: further lines for the sentinels, where {name} is replaced by the master's name.
+    password: of the default user of all servers; they also log in to each other with it."""
 
     def __init__(self, folder, replicas=2, sentinels=3, down_ms=1500, tls=None, password="",
                  conf="", sentinel_conf=""):
@@ -155,7 +155,7 @@ class Sentinels:
         return ",".join(f"127.0.0.1:{s.port}" for s in sentinels or self.sentinels)
 
     def url_of(self, login="", name=NAME, sentinels=None):
-        """login: "USER:PASSWORD" at the Redis servers."""
+        """login: "USER:PASSWORD" for the Redis servers."""
         return (f"redis{'s' if self.tls else ''}+sentinel://{login}{'@' if login else ''}"
                 f"{self.addresses(sentinels)}/{name}")
 
@@ -174,7 +174,7 @@ class Sentinels:
         return dict(zip(fields[::2], fields[1::2]))
 
     def master(self):
-        """As the first sentinel that runs has it."""
+        """Returns the master according to the first running sentinel."""
         port = self.port_by(self.running(self.sentinels)[0])
         return next(node for node in self.redises if node.port == port)
 
@@ -182,7 +182,8 @@ class Sentinels:
         return [node for node in self.running(self.redises) if node is not self.master()]
 
     def settled(self):
-        """All sentinels know one another and agree; every Redis that runs follows the master."""
+        """Returns whether all sentinels know each other and agree, and every running Redis follows
+        the master."""
         masters = {self.port_by(s) for s in self.running(self.sentinels)}
         if len(masters) != 1 or self.master().child is None or self.master().role != "master":
             return False
@@ -200,8 +201,7 @@ class Sentinels:
         self.was_master = self.master()
 
     def wait_failover(self):
-        """Until every sentinel that runs names another master than before, which says so itself.
-        Gives it."""
+        """Waits until every running sentinel names a new master, and that server is a master. Returns it."""
         old = self.was_master
 
         def look():
@@ -212,8 +212,9 @@ class Sentinels:
         return self.was_master
 
     def fail_over(self):
-        """A planned one. Gives the new master. A sentinel that finds no good replica, or whose
-        replica does not answer in time, gives up what it was told: it is told again."""
+        """Starts a planned failover and returns the new master. A sentinel abandons the failover if
+        it finds no good replica, or if its replica does not answer in time. Then the command is
+        sent again."""
         old, sentinel = self.was_master, self.running(self.sentinels)[0]
 
         def moved():
@@ -227,7 +228,7 @@ class Sentinels:
         return self.wait_failover()
 
     def wait_replicated(self):
-        """Until the replicas have what the master has now."""
+        """Waits until the replicas have received everything that the master has now."""
         at = self.master().ask("ROLE")[1]
         wait_told("the replicas to have all", lambda: all(
             role[0] == "slave" and role[4] >= at for role in (r.ask("ROLE") for r in self.replicas())))

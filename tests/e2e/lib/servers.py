@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Real servers for the tests: each started, stopped, killed and restarted by its process id.
+"""Real servers for the tests. Each one is started, stopped, killed and restarted by its process id.
 
-Every child dies with the test run, however that ends. Logs stay under build/e2e/.
+Every child process ends with the test run, however the run ends. Logs stay under build/e2e/.
 """
 import collections
 import ctypes
@@ -22,7 +22,7 @@ libc = ctypes.CDLL(None)
 
 
 def wait_for(what, condition, timeout_s=30.0, step_s=0.02):
-    """The first true value of condition(); fails with the name of what was waited for."""
+    """Returns the first true value of condition(). Fails after timeout_s, with `what` in the message."""
     end = time.monotonic() + timeout_s
     while True:
         value = condition()
@@ -34,7 +34,7 @@ def wait_for(what, condition, timeout_s=30.0, step_s=0.02):
 
 
 def within(limit_s, what, call):
-    """The result of a call that has no time limit of its own."""
+    """Returns the result of a call that has no time limit of its own."""
     found = []
     thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
     thread.start()
@@ -43,15 +43,15 @@ def within(limit_s, what, call):
     return found[0]
 
 
-# Each of the processes that ./tests/run has side by side takes ports of its own.
+# Each process that ./tests/run starts uses its own range of ports.
 PORTS = 500
 FIRST_PORT = 20000 + int(os.environ.get("TARRY_E2E_SLOT", "0")) % 24 * PORTS
 given = collections.deque(maxlen=PORTS // 2)
 
 
 def free_port():
-    """Below the range from which the kernel takes ports for outgoing connections. Another one each
-    time: whoever has the last may not listen yet, or comes back to it."""
+    """Returns a free port, below the range from which the kernel assigns ports to outgoing
+    connections. Never returns a recent port again: its user may not listen yet, or may restart."""
     while True:
         port = random.randrange(FIRST_PORT, FIRST_PORT + PORTS)
         with socket.socket() as s:
@@ -74,7 +74,7 @@ def die_with_parent():
 
 
 class Server:
-    """One child process; start() again after stop() or kill() runs it on the same files."""
+    """One child process. start() after stop() or kill() runs it again on the same files."""
 
     stop_s = 30
 
@@ -110,7 +110,7 @@ class Server:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def stop(self, signo=signal.SIGTERM):
-        """Gives the exit code; None when it did not run."""
+        """Returns the exit code. None: it did not run."""
         if self.child is None:
             return None
         self.child.send_signal(signo)
@@ -128,7 +128,7 @@ class Server:
         self.stop(signal.SIGKILL)
 
     def end(self):
-        """For cleaning up: whatever state it is in."""
+        """Ends the process in whatever state it is, after the test."""
         if self.child is not None:
             self.child.kill()
             self.child.wait(10)
@@ -155,15 +155,15 @@ class Redis(Server):
         return redis.Redis(unix_socket_path=self.socket, socket_timeout=120)
 
     def write_all(self):
-        """From now on all that it answers is in its file. With everysec it puts a write off while the
-        disk is busy with the sync before, for two seconds at most: then kill -9 loses what was
-        answered meanwhile. That is for the tests of power cuts; others would blame the daemon."""
+        """From now on, Redis writes everything that it answers to its file. With everysec, Redis delays a
+        write for up to two seconds while the disk is busy with a sync. kill -9 then loses what Redis answered
+        in that time. Only the tests of power cuts want that; other tests would blame the daemon."""
         import redis
         if self.appendfsync == "everysec":
             try:
                 redis.Redis(unix_socket_path=self.socket, socket_timeout=10).config_set("appendfsync", "no")
             except redis.exceptions.RedisError:
-                pass  # it is in a state that the test has made
+                pass  # the test has made this server unable to answer
 
     def kill(self):
         self.write_all()
@@ -183,7 +183,7 @@ class Mosquitto(Server):
         self.port = free_port()
         self.url = f"mqtt://127.0.0.1:{self.port}"
         self.conf = self.folder / "mosquitto.conf"
-        # As root it would become the user mosquitto, who may not write here.
+        # If root starts mosquitto, it would switch to the user mosquitto, who must not write here.
         user = "user root\n" if os.geteuid() == 0 else ""
         self.conf.write_text(
             f"listener {self.port} 127.0.0.1\nallow_anonymous true\n{user}"
@@ -198,7 +198,7 @@ class Mosquitto(Server):
         return accepts(self.port)
 
     def wait_subscribed(self, topic_filter):
-        """A message published before the daemon has subscribed would be nobody's."""
+        """Waits for the daemon's subscription. The broker drops a message that is published before it."""
         wait_for(f"a subscription to {topic_filter}",
                  lambda: topic_filter in self.log.read_text(errors="replace"), 30)
 
@@ -230,7 +230,7 @@ class Kafka(Server):
             return False
 
     def warm_up(self):
-        """The first idempotent producer of a new broker waits a second for its number."""
+        """Produces one record. The first idempotent producer of a new broker waits a second for its id."""
         from confluent_kafka import Producer
         producer = Producer({"bootstrap.servers": self.address, "enable.idempotence": True,
                              "log_level": 2})
@@ -246,7 +246,7 @@ class Kafka(Server):
 
 
 class KafkaOfTheRun:
-    """The real one that ./tests/run has started for all of its processes."""
+    """The real Kafka that ./tests/run has started for all its processes."""
 
     real = True
     add_topic = Kafka.add_topic
@@ -255,11 +255,11 @@ class KafkaOfTheRun:
         self.address = address
 
     def end(self):
-        """It serves the others."""
+        """Does nothing: other processes still use this Kafka."""
 
 
 class KafkaMock(Server):
-    """librdkafka's mock cluster, where no real one can be had."""
+    """librdkafka's mock cluster, used if no real Kafka can run."""
 
     real = False
     address = ""
@@ -280,7 +280,8 @@ class KafkaMock(Server):
 
 
 def freeze(child):
-    """Returns when every thread has stopped: until one of them has seen SIGSTOP, all go on."""
+    """Stops the process and waits until every thread has stopped: until one thread has handled
+    SIGSTOP, all threads run."""
     child.send_signal(signal.SIGSTOP)
     tasks = Path(f"/proc/{child.pid}/task")
     wait_for("all threads to stop", lambda: all(
@@ -288,7 +289,7 @@ def freeze(child):
 
 
 def can_run_kafka():
-    """Whether its jars and a Java are there. TARRY_KAFKA=mock asks for the mock cluster."""
+    """Returns whether Kafka's jars and Java are installed. TARRY_KAFKA=mock requests the mock cluster."""
     return (os.environ.get("TARRY_KAFKA") != "mock" and bool(shutil.which("java")) and
             (BUILD / "kafka/libs/pom.xml").exists())
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Stands between a daemon and its Redis, and lets each answer come later."""
+"""A proxy between a daemon and its Redis that delays each answer."""
 import queue
 import socket
 import threading

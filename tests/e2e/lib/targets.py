@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Routes whose jobs name their callback: rates, limits and circuit breakers of a target."""
+"""Routes whose jobs name their callback URL: rate limits and circuit breakers of a target."""
 import json
 import time
 import urllib.parse
@@ -16,7 +16,7 @@ HOLD_S = 0.2  # HOLD_MS in bridge/engine/pace.c
 
 @pytest.fixture
 def hooks(bench):
-    """Two callback servers: two origins, so two targets."""
+    """Returns two callback servers: two origins, therefore two targets."""
     return [bench.keep(Hook()) for _ in range(2)]
 
 
@@ -28,7 +28,7 @@ def conf(options, sink="", topic='topic = "{header.x-to}";'):
 
 def start(bench, body, count=1):
     store, folder, daemons = bench.redis(), bench.folder, []
-    for n in range(count):  # in one folder they would share a configuration
+    for n in range(count):  # in the same folder they would share a configuration
         bench.folder = folder / f"d{n}"
         daemons.append(bench.tarry(store.url, body).start())
     bench.folder = folder
@@ -44,7 +44,8 @@ def post(tarry, url, **headers):
 
 
 def post_all(tarry, url, jobs):
-    """In one request: {fields, headers} of each, so that a slow machine does not part them."""
+    """Posts all jobs in one request, so that a slow machine cannot separate them. jobs: (fields,
+    headers) of each."""
     lines = [{"payload": "body", **job, "headers": {**({"x-to": url} if url else {}), **job.get("headers", {})}}
              for job in jobs]
     status, _, body = tarry.ask("POST", "/v1/routes/r/jobs", "\n".join(map(json.dumps, lines)),
@@ -80,14 +81,15 @@ def seconds(calls):
 
 
 def emitted(calls):
-    """In seconds: when each left the daemon, by Redis' clock. They arrive a little later, and not
-    all by the same time."""
+    """Returns in seconds, by Redis' clock, when each call left the daemon. Calls arrive a little
+    later, each by a different time."""
     return [int(c.header("delay-emitted")) / 1000 for c in calls]
 
 
 def assert_kept(calls, rate, burst, slack_s=0.02):
-    """slack_s: what one may be late by on its way, and the next not. A daemon that gets no processor
-    for a while lets those go together whose places were reached meanwhile, no more than of HOLD_S."""
+    """Requires that the calls keep the rate limit. slack_s: one call may be delayed this much on its way, and
+    the next one not. If a daemon gets no processor for a while, it sends the calls that became due meanwhile
+    together, at most those of HOLD_S."""
     times, stall = sorted(emitted(calls)), stall_s()
     for i, begin in enumerate(times):
         may_s = slack_s + (stall if i == 0 else min(stall, HOLD_S))
@@ -96,6 +98,7 @@ def assert_kept(calls, rate, burst, slack_s=0.02):
 
 
 def not_while_it_looks():
-    """Once in a minute a route at rest claims all the same: pace_rest_us()."""
+    """Waits for a moment outside the daemon's own check: once a minute, an idle route claims anyway
+    (pace_rest_us())."""
     while not 1.5 < time.monotonic() % 60 < 50:
         time.sleep(0.1)

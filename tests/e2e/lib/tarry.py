@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The daemon under test: its configuration, its life, its metrics."""
+"""The daemon under test: its configuration, start, stop, and metrics."""
 import http.client
 import json
 import os
@@ -12,9 +12,9 @@ from lib.servers import TOP, Server, free_port
 
 BIN = os.environ.get("TARRY_BIN", str(TOP / "build/tarry"))
 SANITIZED = "/asan/" in BIN or "/tsan/" in BIN
-# "1s": with it the tests that wait for a few seconds go through the second tier, too.
+# "1s": tests that wait for a few seconds exercise the second tier, too.
 HORIZON = os.environ.get("TARRY_E2E_HORIZON")
-ONE_LISTENER = 'admin: { listen = "http"; };\n'  # where a test says nothing of admin
+ONE_LISTENER = 'admin: { listen = "http"; };\n'  # used if a test configures no admin listener
 COMPLAINT = re.compile(r"(?:Address|Thread|Leak|Memory)Sanitizer|runtime error:|: must\(")
 SANITIZERS = {
     "ASAN_OPTIONS": "exitcode=99:detect_leaks=1",
@@ -34,8 +34,8 @@ class Tarry(Server):
     stop_s = 45
 
     def __init__(self, folder, redis_url, body, daemon="", redis_options="", env=()):
-        """body: the sources, sinks and routes groups as they stand in the file. env: (name,
-        value) pairs that the daemon gets beside ours."""
+        """body: the groups sources, sinks and routes, as in the configuration file. env: (name,
+        value) pairs that the daemon receives in addition."""
         super().__init__(folder, "tarry")
         if HORIZON and "horizon" not in redis_options:
             redis_options += f' horizon = "{HORIZON}";'
@@ -60,7 +60,7 @@ class Tarry(Server):
             return False
 
     def ask(self, method, path, body=None, headers=None, timeout_s=15):
-        """(status, headers, body), the body decoded where it is JSON."""
+        """Returns (status, headers, body). The body is decoded if it is JSON."""
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
         try:
             c.request(method, path, body=body, headers=headers or {})
@@ -72,7 +72,7 @@ class Tarry(Server):
             c.close()
 
     def metric(self, name, **labels):
-        """The sum of all its lines that have these labels; a name that is not there at all is an error of the test."""
+        """Returns the sum of all series with these labels. If no series has the name, the test fails."""
         total, wanted = 0.0, {f'{k}="{v}"' for k, v in labels.items()}
         text = self.ask("GET", "/metrics")[2].decode()
         assert re.search(rf"^# TYPE {re.sub('_(bucket|sum|count)$', '', name)} ", text, re.M), f"no metric {name}"
@@ -93,7 +93,7 @@ class Tarry(Server):
         return code
 
     def check_log(self):
-        """What a sanitizer or must() had to say is a failure, whatever the exit code."""
+        """Fails if a sanitizer or must() printed a report, whatever the exit code."""
         text = self.log.read_text(errors="replace")
         m = COMPLAINT.search(text)
         assert m is None, f"see {self.log}:\n{text[max(0, m.start() - 300):m.start() + 3000]}"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What was sent against what arrived: the verdict.
+"""Compares the sent jobs with the arrivals. The result is a Verdict.
 
-Arrivals carry time.time_ns() of this host, and Redis runs on this host: it is the clock that
-TIME gives inside the scripts, so that "early" is judged by the clock that decides. For Kafka
-the stamp is the earlier of the arrival and the record's own time, which the sink's producer
-sets as it emits: a slow consumer hides nothing.
+Arrivals contain time.time_ns() of this host. Redis runs on the same host, so its TIME is the same
+clock, and this clock decides what is "early". For Kafka the time is the earlier of the arrival and
+the record's own timestamp, which the sink's producer sets when it sends: a slow consumer hides
+nothing.
 """
 import os
 from collections import Counter
@@ -30,8 +30,8 @@ class Verdict:
 
 
 def ours(headers):
-    """Without what tarry adds. By name, since a content type is a header in some protocols and
-    a field of its own in others; those of one name keep their order."""
+    """Returns the headers that tarry did not add, sorted by name: some protocols have the content
+    type in a field of its own. Headers with the same name keep their order."""
     mine = [(n, v) for n, v in headers if n.startswith("test-") or n == "content-type"]
     return sorted(mine, key=lambda header: header[0])
 
@@ -53,7 +53,7 @@ def faults(job, arrival, keys):
 
 
 def judge(jobs, arrivals, keys=True):
-    """keys: this way carries the key from end to end."""
+    """keys: this way transports the key from end to end."""
     by_seq, seen, v = {job.seq: job for job in jobs}, Counter(), Verdict(len(jobs))
     for a in arrivals:
         seq = int(a.header("test-seq") or -1)
@@ -74,7 +74,7 @@ def judge(jobs, arrivals, keys=True):
     return v
 
 
-notes = []  # one line per measurement, for the end of the run
+notes = []  # one line per measurement, printed at the end of the run
 
 
 def note(text):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Stands between a daemon and its Redis, and has INFO name another version."""
+"""A proxy between a daemon and its Redis that changes the version in the reply to INFO."""
 import re
 import socket
 import threading
@@ -8,8 +8,8 @@ VERSION = re.compile(rb"(?<=redis_version:)[0-9.]+")
 
 
 class Versioned:
-    """version: that Redis claims to have, as long as its own; None: its own. cut() ends all
-    connections, as a failover does."""
+    """version: what Redis claims to be, with as many characters as its own version. None:
+    unchanged. cut() closes all connections, as a failover does."""
 
     def __init__(self, redis, version=None):
         self.redis, self.version, self.pairs = redis, version, []
@@ -18,7 +18,7 @@ class Versioned:
         threading.Thread(target=self.accept, daemon=True).start()
 
     def older(self):
-        """Redis 6.0, in as many letters as its own version has."""
+        """Claims to be Redis 6.0, with as many characters as its own version has. Returns that version."""
         own = self.redis.client().info("server")["redis_version"]
         self.version = "6.0." + "1" * (len(own) - 4)
         return self.version

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A way: from one of kafka, mqtt, http to one of them, with all that it takes to run it."""
+"""A way: a route from kafka, mqtt or http to kafka, mqtt or http, and all servers that it needs."""
 import threading
 
 from lib import collect, jobs, load
@@ -8,7 +8,7 @@ from lib.servers import wait_for
 ALL = ["kafka-kafka", "mqtt-mqtt", "http-http", "kafka-http", "mqtt-kafka", "http-kafka"]
 RETRY = '{ first = "300ms"; factor = 1.5; max = "2s"; limit = 0; jitter = 0.2; }'
 IN_FLIGHT = {"kafka": 500, "mqtt": 50, "http": 64}
-# Messages of a source that may be stored and not yet acknowledged to their sender.
+# Messages that a source may have stored and not yet acknowledged to their sender.
 UNACKED = 50
 
 
@@ -17,7 +17,7 @@ class Way:
 
     def __init__(self, bench, name, route='lease = "60s";', retry=RETRY, redis=None, source="",
                  **daemon):
-        """route, source: more of their options."""
+        """route, source: further options of the route and of the source."""
         self.bench, self.name, self.more = bench, name, source
         self.source, self.sink = name.split("-")
         self.redis = redis or bench.redis()
@@ -44,7 +44,7 @@ class Way:
     def conf(self, route, retry):
         brokers = f'brokers = "{self.bench.kafka.address}";' if "kafka" in self.name else ""
         url = self.broker and f'url = "{self.broker.url}";'
-        # A consumer that was killed holds its partitions until its session ends.
+        # The broker keeps the partitions of a killed consumer assigned until its session expires.
         short = "kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };"
         sources = {
             "kafka": f'in: {{ type = "kafka"; {brokers} topics = [ "{self.topic_in}" ]; '
@@ -86,7 +86,7 @@ class Way:
 
 
 class Sending:
-    """A load in the background; join() raises what went wrong in it."""
+    """Sends in the background. join() raises the exception that the load raised."""
 
     def __init__(self, work):
         self.fault = None
