@@ -4,12 +4,13 @@
  *
  *   LD_PRELOAD=clockshim.so CLOCKSHIM=FILE redis-server ...
  *
- * FILE holds one native int64_t: nanoseconds added to the wall clock. It is mapped, so
- * that the clock jumps at the moment the file is written to. The monotonic clock is left
- * alone. As with a real jump, a wait for a point of the wall clock ends when that clock
- * shows it: waits are cut into slices, after each of which the clock is read again.
+ * FILE contains one native int64_t: nanoseconds to add to the wall clock. It is mapped,
+ * so the clock jumps as soon as a test writes to the file. The monotonic clock does not
+ * change. As with a real jump, a wait for a point of the wall clock ends when that clock
+ * shows it: the shim cuts waits into slices and reads the clock again after each one.
  *
- * Not libfaketime: that one allocates before jemalloc is ready, and redis-server hangs.
+ * libfaketime does not work here: it allocates before jemalloc is ready, and redis-server
+ * hangs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,8 +27,8 @@
 
 enum { SLICE_NS = 50 * 1000 * 1000 };
 static const int64_t NS = 1000000000;
-/* A point in time beyond this many seconds is one of the wall clock: the other clocks
- * begin with the start of the machine. */
+/* A time beyond this many seconds belongs to the wall clock: the other clocks start with
+ * the machine. */
 static const time_t WALL_FROM_S = 1000000000;
 
 static const volatile int64_t none = 0;
@@ -87,8 +88,8 @@ int timespec_get(struct timespec *t, int base)
     return base == TIME_UTC && clock_gettime(CLOCK_REALTIME, t) == 0 ? base : 0;
 }
 
-/* The end of the next slice of a wait until *end, by the true clock; last: it is the end
- * itself. */
+/* Return the end of the next slice of a wait until *end, by the true clock. *last: true
+ * if that is the end of the wait. */
 static struct timespec slice_end(const struct timespec *end, int *last)
 {
     int64_t now_ns = true_wall_ns();
@@ -110,8 +111,8 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restr
     return rc;
 }
 
-/* glibc's calls its own pthread_cond_timedwait(). Its cnd_t and mtx_t are those of
- * pthreads. */
+/* glibc's version calls its own pthread_cond_timedwait(). cnd_t and mtx_t are pthread
+ * types. */
 int cnd_timedwait(cnd_t *restrict cond, mtx_t *restrict mutex,
                   const struct timespec *restrict end)
 {
@@ -120,7 +121,7 @@ int cnd_timedwait(cnd_t *restrict cond, mtx_t *restrict mutex,
     return rc == 0 ? thrd_success : rc == ETIMEDOUT ? thrd_timedout : thrd_error;
 }
 
-/* paho waits so. */
+/* paho waits with this function. */
 int sem_timedwait(sem_t *restrict sem, const struct timespec *restrict end)
 {
     int rc, last = 0;

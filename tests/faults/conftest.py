@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The fault suite: what tests/e2e has (bench, lib/), and a scenario to report to.
+"""Fixtures of the fault suite: those of tests/e2e, and a scenario for the report.
 
-A file here finds the modules of tests/e2e/lib and of tests/faults/lib both as `lib.X`.
+A file here imports the modules of tests/e2e/lib and of tests/faults/lib both as `lib.X`.
 """
 import importlib.util
 import os

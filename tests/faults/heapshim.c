@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * heapshim.c - says twice a second how many bytes of a process' heap are in use.
+ * heapshim.c - writes twice a second how many bytes of a process' heap are in use.
  *
  *   LD_PRELOAD=heapshim.so HEAPSHIM=FILE tarry ...
  *
- * FILE.PID holds the number, in one line. What the kernel counts, resident memory, is not
- * that: glibc keeps what was freed after a backlog, so that it rises to the highest
- * backlog and stays there. Only what is in use tells of a leak.
+ * FILE.PID contains the number, in one line. Resident memory does not show a leak: glibc
+ * keeps freed memory, so resident memory rises to the size of the largest backlog and
+ * stays there.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@ static void *tell(void *file)
 {
     for (;;) {
         struct mallinfo2 of_all = mallinfo2();
-        rewind(file); /* of a fixed width: no reader sees a part of it */
+        rewind(file); /* fixed width: a reader never sees a part of it */
         fprintf(file, "%020zu\n", of_all.uordblks + of_all.hblkhd);
         fflush(file);
         usleep(EVERY_US);
@@ -38,6 +38,6 @@ __attribute__((constructor)) static void begin(void)
     snprintf(path, sizeof(path), "%s.%d", to, getpid());
     FILE *file = fopen(path, "we");
     if (file == NULL || pthread_create(&thread, NULL, tell, file) != 0)
-        abort(); /* a test that measures nothing would pass */
+        abort(); /* without a measurement the test would pass */
     pthread_detach(thread);
 }

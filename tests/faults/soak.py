@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Two instances, random faults twice a minute for TARRY_SOAK_MINUTES, a quiet time, and then
-every invariant. ./tests/run soak runs it."""
+"""Two instances with random faults twice a minute for TARRY_SOAK_MINUTES, a quiet time, and then a
+check of every invariant. ./tests/run soak runs it."""
 import os
 import signal
 import subprocess
@@ -15,12 +15,12 @@ from test_million import judge
 MINUTES = int(os.environ.get("TARRY_SOAK_MINUTES", "5"))
 RATE = int(os.environ.get("TARRY_FAULT_RATE", "500"))
 GAP_S = 20, 40
-# Of a daemon. In use are 2 MiB, up to 5 with a backlog; glibc keeps what was freed after one:
-# memory rises to 20 to 32 MiB and stays there. Descriptors: a connection for each call that may
-# be in flight, and those that any daemon has.
+# Limits for one daemon. It uses 2 MiB, up to 5 with a backlog. glibc keeps freed memory, so
+# resident memory rises to 20 to 32 MiB and stays there. Descriptors: a connection for each call
+# that may be in flight, and those of any daemon.
 HEAP_A_MINUTE_KIB, HEAP_KIB, MEMORY_KIB = 512, 6 * 1024, 64 * 1024
 DESCRIPTORS = million.IN_FLIGHT["calls"] + 64
-# Of both instances: a store or a sink that is away lets the leases of both end.
+# For both instances: if Redis or a sink fails, the leases of both instances expire.
 BOTH = 2 * sum(million.IN_FLIGHT.values())
 
 
@@ -38,7 +38,7 @@ def restart(run, rng, name):
 
 
 def freeze(run, rng, name):
-    wait_s = rng.uniform(2, 20)  # also longer than a lease
+    wait_s = rng.uniform(2, 20)  # sometimes longer than a lease
     run.parts[name].child.send_signal(signal.SIGSTOP)
     time.sleep(wait_s)
     run.parts[name].child.send_signal(signal.SIGCONT)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * syncshim.c - notes what of each file a power cut would have left, for the fault tests.
+ * syncshim.c - logs what a power cut would have left of each file, for the fault tests.
  *
  *   LD_PRELOAD=syncshim.so SYNCSHIM=LOG redis-server ...
  *
- * Each fsync() and fdatasync() that succeeded adds a line to LOG:
+ * Each successful fsync() and fdatasync() adds a line to LOG:
  *
  *   BEGAN_NS SIZE PATH
  *
- * the wall clock and the size of the file when the call began. What was written later may
- * or may not have reached the disk; a test that cuts the file to SIZE takes the worst
- * case. SYNCSHIM_SLOW_MS: each takes so long, as on a busy disk.
+ * the wall clock and the size of the file when the call began. Later writes may or may
+ * not have reached the disk. A test that cuts the file to SIZE checks the worst case.
+ * SYNCSHIM_SLOW_MS: each call lasts this long, as on a busy disk.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -50,7 +50,7 @@ static void note(int fd, struct moment m)
     int len = snprintf(line, sizeof(line), "%lld %lld %s\n", (long long)m.began_ns,
                        (long long)m.size, path);
     if (write(log, line, (size_t)len) != len)
-        abort(); /* a log with holes would blame Redis */
+        abort(); /* because of a gap in the log, a test would blame Redis */
     close(log);
 }
 

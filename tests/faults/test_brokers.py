@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Scenarios 14, 15, 17: brokers of Kafka that restart, change their leaders, rebalance, refuse."""
+"""Scenarios 14, 15, 17: Kafka brokers that restart, change leaders, rebalance or reject records."""
 import os
 import signal
 import time
@@ -17,7 +17,7 @@ LEASE = 'lease = "10s"; dedupe_window = "5m";'
 
 
 def committed_and_end(address, group, topic, partitions=4):
-    """What the group has committed of each partition, and where that ends."""
+    """Returns what the group has committed and the end of each partition."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False})
     try:
         parts = [confluent_kafka.TopicPartition(topic, p) for p in range(partitions)]
@@ -28,14 +28,14 @@ def committed_and_end(address, group, topic, partitions=4):
 
 
 def add_topic_of(kafka, name, partitions, setting, value):
-    """On a real Kafka: with a setting of its own."""
+    """Creates a topic with a setting of its own on a real Kafka."""
     admin = AdminClient({"bootstrap.servers": kafka.address})
     topic = NewTopic(name, partitions, 1, config={setting: str(value)})
     admin.create_topics([topic])[name].result(20)
 
 
 def numbers_in(address, topic, partitions=4):
-    """The test-seq of every record of a topic, read from its beginning."""
+    """Returns the test-seq of every record of a topic, from its beginning."""
     reader = collect.FromKafka(address, topic, partitions)
     try:
         ends = sum(end for _, end in reader.consumer.bounds(topic, range(partitions)))
@@ -46,7 +46,7 @@ def numbers_in(address, topic, partitions=4):
 
 
 def say_where_missing(way, missing):
-    """A collector or a mock cluster may fail, too: which topics have what did not arrive?"""
+    """Prints which topics contain the missing jobs, since a collector or a mock cluster can fail, too."""
     for topic in (way.topic_in, way.topic_out):
         found = numbers_in(way.bench.kafka.address, topic) & set(missing)
         verify.note(f"of {len(missing)} missing jobs, {len(found)} are in {topic}")
@@ -66,8 +66,8 @@ def finish(way, batch, scenario, number, name, bound, timeout_s=90):
 
 @pytest.mark.smoke
 def test_leaders_that_change_and_brokers_that_go_lose_nothing(bench, scenario):
-    """An idempotent producer may still write twice to a mock, which keeps no sequence numbers;
-    hence the ids and a dedupe_window for the way in, and the bound for the way out."""
+    """An idempotent producer may still write duplicates to a mock, which has no sequence numbers.
+    Therefore the test uses ids and a dedupe_window on the way in, and a bound on the way out."""
     mock = take_mock(bench)
     way = ways.Way(bench, "kafka-kafka", route=LEASE)
     batch = way.make_jobs(scenario.jobs(3000), named=True, max_delay_ms=2000)
@@ -92,7 +92,7 @@ def test_leaders_that_change_and_brokers_that_go_lose_nothing(bench, scenario):
 
 @pytest.mark.slow
 def test_partitions_whose_leaders_change_quickly_are_read_on(bench, scenario):
-    """In about one of ten runs librdkafka 2.0.2 reads a partition from the wrong broker in the end;
+    """In about one of ten runs, librdkafka 2.0.2 ends up reading a partition from the wrong broker;
     see kafka_stall.h."""
     mock = take_mock(bench)
     way = ways.Way(bench, "kafka-kafka", route=LEASE)
@@ -160,12 +160,12 @@ def test_a_storm_of_rebalances_loses_nothing_and_repeats_only_what_a_kill_left(b
            kills * way.in_flight)
     for daemon in everybody:
         daemon.stop()
-    # I8: at the end all is stored, and so all is committed.
+    # I8: at the end everything is stored, and therefore committed.
     done, last = committed_and_end(bench.kafka.address, bench.name, way.topic_in)
     assert done == last, f"committed {done} of {last}"
 
 
-# ------------------------------------------------------------------ a broker that refuses
+# ------------------------------------------------------------------ a broker that rejects records
 
 def refusing(bench, retry='[ "200ms", "200ms", "200ms" ]'):
     mock = take_mock(bench)
@@ -178,7 +178,7 @@ def dead(way, reason=None):
 
 
 def test_records_that_are_too_large_are_dead_letters_and_the_others_flow(bench, scenario):
-    """The broker refuses a whole batch for one record of it; the topic's own limit does it."""
+    """The topic's own limit makes the broker reject a whole batch because of one record."""
     hook = bench.keep(collect.FromHttp())
     kafka = bench.kafka
     if not kafka.real:
@@ -210,8 +210,8 @@ def test_records_that_are_too_large_are_dead_letters_and_the_others_flow(bench, 
 
 
 def test_a_broker_that_refuses_for_a_while_delays_and_loses_nothing(bench, scenario):
-    """Authorization may be given later: it is tried again by the schedule, then a dead letter,
-    whose number is known and whose replay brings it."""
+    """Authorization may be granted later. tarry retries by the schedule, then buries the job. The
+    test knows the number of dead letters, and a replay delivers them."""
     mock, way = refusing(bench)
     batch = way.make_jobs(scenario.jobs(1500), named=True, max_delay_ms=1500)
     sending = way.sending(batch, rate=500)
@@ -254,7 +254,7 @@ def test_after_a_fatal_error_the_producer_is_built_anew(bench, scenario):
 
 @pytest.mark.slow
 def test_a_topic_that_is_missing_holds_up_no_other(bench, scenario, real_kafka):
-    """Both routes end at one sink; the topic of one comes into being later."""
+    """Both routes deliver to one sink. The topic of one route is created later."""
     kafka, missing = bench.kafka, f"{bench.name}.missing"
     bench.kafka.add_topic(f"{bench.name}.there")
     there = bench.keep(collect.FromKafka(kafka.address, f"{bench.name}.there"))
@@ -311,7 +311,7 @@ def test_of_two_members_of_one_static_name_one_reads_and_nothing_is_lost(bench, 
     twins[0].stop()
 
 
-# ------------------------------------------------------------------ a broker that stands still
+# ------------------------------------------------------------------ a broker that hangs
 
 @pytest.mark.slow
 def test_a_kafka_that_stands_still_for_longer_than_a_lease_loses_nothing(bench, scenario, real_kafka):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Scenario 21: callback servers that are ill, all at once, beside one that is well."""
+"""Scenario 21: faulty callback servers, all at once, beside a healthy one."""
 import time
 
 import pytest
@@ -9,8 +9,8 @@ from lib.servers import wait_for
 from lib.tarry import SANITIZED
 
 SCHEDULE_S = (0.3, 0.6)
-SLACK_S = 0.005  # arrivals are stamped by another process
-# (name, makes a server of a clinic and an authority, what becomes of its jobs)
+SLACK_S = 0.005  # another process records the time of arrivals
+# (name, a function of clinic and authority that makes a server, the fate of its jobs)
 ILLS = [
     ("trickle", lambda c, a: ill.Ill(c, ill.trickles), "retries"),
     ("hang", lambda c, a: ill.Ill(c, ill.hangs), "retries"),
@@ -36,7 +36,7 @@ def p99(late_ms):
 
 
 class Ward:
-    """The daemon with a route for each of the ill, and one named good to a server that is well."""
+    """The daemon with a route for each faulty server, and a route `good` to a healthy one."""
 
     def __init__(self, bench):
         self.clinic = bench.keep(ill.Clinic())
@@ -56,7 +56,7 @@ class Ward:
             routes: {{ {routes} }};''').start()
 
     def good(self, count, first=0):
-        """Sends to the one that is well, and gives the verdict."""
+        """Sends to the healthy server. Returns the verdict."""
         batch = [jobs.make(seq, named=True, max_delay_ms=1500) for seq in range(first, first + count)]
         before = len(self.hook.arrivals)
         load.http(self.tarry.port, "good", batch, rate=400)
@@ -95,11 +95,11 @@ def run(bench, scenario, good, each, number, name):
     verify.note(f"p99 of the good one: {p99(calm.late_ms):.0f} ms, beside the ill "
                 f"{p99(storm.late_ms):.0f} ms; flood took {ward.ill['flood'].sent_bytes / 1e6:.0f} "
                 f"MB of {each} GB; {grown:.0f} MB grown")
-    # Each is classed right.
+    # Each server is classified correctly.
     for kind, what in ward.becomes.items():
         expected = {"retries": 0, "rejected": 0, "delivered": 0} | {what: each}
         assert counted[kind] == expected, f"{kind}: {counted[kind]}, but should be {expected}"
-    # I6: attempts, and the waits between them.
+    # I6: attempts, and the delays between them.
     for kind, server in ward.ill.items():
         for gaps in getattr(server, "gaps_s", list)():
             assert len(gaps) <= len(SCHEDULE_S), (kind, gaps)
@@ -112,7 +112,7 @@ def run(bench, scenario, good, each, number, name):
         assert attempts[kind] == {1}, (kind, attempts[kind])
     assert attempts["busy"] == {2}
     assert not attempts["expired"] and not attempts["stranger"], "a certificate was not looked at"
-    # One that is ill slows no other, and no answer fills the memory.
+    # A faulty server slows no other one, and no answer fills the memory.
     assert p99(storm.late_ms) < slowed_ms, (str(calm), str(storm))
     assert ward.ill["flood"].sent_bytes < each * 8e6
     assert grown < 60 or SANITIZED, "a sanitizer keeps what was freed"

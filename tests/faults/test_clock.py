@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Clocks that jump or disagree: due is what Redis' clock says, and waits are monotonic."""
+"""Clocks that jump or disagree: Redis' clock decides when a job is due, and waits are monotonic."""
 import time
 
 import pytest
@@ -9,23 +9,22 @@ from lib.servers import wait_for
 
 pytestmark = pytest.mark.slow
 HOUR, DAY = 3600, 86400
-# So long the daemon may count with an offset to Redis' clock that is no longer true: it asks
-# for the time once a second.
+# The daemon may use an outdated offset to Redis' clock for this long: it asks for the time once a second.
 NEW_OFFSET_S = 1.5
 
 
-# What arrives was claimed so long ago at most: the clock may have been set back since.
+# The longest time between claim and arrival: the clock may have been set back in between.
 CLAIMED_NS = 500_000_000
 
 
 def judged_by(clock, way, batch, arrivals):
-    """The verdict by that clock, which the due times of the batch were made by."""
+    """Returns the verdict by the clock that the due times of the batch were computed with."""
     return verify.judge(batch, [a._replace(ns=clock.at(a.ns - CLAIMED_NS, a.ns))
                                 for a in arrivals], way.keys)
 
 
 class FailsFirst:
-    """Every tenth job's first attempt is answered by 500. Keeps when each was made."""
+    """Answers 500 to the first attempt of every tenth job. Records the time of each attempt."""
 
     def __init__(self):
         self.tries = {}
@@ -42,7 +41,7 @@ class FailsFirst:
 
 @pytest.mark.parametrize("name", ["http-http", "kafka-http", "mqtt-http"])
 def test_a_jump_of_the_daemons_clock_delivers_nothing_early_or_late(bench, scenario, name):
-    """Nothing comes early, nothing comes late, waits for retries are as long as ever."""
+    """Nothing arrives early or late, and the delays of retries do not change."""
     clock, policy = shims.Clock(bench.folder), FailsFirst()
     way = ways.Way(bench, name, env=clock.env.items())
     way.collector.policy = policy
@@ -50,7 +49,7 @@ def test_a_jump_of_the_daemons_clock_delivers_nothing_early_or_late(bench, scena
     batch = way.make_jobs(scenario.jobs(6000), named=name == "http-http", max_delay_ms=4000)
     sending = way.sending(batch, rate=600)
     time.sleep(1)
-    # Back for longer than the session of the Kafka source, 3 s: it must go on with its heartbeats.
+    # Back for longer than 3 s, the session timeout of the Kafka source: it must still send heartbeats.
     for jump, for_s in ((HOUR, 1), (-HOUR, 4), (DAY, 1), (-DAY, 4), (600, 0)):
         scenario.fault(f"daemon's clock: {jump:+} s")
         clock.jump(jump)
@@ -71,7 +70,7 @@ def test_a_jump_of_the_daemons_clock_delivers_nothing_early_or_late(bench, scena
 
 
 def test_pending_jobs_follow_a_jump_of_redis_clock(bench, scenario, monkeypatch):
-    """By Redis' clock, whatever that is, nothing is early, and nothing that is due waits."""
+    """By Redis' clock, whatever it shows, no job is early, and no due job waits."""
     clock = shims.Clock(bench.folder)
     monkeypatch.setattr(jobs, "now_ms", clock.now_ms)
     way = ways.Way(bench, "http-http", redis=shims.redis(bench, env=clock.env.items()))
@@ -80,7 +79,7 @@ def test_pending_jobs_follow_a_jump_of_redis_clock(bench, scenario, monkeypatch)
     part, sent, open_at_jump = len(batch) // 8, 0, 0
 
     def some_more():
-        """Sent while the clock stands still: a delay counts from the offset that is known."""
+        """Sends while the clock does not jump: a delay counts from the known offset."""
         nonlocal sent
         mine, sent = batch[sent:sent + part], sent + part
         time.sleep(NEW_OFFSET_S)
@@ -94,7 +93,7 @@ def test_pending_jobs_follow_a_jump_of_redis_clock(bench, scenario, monkeypatch)
     for by in (HOUR, DAY):
         waiting = some_more()
         here = len(way.collector.arrivals)
-        jump(-by)  # they are due in so long and 3 s now
+        jump(-by)  # by Redis' clock they are now due in by + 3 s
         later = some_more()
         way.collector.wait(later, 20)
         came = {int(a.header("test-seq")) for a in way.collector.arrivals[here:]}
@@ -103,7 +102,7 @@ def test_pending_jobs_follow_a_jump_of_redis_clock(bench, scenario, monkeypatch)
         way.collector.wait(waiting, 10)
         waiting = some_more()
         here = len(way.collector.arrivals)
-        jump(by)  # and are due now
+        jump(by)  # and due now
         wait_for("all that the jump made due", lambda: {job.seq for job in waiting} <=
                  {int(a.header("test-seq")) for a in way.collector.arrivals}, 5)
         open_at_jump += way.in_flight
@@ -112,7 +111,7 @@ def test_pending_jobs_follow_a_jump_of_redis_clock(bench, scenario, monkeypatch)
         jump(0)
     verdict = judged_by(clock, way, batch[:sent], way.collector.wait(batch[:sent]))
     verify.note(verdict)
-    # A jump ahead ends the leases of what is being delivered.
+    # A jump forwards expires the leases of jobs in flight.
     scenario.verdict("22b", "Redis' clock +-1 h, +-1 d, http-http", verdict, open_at_jump)
     after.no_residue(way.redis.client())
     way.tarry.stop()
@@ -123,7 +122,7 @@ def test_pending_jobs_follow_a_jump_of_redis_clock(bench, scenario, monkeypatch)
 def test_due_times_follow_redis_clock_if_the_daemons_clock_differs(bench, scenario, monkeypatch, who, by_s):
     clock, right = shims.Clock(bench.folder), shims.Clock(bench.folder / "right")
     clock.jump(by_s)
-    clock.jumps = [(0, clock.jumps[-1][1])]  # before there was anything to be judged by it
+    clock.jumps = [(0, clock.jumps[-1][1])]  # before there was anything to judge by it
     scenario.fault(f"{who}'s clock: {by_s:+} s from the start")
     if who == "Redis":
         monkeypatch.setattr(jobs, "now_ms", clock.now_ms)

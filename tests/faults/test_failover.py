@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A replica takes over: one that lags, under load, and one of a master that lives on elsewhere.
+"""A replica becomes master: a lagging one, one under load, and one whose old master still runs.
 
-What the old master took and no replica had is gone with it. durability = "replicas:1" keeps
-that from being accepted; for Kafka records reading them again does. A planned failover leaves
-the old master writable for a moment, with the replicas it still has: from when a sentinel chooses
-a replica until it names the new master, no job is accepted.
+Jobs that only the old master accepted are lost with it. durability = "replicas:1" prevents that
+such jobs are accepted; Kafka records are read again. In a planned failover the old master accepts
+writes for a moment, with the replicas that it still has. From the time when a sentinel chooses a
+replica until it names the new master, no job is accepted.
 """
 import time
 
@@ -15,11 +15,11 @@ from lib.sentinels import wait_told
 from lib.servers import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.limit_s(400)]
-DOWN_MS = 2500  # so long without an answer, and the sentinels hold a master for dead
-LAG_S = 1.5  # less than that: the replicas lag, and nobody acts
+DOWN_MS = 2500  # the sentinels consider a master dead after this time without an answer
+LAG_S = 1.5  # less than DOWN_MS: the replicas lag, and no sentinel acts
 WAITING = 'durability = "replicas:1"; command_timeout = "3s"; backoff_max = "1s";'
 ASYNC = 'durability = "async"; command_timeout = "3s"; backoff_max = "1s";'
-BACK_S = 15  # from the loss of the master until jobs are accepted again, at most
+BACK_S = 15  # the longest time from the loss of the master until jobs are accepted again
 
 
 def three(bench, conf=""):
@@ -27,7 +27,7 @@ def three(bench, conf=""):
 
 
 def away_s(batch, since_ns):
-    """The longest time without an accepted job from then on."""
+    """Returns the longest time without an accepted job, from since_ns on."""
     times = sorted(job.accepted_ns for job in batch if job.accepted and
                    job.accepted_ns > since_ns)
     assert times, "nothing was accepted after the fault"
@@ -35,7 +35,7 @@ def away_s(batch, since_ns):
 
 
 def finish(scenario, number, title, way, batch, may_lose, again):
-    """may_lose: those accepted jobs that may be gone. again: what may come twice."""
+    """may_lose: the accepted jobs that may be lost. again: the jobs that may arrive twice."""
     settled_s = max(job.due_ms for job in batch) / 1000 + 8 - time.time()
     arrivals = way.collector.wait(batch, max(5, settled_s) if may_lose else 60)
     verdict = verify.judge(batch, arrivals, way.keys)
@@ -53,7 +53,7 @@ def finish(scenario, number, title, way, batch, may_lose, again):
     (7, "http-http", 2), (7, "kafka-http", 2), (8, "http-http", 2), (8, "mqtt-http", 2),
     (8, "kafka-http", 2), (8, "http-http", 1)])
 def test_a_failover_loses_only_jobs_that_no_replica_had(bench, scenario, number, name, lagging):
-    """Where one of two lags, the other has what was accepted, and must be the new master."""
+    """If one of two replicas lags, the other has every accepted job, and must become the master."""
     redis, options = three(bench), ASYNC if number == 7 else WAITING
     way = ways.Way(bench, name, route='lease = "5s";', redis=redis, redis_options=options)
     batch = after.stamped(way.make_jobs(scenario.jobs(6000), named=way.source == "http",
@@ -78,7 +78,7 @@ def test_a_failover_loses_only_jobs_that_no_replica_had(bench, scenario, number,
     may_lose = after.accepted_between(batch, lag_ns - 100_000_000, gone_ns) if lossy else []
     verdict = finish(scenario, number, f"failover, {lagging} of 2 replicas lag, "
                      f"{'async' if number == 7 else 'replicas:1'}, {name}", way, batch, may_lose,
-                     # The ack of what was delivered meanwhile is gone, too.
+                     # The acks of jobs delivered meanwhile are lost, too.
                      lambda a: after.arrived_between(a, lag_ns - 100_000_000, gone_ns))
     if way.source == "http":
         assert away_s(batch, gone_ns) < BACK_S
@@ -90,8 +90,8 @@ def test_a_failover_loses_only_jobs_that_no_replica_had(bench, scenario, number,
 
 @pytest.mark.parametrize("promise, for_s", [("replicas:1", 30), ("min-replicas", 12)])
 def test_a_split_brain_loses_at_most_the_jobs_that_the_old_master_accepted(bench, scenario, promise, for_s):
-    """The master and one sentinel are cut off from the majority; the daemon still reaches all
-    of them. The old master soon takes no more, and the daemon goes to the new one."""
+    """The master and one sentinel are separated from the majority; the daemon still reaches all of
+    them. The old master soon rejects writes, and the daemon switches to the new one."""
     max_lag_s = 2
     redis = three(bench, f"min-replicas-to-write 1\nmin-replicas-max-lag {max_lag_s}\n")
     waits = promise == "replicas:1"
@@ -113,7 +113,7 @@ def test_a_split_brain_loses_at_most_the_jobs_that_the_old_master_accepted(bench
     redis.heal()
     sending.join()
     wait_told(f"{old} to follow {new}", lambda: old.redis.ask("ROLE")[0] == "slave")
-    # It looks once a second how many whole seconds ago a replica was heard of.
+    # Once a second, Redis checks how many whole seconds ago it last heard from a replica.
     taken_ns = cut_ns + (max_lag_s + 2) * 1_000_000_000
     may_lose = after.accepted_between(batch, cut_ns - 100_000_000, taken_ns)
     if waits:
@@ -129,7 +129,7 @@ def test_a_split_brain_loses_at_most_the_jobs_that_the_old_master_accepted(bench
 
 
 def test_jobs_are_delivered_after_a_sentinel_failover_under_load(bench, scenario):
-    """Killed, a replica takes over, the old one comes back as a replica."""
+    """The master is killed, a replica takes its place, and the old master returns as a replica."""
     redis = three(bench)
     way = ways.Way(bench, "http-http", route='lease = "5s";', redis=redis, redis_options=WAITING)
     batch = after.stamped(way.make_jobs(scenario.jobs(10000), named=True, max_delay_ms=3000))
@@ -159,7 +159,7 @@ def test_jobs_are_delivered_after_a_planned_failover_under_load(bench, scenario,
     time.sleep(3)
     scenario.fault(f"SENTINEL FAILOVER, away from {old}")
     begun_ns, new = time.time_ns(), redis.fail_over()
-    # The daemon asks the sentinels once a second: until then it acks at the old one.
+    # The daemon asks the sentinels once a second. Until then it sends acks to the old master.
     told_ns = time.time_ns() + 2_000_000_000
     sending.join()
     gap_s = away_s(batch, begun_ns)

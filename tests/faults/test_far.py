@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Scenario 29: faults while far jobs move (lua/move.lua): each of them comes, and once."""
+"""Scenario 29: faults while far jobs move (lua/move.lua). Each job arrives exactly once."""
 import os
 import signal
 import time
@@ -16,7 +16,7 @@ HOUR = 3600
 
 @pytest.fixture(autouse=True)
 def short_horizon(monkeypatch):
-    """What is due in more than a second is far; its slot moves half a second before it begins."""
+    """Jobs due in more than a second are far. tarry moves a slot half a second before its time."""
     monkeypatch.setattr(tarry_lib, "HORIZON", "1s")
 
 
@@ -38,7 +38,7 @@ def finish(scenario, number, name, way, batch, bound):
 
 @pytest.mark.parametrize("name, most_ms", [
     pytest.param("http-kafka", 4000, marks=pytest.mark.smoke),
-    ("kafka-kafka", 15000)])  # partitions are assigned anew when the session of the killed one ends
+    ("kafka-kafka", 15000)])  # Kafka assigns partitions again when the session of the killed daemon expires
 def test_far_jobs_are_delivered_after_the_daemon_was_killed_during_a_move(bench, scenario, name, most_ms):
     assert os.access(points.BIN, os.X_OK), f"{points.BIN} is missing: make faults builds it"
     killed = points.Killed(bench, name)
@@ -62,13 +62,13 @@ def test_far_jobs_are_delivered_after_redis_was_killed_during_a_move(bench, scen
     way = ways.Way(bench, name, route='lease = "4s";', redis=bench.redis(appendfsync))
     batch = way.make_jobs(scenario.jobs(5000), named=way.source == "http", max_delay_ms=15000)
     sending = way.sending(batch, rate=2000)
-    for _ in range(3):  # slots are left to move when it comes back for the third time
+    for _ in range(3):  # the third daemon must still find slots to move
         begun = moves(way)
         wait_for("slots to be moved", lambda: moves(way) > begun)
         time.sleep(scenario.rng.uniform(0, 0.3))
         scenario.fault("redis: kill -9")
         way.redis.kill()
-        time.sleep(scenario.rng.uniform(0, 1.5))  # a slot's time comes meanwhile
+        time.sleep(scenario.rng.uniform(0, 1.5))  # meanwhile the time of a slot passes
         way.redis.start()
         wait_for("the daemon to have it again", lambda: way.tarry.ask("GET", "/readyz")[0] == 200)
     sending.join()
@@ -78,7 +78,7 @@ def test_far_jobs_are_delivered_after_redis_was_killed_during_a_move(bench, scen
 
 @pytest.mark.smoke
 def test_far_jobs_follow_a_change_of_redis_clock(bench, scenario, monkeypatch):
-    """Ahead: what became due is moved and comes. Back: nothing comes early."""
+    """Forwards: tarry moves and delivers the jobs that became due. Back: no job arrives early."""
     clock = shims.Clock(bench.folder)
     monkeypatch.setattr(jobs, "now_ms", clock.now_ms)
     way = ways.Way(bench, "http-http", redis=shims.redis(bench, env=clock.env.items()))
@@ -115,7 +115,7 @@ def test_far_jobs_follow_a_change_of_redis_clock(bench, scenario, monkeypatch):
 
 
 def test_far_jobs_move_while_redis_is_full(bench, scenario):
-    """Nothing new is taken, and nothing makes room but the jobs that leave."""
+    """Redis accepts no new job, and only delivered jobs free memory."""
     way = ways.Way(bench, "http-http", redis_options='memory_mark = "";')
     client = way.redis.client()
     batch = way.make_jobs(scenario.jobs(3000), named=True, max_delay_ms=0)

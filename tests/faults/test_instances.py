@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Several daemons on one Redis: stopped, paused, and all after the same jobs."""
+"""Several daemons on one Redis: stopped, paused, and all claiming the same jobs."""
 import json
 import os
 import signal
@@ -12,13 +12,13 @@ from lib import collect, fleet, jobs, load, million, verify, ways
 from lib.instances import Instances
 from lib.servers import die_with_parent, wait_for
 
-LATE_MS = 250  # how long a due job is left to the owner of its bucket
-FAR_MS = 3000  # due times begin so long after the jobs are taken, at least
-TAKES_PER_S = 12000  # a slow machine takes so many jobs a second
+LATE_MS = 250  # other instances leave a due job to the owner of its bucket for this long
+FAR_MS = 3000  # the earliest due time of a job is this long after all are sent
+TAKES_PER_S = 12000  # the rate at which a slow machine accepts jobs
 
 
 class Group(Instances):
-    """Daemons of one configuration, from HTTP to a callback."""
+    """Daemons with the same configuration, from HTTP to a callback."""
 
     def __init__(self, bench, count, url, route="", sink=""):
         self.redis = bench.redis()
@@ -53,7 +53,7 @@ def test_the_owner_is_stopped_again_and_again_under_load(bench, scenario):
             daemon.start()
         g.settle(4)
         owner = g.owner()
-        if owner is g.all[0]:  # which takes the jobs: another may own when it comes back
+        if owner is g.all[0]:  # it accepts the jobs, and another one may own the bucket when it restarts
             owner = scenario.rng.choice(g.all[1:])
             scenario.fault(f"{owner.folder.name}: SIGTERM")
         else:
@@ -69,7 +69,7 @@ def test_the_owner_is_stopped_again_and_again_under_load(bench, scenario):
 @pytest.mark.slow
 def test_a_paused_owner_comes_back_when_its_leases_are_over(bench, scenario):
     lease_s, in_flight = 4, 32
-    # Slow enough that the owner has its hands full when it is paused.
+    # Slow enough that the owner is busy when it is paused.
     hook = bench.keep(collect.FromHttp(lambda arrival: ("after", 0.05)))
     g = Group(bench, 3, hook.url, f'lease = "{lease_s}s";', f"max_in_flight = {in_flight};")
     batch = jobs.many(scenario.jobs(6000, least=1500), named=True, max_delay_ms=1500)
@@ -93,7 +93,8 @@ def test_a_paused_owner_comes_back_when_its_leases_are_over(bench, scenario):
 
 
 def post(bench, g, count):
-    """All due within one second, once all are taken. Gives the ledger and that second."""
+    """Posts jobs that are all due within one second, after the last is accepted. Returns (ledger,
+    that second)."""
     ledger = bench.folder / "posted.ledger"
     due_ms = jobs.now_ms() + FAR_MS + count * 1000 // TAKES_PER_S
     subprocess.run([million.BIN, "post", str(g.all[0].port), "/v1/routes/main/jobs", str(ledger),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Scenario 1: the daemon is killed at each step of a job's way, and started again."""
+"""Scenario 1: the daemon is killed at each step of a job's path, and restarted."""
 import os
 import signal
 import time
@@ -9,10 +9,10 @@ import pytest
 from lib import points, verify
 from lib.servers import wait_for
 
-# One job at a time is on its way: what may come twice is that job, and only where the sink has
-# it (perhaps) and Redis does not know so.
+# One job at a time is in the daemon. Only this job may arrive twice, and only if the sink may have
+# it and Redis does not know that.
 TWICE_ALONE = {"K1": 1, "K2": 1}
-# What is passed once for a whole batch.
+# Kill points that the daemon passes once for a whole batch.
 PASSINGS = {"S2": 6, "S3": 6, "S4": 6, "C1": 6, "K3": 6, "K4": 6}
 SPARSE_JOBS, SPARSE_RATE, SPARSE_DELAY_MS = 14, 10, 900
 
@@ -23,15 +23,15 @@ def built():
 
 
 def is_rare(killed, point):
-    """Offsets are stored at times, not with each record."""
+    """Returns True for offsets: they are stored at intervals, not with each record."""
     return point == "S4" and killed.way.source == "kafka"
 
 
 def kill_alone(killed, scenario, point):
-    """A few jobs one after the other, a kill at one of them. Gives what came twice."""
+    """Sends a few jobs one after the other, and kills the daemon at one of them. Returns what arrived twice."""
     passing = 1 if is_rare(killed, point) else scenario.rng.randrange(1, SPARSE_JOBS - 3)
     killed.start(f"{point}:kill:{passing}")
-    # Else jobs would wait for the one that was killed before, and go together.
+    # Otherwise jobs would wait for the one that was killed before, and be sent together.
     wait_for("the other instance to be forgotten",
              lambda: killed.tarry.metric("tarry_instances") == 1, 30)
     killed.send(SPARSE_JOBS, SPARSE_RATE, SPARSE_DELAY_MS)
@@ -60,7 +60,7 @@ def test_killed_at_each_point_with_one_job_on_its_way(bench, scenario, name):
 
 
 def kill_chain(killed, scenario, chain, jobs):
-    """Under load, each daemon begins with what the one before left."""
+    """Under load, each daemon starts with the jobs that the daemon before left."""
     killed.tarry.stop()
     for point in chain:
         passing = 1 if is_rare(killed, point) else scenario.rng.randrange(
@@ -98,7 +98,7 @@ def test_killed_before_the_store_has_said_so_and_before_it_knows_of_a_delivery(b
 @pytest.mark.slow
 @pytest.mark.parametrize("name", points.WAYS)
 def test_killed_while_redis_hangs(bench, scenario, name):
-    """Whatever came in meanwhile is nobody's but the sender's: it may not be acknowledged."""
+    """tarry must not acknowledge what arrives meanwhile."""
     killed = points.Killed(bench, name)
     killed.send(300, rate=300)
     time.sleep(0.5)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A million jobs, and a kill -9 of a random part every few seconds. TARRY_FAULT_JOBS says how
-many; 200,000 where it says nothing."""
+"""A million jobs, with kill -9 of a random part every few seconds. TARRY_FAULT_JOBS sets the
+number; the default is 200,000."""
 import contextlib
 import os
 import time
@@ -22,8 +22,9 @@ def built():
 
 
 def kill_while_it_sends(run, scenario, pause_s, rounds=None):
-    """Gives how many jobs may come twice. A part that is not up again is not killed again, and
-    each is met once before one is met again; rounds: so often, else as long as jobs are sent."""
+    """Returns how many jobs may arrive twice. Does not kill a part that is still starting, and
+    kills each part once before it kills one again. rounds: the number of kills; None: until all
+    jobs are sent."""
     bound, order, done = 0, [], 0
     while run.sends():
         time.sleep(scenario.rng.uniform(*pause_s))
@@ -69,7 +70,7 @@ def subscriber(broker):
 @pytest.mark.smoke
 @pytest.mark.slow
 def test_the_publisher_outlives_a_broker_that_comes_back_without_its_subscriber(bench):
-    """It refuses what is published, also what it had acknowledged before it was killed."""
+    """The broker rejects what is published, including what it had acknowledged before it was killed."""
     broker = bench.mosquitto()
     with subscriber(broker):
         load = million.Load(bench.folder, "publish", broker.port, "million/x", 6000, 1500, 100)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Scenarios 18, 19, 20: MQTT brokers that forget, a Redis that is away, workers that are killed."""
+"""Scenarios 18, 19, 20: MQTT brokers that lose their state, a Redis that hangs, workers that are killed."""
 import os
 import re
 import signal
@@ -15,8 +15,8 @@ LOST = "tarry_source_session_lost_total"
 
 
 class MqttWay(ways.Way):
-    """From MQTT to a callback server or Kafka, so that what the broker loses is the source's
-    alone. broker: lines of its configuration; source: further options."""
+    """From MQTT to a callback server or Kafka, so that only the source is exposed to losses of the
+    broker. broker: lines of its configuration. source: further options."""
 
     def __init__(self, bench, name="mqtt-http", broker="", without=(), source="", route=""):
         self.source_options, self.proxy = source, None
@@ -74,14 +74,15 @@ def test_a_broker_that_keeps_its_sessions_on_disk_loses_nothing(bench, scenario)
 
 @pytest.mark.slow
 def test_a_broker_that_forgets_its_sessions_is_counted(bench, scenario):
-    """What it had acknowledged and not yet passed on is gone with it: that is its word. Here it
-    had passed on all, so nothing is lost but the session, which is counted as it might be."""
+    """A broker that loses its sessions also loses what it had acknowledged and not yet passed on.
+    Here it had passed on everything: only the session is lost, and the daemon counts that as a
+    possible loss."""
     way = MqttWay(bench, without=("persistence", "autosave"))
     halves = way.make_jobs(scenario.jobs(3000), named=True, max_delay_ms=4000)
     half = len(halves) // 2
     way.send(halves[:half], rate=1000)
     all_stored(way, half)
-    time.sleep(0.5)  # until the broker has its last PUBACK
+    time.sleep(0.5)  # until the broker has received its last PUBACK
     scenario.fault("mosquitto: kill -9, without persistence")
     before = sessions(way)
     way.broker.kill()
@@ -130,7 +131,7 @@ PUBACK = re.compile(r"^(\d+): Received PUBACK from (\S+) ", re.M)
 
 
 def pubacks(way):
-    """Of the daemon, as the broker's log has them."""
+    """Returns the PUBACKs of the daemon, from the broker's log."""
     return sum(1 for _, who in PUBACK.findall(way.broker.log.read_text(errors="replace"))
                if who.startswith(way.bench.name))
 
@@ -145,13 +146,13 @@ def test_while_redis_is_away_no_message_is_acknowledged_and_after_it_all_are_the
     before = pubacks(way)
     assert before > 100, "the broker's log shows no PUBACK"
     way.redis.write_all()
-    scenario.fault("Redis: SIGSTOP")  # it takes a while until anybody can tell
+    scenario.fault("Redis: SIGSTOP")  # the daemon notices it only after a while
     os.kill(way.redis.child.pid, signal.SIGSTOP)
-    time.sleep(0.5)  # what Redis had answered for may still be on its way to the log
+    time.sleep(0.5)  # log lines for what Redis had answered may still be missing
     held = pubacks(way)
     time.sleep(away_s / 4)
     scenario.fault(f"Redis: kill -9, away for {away_s * 3 // 4} s")
-    servers.Server.kill(way.redis)  # it could not be asked for anything
+    servers.Server.kill(way.redis)  # this Redis cannot answer a command
     time.sleep(away_s * 3 / 4)
     during = pubacks(way) - held
     way.redis.start()
@@ -168,7 +169,7 @@ def test_while_redis_is_away_no_message_is_acknowledged_and_after_it_all_are_the
 # ------------------------------------------------------------------ workers
 
 def workers(tarry):
-    """Process ids of the daemon's children that have a session."""
+    """Returns the process ids of the daemon's children that have a session."""
     with open(f"/proc/{tarry.child.pid}/task/{tarry.child.pid}/children", encoding="ascii") as f:
         return [int(pid) for pid in f.read().split()]
 
@@ -196,8 +197,8 @@ def test_a_worker_that_is_killed_is_replaced_and_loses_nothing(bench, scenario):
 
 
 def test_wills_and_retained_messages_and_those_of_qos_0(bench, scenario):
-    """Retained ones are taken only where the source says so; a will is a message as any other;
-    QoS 0 is best effort, and all of it while nothing fails."""
+    """The source accepts retained messages only if its configuration says so. A will is an ordinary
+    message. QoS 0 is best effort: all of these messages arrive while nothing fails."""
     broker = bench.mosquitto()
     publisher = new_client("publisher")
     publisher.connect("127.0.0.1", broker.port)
@@ -217,7 +218,7 @@ def test_wills_and_retained_messages_and_those_of_qos_0(bench, scenario):
         broker.wait_subscribed(topic)
     time.sleep(0.5)
     sent = ["retained kept/x"]
-    for topic in ("plain/y", "kept/y"):  # as they come, they are no retained messages yet
+    for topic in ("plain/y", "kept/y"):  # at this moment they are no retained messages
         publisher.publish(topic, f"now {topic}", qos=1, retain=True).wait_for_publish(10)
         sent.append(f"now {topic}")
     pace = load.Pace(400)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Scenario 27: the relay of an MQTT source: kills at random moments, a Redis that stands still, stops under load."""
+"""Scenario 27: the relay of an MQTT source: kills at random moments, a Redis that hangs, stops under load."""
 import os
 import signal
 import threading
@@ -66,7 +66,7 @@ class Relayed:
         return thread
 
     def worker(self):
-        """The process id of the worker; None: it is being replaced."""
+        """Returns the process id of the worker. None: it is being replaced."""
         pid = self.tarry.child.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
         return int(children[0]) if children else None
@@ -75,7 +75,7 @@ class Relayed:
         return Counter(int(a.payload[:8]) for a in self.hook.arrivals)
 
     def all_arrived(self):
-        """The number of those that came twice."""
+        """Waits until all messages have arrived. Returns the number of duplicates."""
         wait_for(f"all {self.sent}", lambda: len(self.numbers()) >= self.sent, 90, 0.2)
         time.sleep(1)
         came = self.numbers()
@@ -85,7 +85,7 @@ class Relayed:
 
 def kill(way, scenario, victim):
     sending = None
-    if victim == "broker":  # which has all of them and passes them on
+    if victim == "broker":  # the broker has all messages and forwards them
         way.publish(BURST)
     else:
         sending = way.publishing(BURST)
@@ -101,7 +101,7 @@ def kill(way, scenario, victim):
         way.redis.kill()
         way.redis.start()
     else:
-        way.broker.stop()  # at a kill -9 mosquitto itself loses what it had acknowledged
+        way.broker.stop()  # on kill -9, mosquitto itself loses what it had acknowledged
         way.broker.start()
     if sending:
         sending.join(60)
@@ -115,9 +115,9 @@ def kills(bench, scenario, version, tls, rounds):
         for victim in victims:
             kill(way, scenario, victim)
     twice = way.all_arrived()
-    # What the broker had in flight, and jobs in flight to the callback server. On a connection that resumes a session,
-    # mosquitto 2.0.11 ignores Receive Maximum and has a whole burst in flight. If it is then stopped, it drops the
-    # PUBACKs that it has not read.
+    # The broker's messages in flight, and the jobs in flight to the callback server. On a connection that
+    # resumes a session, mosquitto 2.0.11 ignores Receive Maximum and sends a whole burst at once. If it is
+    # then stopped, it drops the PUBACKs that it has not read.
     bound = rounds * (3 * RECEIVE_MAX + BURST + 4 * 64)
     assert twice <= bound, f"{twice} came twice"
     scenario.row(27, f"MQTT {version}{' with TLS' if tls else ''}: worker, daemon, Redis and broker killed", way.sent,
@@ -160,7 +160,7 @@ def test_the_connection_survives_a_redis_that_stands_still_longer_than_the_keepa
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.1.1", "5"])
 def test_a_resumed_session_subscribes_behind_messages_that_wait_for_redis(bench, scenario, version):
-    """The broker's SUBACK comes after them; paho's own limit for it is 10 s."""
+    """The broker sends its SUBACK after these messages; paho's own limit for it is 10 s."""
     way = Relayed(bench, version, broker="max_inflight_messages 0")
     os.kill(way.redis.child.pid, signal.SIGSTOP)
     scenario.fault("Redis: stands still for 13 s; worker: killed")

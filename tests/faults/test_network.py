@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Scenario 25: a wire that carries one way only, or none, without a word to either end."""
+"""Scenario 25: a wire that carries packets in one direction only, or in none, without an error at
+either end."""
 import time
 
 import pytest
@@ -8,7 +9,7 @@ from lib import jobs, load, netns, servers, verify, ways
 from lib.servers import wait_for
 
 TIMEOUT_S = 2
-# After the wire is whole again: one timeout, the longest wait between connections, some room.
+# After the wire works again: one timeout, the longest delay before a reconnect, some reserve.
 BACK_S = TIMEOUT_S + 1 + 6
 CUTS = [("to the bridge", {"to_near": True}), ("from the bridge", {"to_far": True}),
         ("both ways", {"to_near": True, "to_far": True})]
@@ -92,7 +93,7 @@ def test_a_wire_to_the_receiver_alone_holds_up_no_job_that_comes_in(bench, scena
     load_.join()
     v = verify.judge(batch, hook.wait(batch))
     verify.note(v)
-    # An answer that was on the wire when it fell silent is one that nobody heard.
+    # An answer that was on the wire at the cut was lost.
     scenario.verdict("25b", "partition, bridge and callback server: one way, the other, both", v,
                      len(CUTS) * 64)
     daemon.stop()
@@ -133,9 +134,10 @@ def test_a_wire_to_the_mqtt_broker_that_carries_one_way_is_noticed(bench, scenar
     v = verify.judge(batch, hook.wait(batch), keys=False)
     verify.note(v)
     assert daemon.metric("tarry_source_session_lost_total") == 0
-    # What the broker has no PUBACK of it sends again. mosquitto 2.0.11 holds Receive Maximum, 20,
-    # on a session's first connection only: on a later one it sends all that it holds, here 2700
-    # messages at once, and those of them that a machine works off while its PUBACKs are lost come
-    # twice: 20 a cut where it is fast, hundreds where it is not. Named jobs and a window do not.
+    # The broker repeats each message without a PUBACK. mosquitto 2.0.11 respects Receive Maximum
+    # (20) on a session's first connection only. On later connections it sends all its messages,
+    # here 2700 at once. Messages that the daemon handles while its PUBACKs are lost arrive twice:
+    # 20 per cut or hundreds, depending on the speed of the machine. Jobs with ids and a dedupe
+    # window do not.
     scenario.verdict("25c", "partition, bridge and MQTT broker: one way, the other, both", v, 0)
     daemon.stop()

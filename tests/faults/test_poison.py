@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Scenario 16: messages that no daemon can make sense of, among good ones."""
+"""Scenario 16: messages that the daemon cannot interpret, among valid ones."""
 import base64
 import collections
 import json
@@ -16,7 +16,7 @@ from lib.servers import wait_for
 from test_brokers import add_topic_of, committed_and_end
 
 MANY = [("x-h", b"y")] * 300
-# (kind, headers, the reason it dies of; None: it is delivered at once)
+# (kind, headers, the reason for its dead letter; None: it is delivered at once)
 POISON = [
     ("no due header", [], None),
     ("empty payload", [("deliver-after", b"0s")], None),
@@ -25,7 +25,7 @@ POISON = [
     ("an empty time", [("deliver-after", b"")], "bad-delay"),
     ("a negative delay", [("deliver-after", b"-5s")], "bad-delay"),
     ("2^63 ms", [("deliver-at", b"9223372036854775808")], "bad-delay"),
-    ("2^63 - 1 ms", [("deliver-at", b"9223372036854775807")], None),  # told by what comes of it
+    ("2^63 - 1 ms", [("deliver-at", b"9223372036854775807")], None),  # its payload identifies it
     ("40 digits", [("deliver-after", b"9" * 40 + b"ms")], "bad-delay"),
     ("invalid UTF-8 as a time", [("deliver-after", b"\xff\xfe")], "bad-delay"),
     ("a control byte in the id", [("delay-id", b"a\x00b")], "bad-id"),
@@ -36,7 +36,7 @@ POISON = [
     ("300 headers", MANY, "undecodable"),
     ("a large payload", [("deliver-after", b"1s")], "oversize"),
 ]
-# Where both words are good: what matters is that it is one of them.
+# Cases with two valid reasons: the result must be one of them.
 ANY = {"2^63 - 1 ms": {"bad-delay", "too-long"}, "2^63 ms": {"bad-delay", "too-long"},
        "40 digits": {"bad-delay", "too-long"}}
 JOB_MAX = 'job_max = "256KiB";'
@@ -44,7 +44,7 @@ LARGE_BYTES = {True: 10_000_000, False: 300_000}  # by a real Kafka? A mock keep
 
 
 def letters_of(tarry):
-    """All dead letters, page by page."""
+    """Returns all dead letters, page by page."""
     found, cursor = [], None
     while True:
         path = "/v1/routes/main/dead?max=100" + (f"&cursor={cursor}" if cursor else "")
@@ -62,7 +62,7 @@ def raw(letter):
 
 
 class Dose:
-    """One poisonous message: its payload names it."""
+    """One poisonous message. Its payload identifies it."""
 
     def __init__(self, n, kind, headers, reason, rng, large):
         self.n, self.kind, self.reason = n, kind, reason
@@ -85,7 +85,7 @@ def topic_for_large(bench, kafka, name):
 
 
 def poison(way, doses, rate):
-    """Sends each, some to any partition; gives how many of them the broker has."""
+    """Sends each dose, some of them to a random partition. Returns how many of them the broker has."""
     taken, pace = [], load.Pace(rate)
     producer = confluent_kafka.Producer({
         "bootstrap.servers": way.bench.kafka.address, "enable.idempotence": True,
@@ -100,7 +100,7 @@ def poison(way, doses, rate):
 
 
 class Large(ways.Way):
-    """The topic of the way in takes records of 10 MB."""
+    """A way whose source topic accepts records of 10 MB."""
 
     def __init__(self, bench, name, **more):
         topic_for_large(bench, bench.kafka, f"{bench.name}.in")
@@ -118,7 +118,7 @@ def run(bench, scenario, good, number, each, large, kill=False):
     rows = [row for row in POISON for _ in range(large if row[0] == "a large payload" else each)]
     scenario.rng.shuffle(rows)
     doses = [Dose(n, *row, scenario.rng, LARGE_BYTES[bench.kafka.real]) for n, row in enumerate(rows)]
-    # An id that is taken, with another body.
+    # An id that exists, with another body.
     twins = [dict(headers=[("delay-id", b"twin-%d" % n), ("deliver-after", b"8s")],
                   bodies=(b"first %d" % n, b"other %d" % n)) for n in range(each)]
     scenario.fault(f"{len(doses)} poisonous records of {len(POISON)} kinds, {each} ids twice")
@@ -148,7 +148,7 @@ def run(bench, scenario, good, number, each, large, kill=False):
     v = verify.judge(batch, ours, way.keys)
     verify.note(v)
 
-    # Quarantined with its reason and every byte; what can be delivered is.
+    # An invalid message becomes a dead letter with its reason and every byte; a valid one is delivered.
     letters = letters_of(way.tarry)
     by_body = {raw(letter): letter for letter in letters}
     lost = [dose.kind for dose in dying if dose.payload not in by_body]
@@ -166,7 +166,7 @@ def run(bench, scenario, good, number, each, large, kill=False):
     assert len(letters) == len(dying), (len(letters), len(dying))
     counted = {reason: way.tarry.metric("tarry_jobs_dead_total", reason=reason)
                for reason in {letter["reason"] for letter in letters}}
-    if not kill:  # a counter begins anew with its daemon
+    if not kill:  # a counter restarts with its daemon
         assert counted == collections.Counter(letter["reason"] for letter in letters)
     scenario.row(number, f"poison: {len(POISON) + 1} kinds among good records"
                  + (", kill -9 amid them" if kill else ""),
@@ -238,7 +238,7 @@ def test_poison_over_http_is_refused_to_its_face(bench, scenario):
     for round_ in range(10):
         for body, headers in bad:
             status, _, answer = way.tarry.ask("POST", "/v1/routes/main/jobs", body, headers)
-            if status == 200:  # of lines: each has an answer of its own
+            if status == 200:  # a body of several lines has a result for each line
                 errors = [json.loads(line) for line in answer.decode().splitlines()]
                 status = 400 if all("error" in line for line in errors) else 200
             if status not in (400, 413, 422):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The machine that Redis runs on loses its power: what was not synced is gone."""
+"""The machine of Redis loses power: unsynced writes are lost."""
 import time
 
 import pytest
@@ -8,19 +8,19 @@ from lib import after, shims, verify, ways
 from lib.servers import wait_for
 
 pytestmark = pytest.mark.slow
-# From a message's send to its place in Redis: in brokers, in the daemon, under load.
+# The longest time from sending a message until Redis stores it: in brokers, in the daemon, under load.
 ON_THE_WAY_NS = 500_000_000
 
 
 def sent_since(batch, since_ns, until_ns):
-    """Those that may have reached Redis in a stretch of time."""
+    """Returns the jobs that may have reached Redis in this period."""
     return [job for job in batch if job.due_ms and
             since_ns - ON_THE_WAY_NS <= (job.due_ms - job.delay_ms) * 1_000_000 < until_ns]
 
 
 def cut(scenario, way, keep, whole, lie_s):
-    """As late after a sync as it gets. whole: the daemon ran on that machine. Gives (since when
-    nothing may be left, when it was cut)."""
+    """Cuts the power as late after a sync as possible. whole: the daemon ran on the same machine.
+    Returns (since when writes may be missing, when the power was cut)."""
     redis = way.redis
     if redis.appendfsync == "everysec":
         wait_for("the end of a second without a sync",
@@ -47,17 +47,17 @@ def run(scenario, bench, number, title, name, appendfsync, count, cuts,
                                         max_delay_ms=4000))
     sending, windows = way.sending(batch, rate=1200), []
     for _ in range(cuts):
-        # The first mark of a Kafka source is written after 3 s, so is in what is left, or not.
+        # A Kafka source writes its first mark after 3 s, so the cut file contains it or not.
         time.sleep(scenario.rng.uniform(1, 2) + (lie_s and lie_s + before_s))
         windows.append(cut(scenario, way, keep, whole, lie_s))
     sending.join()
-    lossy = appendfsync == "everysec" and way.source != "kafka"  # records are read again
-    # What is lost need not be waited for: all else is there when a lease after the last is over.
+    lossy = appendfsync == "everysec" and way.source != "kafka"  # Kafka records are read again
+    # Lost jobs do not arrive. All others have arrived when a lease after the last due time has expired.
     settled_s = max(job.due_ms for job in batch) / 1000 + 8
     arrivals = way.collector.wait(batch, settled_s - time.time() if lossy else 60)
     verdict = verify.judge(batch, arrivals, way.keys)
     verify.note(verdict)
-    # The ack of what was delivered in the window is gone, too: it is delivered again.
+    # The acks of jobs delivered in that period are lost, too: tarry delivers these jobs again.
     again = sum(len(after.arrived_between(arrivals, since - ON_THE_WAY_NS, until))
                 for since, until in windows)
     may_lose = 0
@@ -80,14 +80,14 @@ def test_jobs_are_delivered_after_a_power_cut_of_redis_under_load(bench, scenari
 
 
 def test_jobs_are_delivered_after_a_power_cut_of_redis_and_daemon(bench, scenario):
-    """What was committed in Kafka and is lost in Redis is read again by the next daemon."""
+    """The next daemon reads records again that were committed in Kafka and lost in Redis."""
     run(scenario, bench, 5, "power cut of Redis and daemon, everysec, kafka-http", "kafka-http",
         "everysec", 8000, 2, whole=True)
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["redis", "redis-and-daemon"])
 def test_records_are_read_again_after_redis_lost_more_than_commit_lag(bench, scenario, whole):
-    """commit_lag is 2 s. The marks in Redis are as old as what is left, and tell where to read."""
+    """commit_lag is 2 s. The marks in Redis are as old as the rest of its data, and show where to read."""
     run(scenario, bench, 5, f"the disk lied for 4 s, kafka-http{', daemon too' if whole else ''}",
         "kafka-http", "everysec", 12000, 1, whole=whole, lie_s=4.0)
 
@@ -98,12 +98,12 @@ def test_records_are_read_again_after_redis_lost_even_the_first_mark(bench, scen
 
 
 def test_a_kill_alone_loses_nothing_however_busy_the_disk_is(bench):
-    """What the tests take for granted that kill Redis and ask for what it had: lib/servers.py."""
+    """Checks an assumption of the tests that kill Redis and expect its data: lib/servers.py."""
     redis = bench.keep(shims.OnDisk(bench.folder / "redis", str(bench.sockets / "slow.sock"), "everysec"))
     redis.env["SYNCSHIM_SLOW_MS"] = "1500"
     redis.start()
     for n in range(3):
-        for _ in range(12):  # now and then a sync begins, and the next write waits for it
+        for _ in range(12):  # sometimes a sync starts, and the next write waits for it
             redis.client().incr("n")
             time.sleep(0.1)
         redis.kill()
@@ -112,6 +112,6 @@ def test_a_kill_alone_loses_nothing_however_busy_the_disk_is(bench):
 
 
 def test_jobs_are_delivered_after_the_append_only_file_was_cut_within_a_command(bench, scenario):
-    """In the midst of a command: Redis leaves that one out and starts."""
+    """The file ends within a command: Redis omits that command and starts."""
     run(scenario, bench, 6, "AOF torn in the midst of a command, kafka-http", "kafka-http",
         "everysec", 6000, 1, lambda lost: scenario.rng.randrange(1, lost))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Scenario R: kill -9 of the daemon every 20 s, with the default session, lease and timeouts. No job
-is lost, and none is late by more than 20 s."""
+"""Scenario R: kill -9 of the daemon every 20 s, with the default session, lease and timeouts. No job is lost,
+and none is late by more than 20 s."""
 import os
 import time
 
@@ -9,10 +9,10 @@ import pytest
 from lib import million, verify
 from lib.servers import wait_for
 
-RATE = int(os.environ.get("TARRY_FAULT_RATE", "2000"))  # of both ways together
+RATE = int(os.environ.get("TARRY_FAULT_RATE", "2000"))  # both ways together
 LATE_MAX_MS = 20000
 IN_FLIGHT = {"calls": 64, "stream": 500}  # of the sinks
-# Redis has it, the broker has not heard so: the source's unacknowledged messages of a kill.
+# Redis has stored these messages and the broker has no acknowledgement: those of one kill.
 UNACKED = 50
 
 
@@ -62,7 +62,7 @@ class Crossing(million.Million):
 
 
 def kill_at(run, scenario, times_s):
-    """At once started again, as a supervisor would."""
+    """Kills the daemon at these times and restarts it at once, as a supervisor would."""
     begun = time.monotonic()
     for n, at_s in enumerate(times_s, 1):
         time.sleep(max(0, begun + at_s - time.monotonic()))

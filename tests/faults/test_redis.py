@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Redis is killed, full, not ready, or silent, under load."""
+"""Redis is killed, full, loading, or silent, under load."""
 import os
 import signal
 import threading
@@ -63,7 +63,7 @@ def test_jobs_are_delivered_once_while_the_append_only_file_is_rewritten(bench, 
 def test_jobs_are_delivered_after_redis_was_killed_during_a_rewrite(bench, scenario):
     way = ways.Way(bench, "kafka-http", route='lease = "4s";')
     client = way.redis.client()
-    client.config_set("rdb-key-save-delay", 300000)  # each key of the new file takes 0.3 s
+    client.config_set("rdb-key-save-delay", 300000)  # each key of the new file needs 0.3 s
     batch = way.make_jobs(scenario.jobs(6000), max_delay_ms=3000)
     sending = way.sending(batch, rate=1500)
     for _ in range(2):
@@ -82,7 +82,7 @@ def test_jobs_are_delivered_after_redis_was_killed_during_a_rewrite(bench, scena
 
 @pytest.mark.parametrize("mark", ["", pytest.param("90%", marks=pytest.mark.smoke)])
 def test_a_full_redis_pauses_the_sources_until_deliveries_have_made_room(bench, scenario, mark):
-    """Nothing makes room but the jobs that leave."""
+    """Only delivered jobs free memory."""
     if SANITIZED:
         pytest.skip("with a sanitizer jobs leave as fast as they come, and Redis is never full")
     way = ways.Way(bench, "http-http", redis_options=f'memory_mark = "{mark}";')
@@ -91,7 +91,7 @@ def test_a_full_redis_pauses_the_sources_until_deliveries_have_made_room(bench, 
     limit = client.info("memory")["used_memory"] + 1_500_000
     client.config_set("maxmemory", limit)
     scenario.fault(f"redis: maxmemory {limit}, noeviction")
-    batch = way.make_jobs(scenario.jobs(6000), named=True, max_delay_ms=6000)  # it fills up however slowly they come
+    batch = way.make_jobs(scenario.jobs(6000), named=True, max_delay_ms=6000)  # fills Redis, however slowly they arrive
     sending = way.sending(batch, rate=3000)
     wait_for("the sources to be held back",
              lambda: way.tarry.metric("tarry_source_paused") >= 1)
@@ -109,14 +109,14 @@ def test_a_full_redis_pauses_the_sources_until_deliveries_have_made_room(bench, 
 
 
 class Trouble:
-    """Each method lets Redis answer everything with one kind of error, until it is resumed."""
+    """Each method makes Redis answer everything with one kind of error, until resume()."""
 
     def __init__(self, redis):
         self.redis, self.client = redis, redis.client()
-        self.client.ping()  # its connection is there before connections are refused
+        self.client.ping()  # opens the connection before Redis refuses new ones
 
     def loading(self):
-        """It reads 20,000 commands from its file, 0.2 ms each."""
+        """Redis loads 20,000 commands from its file, 0.2 ms each."""
         pipe = self.client.pipeline(False)
         for n in range(20000):
             pipe.set("filler", n)
@@ -138,7 +138,7 @@ class Trouble:
             try:
                 other.eval("while true do end", 0)
             except redis_py.exceptions.RedisError:
-                pass  # that it was killed
+                pass  # Redis was killed
         thread = threading.Thread(target=endless, daemon=True)
         thread.start()
         yield
@@ -147,7 +147,7 @@ class Trouble:
         yield
 
     def misconf(self):
-        """A snapshot that failed: its process was killed."""
+        """A snapshot fails: its process is killed."""
         self.client.config_set("save", "3600 1")
         self.client.config_set("rdb-key-save-delay", 1000000)
         self.client.set("filler", 1)
@@ -184,7 +184,7 @@ TROUBLES = {"loading": b"LOADING", "busy": b"BUSY", "misconf": b"MISCONF", "noau
 
 @pytest.mark.limit_s(300)
 def test_each_error_of_redis_shows_in_readyz_until_it_ends(bench, scenario):
-    """Said in readyz, no busy loop, no flood in the log, and all is well after."""
+    """readyz names the error, the daemon does not loop or flood the log, and recovers afterwards."""
     redis = shims.redis(bench)
     way = ways.Way(bench, "http-http", route='lease = "60s";', redis=redis,
                    redis_options='backoff_max = "1s";')
@@ -251,7 +251,8 @@ def stop(way, for_s):
     (pause, "kafka-http"), (sleep, "mqtt-http"),
     pytest.param(stop, "http-http", marks=pytest.mark.smoke)])
 def test_calls_that_timed_out_are_repeated_and_stored_once(bench, scenario, hang, name):
-    """Nobody knows what became of what was sent: it is sent again, and stored once."""
+    """The daemon cannot know whether Redis stored what it sent. It sends the call again, and the
+    job is stored once."""
     redis = shims.redis(bench, more=["--enable-debug-command", "local"])
     way = ways.Way(bench, name, route='lease = "8s";', redis=redis,
                    redis_options='command_timeout = "1s"; backoff_max = "500ms";')

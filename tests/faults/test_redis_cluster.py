@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Scenario 10: what happens to a Redis Cluster under load."""
+"""Scenario 10: faults of a Redis Cluster under load."""
 import os
 import time
 
@@ -42,7 +42,7 @@ def test_slots_are_moved_under_load(bench, scenario):
 
 
 def test_a_slot_that_stays_half_moved_stops_its_bucket_whole_and_no_other(bench, scenario):
-    """A script must not stop half way because the node has handed one of its keys over."""
+    """A script must not stop half way because the node has handed over one of its keys."""
     cluster = Cluster(bench)
     way = ways.Way(bench, "http-http", route=ROUTE, redis=cluster, redis_options='horizon = "0";')
     late = way.make_jobs(600, named=True, max_delay_ms=4000)
@@ -89,7 +89,7 @@ def test_a_master_dies_and_its_replica_takes_over(bench, scenario):
 
     verdict = run(way, batch, 1000, kill)
     way.tarry.stop()
-    # What the replica had not seen: a few milliseconds of jobs, and of acks.
+    # What the replica had not received: a few milliseconds of jobs, and of acks.
     scenario.verdict("10c", "Cluster: a master dies, durability async", verdict,
                      bound=2 * way.in_flight, may_lose=50)
 
@@ -103,7 +103,7 @@ def test_a_master_dies_and_replicas_were_asked_for(bench, scenario):
     def kill():
         time.sleep(1.5)
         dead = kill_a_master(cluster, scenario)
-        # The new master has no replica: what it takes is stored, and not believed.
+        # The new master has no replica: it stores jobs, and tarry does not acknowledge them.
         wait_for("the sources to be held back",
                  lambda: way.tarry.metric("tarry_source_paused") == 1, 15)
         dead.start()
@@ -115,9 +115,9 @@ def test_a_master_dies_and_replicas_were_asked_for(bench, scenario):
 
 
 def test_kafka_records_while_slots_move_and_a_master_loses_its_tail(bench, scenario):
-    """Marks, jobs and batches under way are on different masters; nothing is delivered before the
-    fault, so who arrives twice was stored twice. What is lost is younger than commit_lag: records
-    come until the master dies, however long the slots take."""
+    """Marks, jobs and pending batches are on different masters. No job is delivered before the
+    fault, so a job that arrives twice was stored twice. Lost records are younger than commit_lag:
+    the test sends records until the master dies, however long the slots need."""
     cluster = Cluster(bench)
     way = ways.Way(bench, "kafka-http", route='lease = "20s"; buckets = 12;', redis=cluster)
     batch = way.make_jobs(scenario.jobs(9000), max_delay_ms=500)

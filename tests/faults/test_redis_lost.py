@@ -13,12 +13,12 @@ from lib import collect, every_call, flood, rediscluster, servers, tarry, verify
 from lib.servers import wait_for
 
 ROUNDS = int(os.environ.get("TARRY_LOST_ROUNDS", "300"))
-BACK_S = 40  # Redis reads its file anew; a sanitizer makes all slower
-STOPPED_S = 0.1  # so long Redis stands still before it is killed, so that more is on its way
+BACK_S = 40  # Redis loads its file again; a sanitizer slows everything down
+STOPPED_S = 0.1  # Redis is stopped for this time before it is killed, so that more calls are in flight
 
 
 def audited(daemon):
-    """The report of tarry audit."""
+    """Returns the report of tarry audit."""
     done = subprocess.run([tarry.BIN, "audit", "--json", str(daemon.conf)], capture_output=True, text=True,
                           timeout=200, env=daemon.env)
     assert done.returncode in (0, 1), done.stderr
@@ -38,7 +38,7 @@ def start(redis):
 
 
 class Storm:
-    """A daemon with every listener, its Redis, a second Redis for one queue, and the flood. redis has
+    """A daemon with every listener, its Redis, a second Redis for one queue, and the flood. redis contains
     the url; victims are its servers."""
 
     def __init__(self, bench, scenario, redis, victims):
@@ -77,7 +77,7 @@ class Storm:
         return self.daemon.is_up()
 
     def lose(self, redis, stopped):
-        """stopped: before the kill Redis accepts commands for a moment and answers none."""
+        """stopped: before the kill, Redis accepts commands for a moment and answers none."""
         time.sleep(self.rng.uniform(0, 0.3))
         if stopped:
             os.kill(redis.child.pid, signal.SIGSTOP)
@@ -92,7 +92,7 @@ class Storm:
         self.longest_away_s = max(self.longest_away_s, time.monotonic() - begun)
 
     def never_done(self):
-        """Calls that never succeeded."""
+        """Returns the calls that never succeeded."""
         return [f"{call.listener} {call.method} {call.path}: {self.flood.statuses(call)}"
                 for call in every_call.CALLS if call.weight
                 and not any(status < 400 or status == call.refused for status in self.flood.statuses(call))]
@@ -101,7 +101,7 @@ class Storm:
         return [a.header("delay-id").decode() for a in self.safe.arrivals]
 
     def wait_safe(self):
-        """Waits for all accepted jobs; gives those that did not arrive."""
+        """Waits for all accepted jobs. Returns those that did not arrive."""
         end = time.monotonic() + BACK_S
         while time.monotonic() < end and not self.known.safe <= set(self.arrived()):
             time.sleep(0.1)
@@ -112,7 +112,7 @@ class Storm:
         """After the flood: every call was answered, every kind of call succeeded at least once, no
         accepted job is lost, and tarry audit finds nothing wrong."""
         answered, lost, arrived = self.flood.answered, self.wait_safe(), self.arrived()
-        never = self.never_done() if rounds >= 100 else []  # with few some are never made
+        never = self.never_done() if rounds >= 100 else []  # in few rounds, some calls are never made
         said = audited(self.daemon)
         verify.note(f"{sum(answered.values())} calls of {len(every_call.CALLS)} kinds were answered, "
                     f"{sum(n for key, n in answered.items() if key[3] == 503)} of them by 503; "

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Scenarios 23, 24, 27: disks that are full, descriptors and memory that run out, clients that
-take their time, configurations that changed."""
+"""Scenarios 23, 24, 27: full disks, too few descriptors or memory, slow clients, changed configurations."""
 import errno
 import json
 import os
@@ -30,7 +29,7 @@ def finish(way, batch, scenario, number, name, bound):
 # ------------------------------------------------------------------ a disk that is full
 
 class RedisOnSmallDisk(servers.Redis):
-    """Its folder is a tmpfs of its own, gone with it."""
+    """A Redis whose folder is a tmpfs of its own, which vanishes with it."""
 
     size = "64m"
 
@@ -41,7 +40,7 @@ class RedisOnSmallDisk(servers.Redis):
 
     @property
     def filler(self):
-        """As the rest of the host sees the file."""
+        """The path of the file as the rest of the host sees it."""
         return Path(f"/proc/{self.child.pid}/root{self.folder}/filler")
 
     def fill(self):
@@ -121,7 +120,7 @@ def test_without_descriptors_it_waits_for_some(bench, scenario, name):
     sending.join()
     verdict = verify.judge(batch, way.collector.wait(batch), way.keys)
     verify.note(verdict)
-    # With nothing to do but to turn connections away it must not turn in circles.
+    # Even if the daemon can only reject connections, it must not loop.
     scenario.fault("no descriptor is left for 3 s, and connections wait")
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, limits[1]))
     waiting = [socket.create_connection(("127.0.0.1", way.tarry.port)) for _ in range(20)]
@@ -153,14 +152,14 @@ CALLS = "sendto,recvfrom,sendmsg,recvmsg,socket,connect,accept4"
 @pytest.mark.parametrize("name,error", [("http-http", "ENOMEM"), ("kafka-http", "EIO"),
                                         ("http-http", "ECONNRESET")])
 def test_calls_of_the_kernel_that_fail_now_and_then_lose_nothing(bench, scenario, name, error):
-    """Every so many calls that have to do with a socket one fails, whichever it is."""
+    """One of every N system calls for a socket fails, whichever call it is."""
     if not shutil.which("strace"):
         pytest.skip("needs strace")
     way = ways.Way(bench, name, route=LEASE)
     way.tarry.stop()
     first, step = scenario.rng.randrange(100, 400), scenario.rng.randrange(800, 1200)
     trace, argv = bench.folder / "trace", way.tarry.argv()
-    # What fails every few seconds would be waited for ever longer.
+    # The delay after repeated failures would grow too long for this test.
     text = way.tarry.conf.read_text()
     way.tarry.conf.write_text(text.replace("redis: { ", 'redis: { backoff_max = "200ms"; ', 1))
     way.tarry.argv = lambda: [
@@ -175,20 +174,20 @@ def test_calls_of_the_kernel_that_fail_now_and_then_lose_nothing(bench, scenario
     way.send(batch, rate=400)
     verdict = verify.judge(batch, way.collector.wait(batch), way.keys)
     verify.note(verdict)
-    # A send that fails although the other end lives on is no reason to wait for its answer.
+    # If a send fails and the other end still runs, the daemon must not wait for an answer.
     assert "no reply for" not in way.tarry.log.read_text(), way.tarry.tail(30)
     injected = trace.read_text(errors="replace").count("(INJECTED)")
     assert injected >= 3, "the fault did not bite"
-    # Each may cost a connection to Redis or to a receiver, with all that was open on it.
+    # Each failure may cost a connection to Redis or to a receiver, with all open calls on it.
     scenario.verdict(f"23d {error}", f"{name}: calls that fail with {error}", verdict,
                      injected * 16, injected)
     way.tarry.stop()
 
 
-# ------------------------------------------------------------------ clients that take their time
+# ------------------------------------------------------------------ slow clients
 
 class Good:
-    """A client that wants an answer soon: by one connection that stays, and by new ones."""
+    """A client that expects quick answers: on one persistent connection, and on new ones."""
 
     def __init__(self, daemon, batch):
         self.daemon, self.jobs, self.took_ms = daemon, list(batch), []
@@ -232,7 +231,7 @@ def test_clients_that_take_their_time_cost_the_good_ones_little(bench, scenario)
     for _ in range(8):
         time.sleep(0.5)
         most = max(most, open_fds(daemon.child.pid))
-    # Others work here, too: the best of three counts.
+    # Other processes use the machine, too: the best of three measurements counts.
     storm = min((good.run(3) for _ in range(3)), key=lambda took: took[1])
     grown = rss_mb(daemon) - rss
     counted = json.loads(attack.output())
@@ -241,7 +240,7 @@ def test_clients_that_take_their_time_cost_the_good_ones_little(bench, scenario)
                 f"{most} descriptors; {counted}")
     assert most > fds + count // 4, "the attackers did not hold connections"
     assert storm[1] < 2 * calm[1] + 40, (calm, storm)
-    # Each that takes too long is shown the door, and none is a job.
+    # The daemon disconnects each slow client, and stores no job from it.
     assert len(counted["closed"]) == 5 and min(counted["closed"].values()) >= count // 5, counted
     assert counted["answers"]["408"] >= 2 * count // 5, counted
     assert counted["answers"]["413"] >= count // 5, counted
@@ -274,7 +273,7 @@ class Program:
 # ------------------------------------------------------------------ another configuration
 
 def everything(redis):
-    """All of Redis, byte for byte."""
+    """Returns all data of Redis, byte for byte."""
     client = redis.client()
     return {key: client.dump(key) for key in client.scan_iter("*")}
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A bucket whose scheduler has lost its thread is started again, and said so; one that is held back
-is left alone."""
+"""The watchdog restarts a bucket whose scheduler has stalled, and reports it. It ignores a bucket
+under back-pressure."""
 import os
 import signal
 import time
@@ -34,7 +34,7 @@ def publish(tarry, **headers):
 
 
 def watch(tarry, seconds):
-    """What /readyz said in that time: {status: text}."""
+    """Returns what /readyz reported in that time: {status: text}."""
     said, end = {}, time.monotonic() + seconds
     while time.monotonic() < end:
         status, _, text = tarry.ask("GET", "/readyz")
@@ -56,7 +56,7 @@ def test_a_lost_answer_to_a_claim_ends_no_route(bench, scenario):
     redis = bench.kept[1].client()
     wait_for("the claim", lambda: redis.zcard("tarry:{r/0}:unack") == 1)
     scenario.fault("daemon: the reply of its first claim is lost")
-    # The job that was claimed comes back when its lease has ended; others need not wait for that.
+    # The claimed job becomes available again when its lease expires. Other jobs need not wait for that.
     publish(tarry)
     publish(tarry)
     said = watch(tarry, ALARM_S + 3)
@@ -85,7 +85,7 @@ def test_an_answer_that_was_given_up_and_comes_after_all_is_taken(bench, scenari
     finally:
         redis.child.send_signal(signal.SIGCONT)
     assert 503 in said and "due jobs are stalled in" in said[503], said
-    hook.wait_count(1, 5)  # far sooner than its lease ends
+    hook.wait_count(1, 5)  # much earlier than its lease expires
     wait_for("it to be well again", tarry.is_up)
     publish(tarry)
     hook.wait_count(2, 5)

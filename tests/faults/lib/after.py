@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a scenario looks at beside the verdict: when jobs were taken, what Redis still holds."""
+"""Checks beside the verdict: when jobs were accepted, and what Redis still contains."""
 import time
 
 from lib import jobs
@@ -7,7 +7,7 @@ from lib.servers import wait_for
 
 
 class Stamped(jobs.Job):
-    """Remembers when it was accepted first."""
+    """A job that records when it was first accepted."""
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
@@ -30,8 +30,8 @@ def arrived_between(arrivals, since_ns, until_ns):
 
 
 def left_in(client):
-    """How many members each part of the buckets has; what ended jobs leave for a while (:ended,
-    :seen, :ingest) is not meant."""
+    """Returns the number of members of each part of the buckets, without empty parts. Ignores what
+    tarry keeps of ended jobs for a while (:ended, :seen, :ingest)."""
     count = {b"hash": client.hlen, b"zset": client.zcard}
     left = {}
     for part in ("pool", "delay", "unack", "error", "held", "far", "where"):
@@ -41,7 +41,7 @@ def left_in(client):
 
 
 def no_residue(client, timeout_s=30):
-    """I10. An ack may be on its way for a moment."""
+    """Checks I10: Redis contains no job. Waits, since an ack may still be on its way."""
     try:
         wait_for("Redis to hold no job", lambda: not left_in(client), timeout_s)
     except AssertionError:
@@ -49,7 +49,7 @@ def no_residue(client, timeout_s=30):
 
 
 class Watch:
-    """What a stretch of time costs the daemon: processor time and lines of its log."""
+    """Measures what the daemon uses in a period: processor time and lines of its log."""
 
     def __init__(self, tarry):
         self.tarry, self.begun = tarry, time.monotonic()
@@ -59,6 +59,6 @@ class Watch:
         return len(self.tarry.log.read_text(errors="replace").splitlines())
 
     def read(self):
-        """(share of one processor, lines a second)"""
+        """Returns (share of one processor, log lines per second)."""
         for_s = time.monotonic() - self.begun
         return (self.tarry.cpu_s() - self.cpu_s) / for_s, (self.count() - self.lines) / for_s

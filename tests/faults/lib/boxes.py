@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Three machines, each with a Redis and a sentinel, in network namespaces made here.
+"""Three machines in network namespaces, each with a Redis and a sentinel. Needs root.
 
-The bridge under test runs outside and reaches them all; cut() separates one from the others
-alone, silently, and lose() takes it away for good. Needs root.
+The bridge under test runs outside and reaches all of them. cut() silently separates one machine
+from the others only. lose() removes a machine for good.
 
     three = bench.keep(boxes.Boxes(bench.folder / "boxes")).start()
     way = ways.Way(bench, "http-http", redis=three)
@@ -27,7 +27,7 @@ def ip(*args, check=True):
 
 
 def may():
-    """Skips where namespaces can't be made."""
+    """Skips the test if this process cannot create namespaces."""
     name = f"tarry-try-{os.getpid()}"
     if os.geteuid() != 0 or ip("netns", "add", name, check=False).returncode != 0:
         pytest.skip("needs root and network namespaces")
@@ -85,12 +85,12 @@ class Box:
 
 
 class Boxes:
-    """conf: further lines for the Redis servers. The first one is the master."""
+    """conf: further lines for the Redis servers. The first box starts as the master."""
 
     def __init__(self, folder, conf="", down_ms=2500):
         may()
         self.folder, self.down_ms = folder, down_ms
-        self.id = f"ty{os.getpid() % 100000}{random.randrange(36):x}"  # a device's name is short
+        self.id = f"ty{os.getpid() % 100000}{random.randrange(36):x}"  # the name of a device must be short
         self.net = f"10.{random.randrange(200, 250)}.{random.randrange(1, 255)}"
         self.redis_conf = ("appendonly yes\nappendfsync everysec\nsave \"\"\n"
                            "repl-diskless-sync yes\nrepl-diskless-sync-delay 0\n"
@@ -130,7 +130,7 @@ class Boxes:
         return known["num-other-sentinels"] == known["num-slaves"] == "2"
 
     def master(self, by=None):
-        """As one sentinel has it: that of `by`, or of the first box that runs."""
+        """Returns the master according to the sentinel of `by`, or of the first running box."""
         box = by or next(box for box in self.boxes if box.sentinel.child is not None)
         address = box.sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[0]
         return next(box for box in self.boxes if box.address == address)
@@ -142,7 +142,7 @@ class Boxes:
         return [other for other in self.boxes if other is not box]
 
     def cut(self, box, others=None):
-        """No packet passes between it and the others (the two others), in either direction."""
+        """Drops every packet between this box and the others (default: the two others), in both directions."""
         others = others or self.others(box)
         self.blackholes = [(box, others)] + [(other, [box]) for other in others]
         for one, others in self.blackholes:
@@ -154,7 +154,7 @@ class Boxes:
         self.blackholes = []
 
     def lose(self, box):
-        """The machine is gone, with all that its kernel had still to send."""
+        """Removes the machine, with everything that its kernel had not sent yet."""
         ip("link", "set", box.link, "down")
         box.kill()
 
@@ -164,14 +164,14 @@ class Boxes:
         box.sentinel.start()
 
     def wait_master_of(self, box, but):
-        """Until that box's sentinel names another master than `but`, which says so itself."""
+        """Waits until that box's sentinel names another master than `but`, and that server is a master."""
         def look():
             new = self.master(box)
             return new is not but and new.redis.ask("ROLE")[0] == "master" and new
         return wait_told(f"another master than {but}", look)
 
     def fail_over(self):
-        """A planned one. Gives the new master."""
+        """Starts a planned failover. Returns the new master."""
         old = self.master()
         wait_told("a planned failover to begin", lambda: old.sentinel.ask("SENTINEL", "FAILOVER", NAME))
         return self.wait_master_of(old, old)
@@ -180,6 +180,6 @@ class Boxes:
         for box in self.boxes:
             box.sentinel.end()
             box.redis.end()
-            ip("link", "del", box.link, check=False)  # unanswered packets would hold it
+            ip("link", "del", box.link, check=False)  # packets without an answer would keep the device
             ip("netns", "del", box.space, check=False)
         ip("link", "del", self.id, check=False)

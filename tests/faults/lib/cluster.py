@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Brokers that obey: librdkafka's mock cluster by command, mosquitto with further settings, and
-a TCP proxy between a client and its broker."""
+"""Brokers under the control of a test: librdkafka's mock cluster with commands, mosquitto with
+further settings, and a TCP proxy between a client and its broker."""
 import asyncio
 import subprocess
 import threading
@@ -8,12 +8,12 @@ import threading
 from lib import servers
 from lib.servers import BUILD, free_port
 
-PRODUCE = 0  # number of the request in Kafka's protocol
+PRODUCE = 0  # Kafka's number of this request
 MSG_TOO_LARGE, TOPIC_DENIED, OUT_OF_ORDER, NOT_LEADER = 10, 29, 45, 6
 
 
 class MockCluster(servers.KafkaMock):
-    """librdkafka's mock cluster with several brokers, 1 being the first."""
+    """librdkafka's mock cluster with several brokers. The first broker is number 1."""
 
     def __init__(self, folder, brokers=3):
         super().__init__(folder)
@@ -36,24 +36,24 @@ class MockCluster(servers.KafkaMock):
         self.tell(f"leader {topic} {partition} {broker}")
 
     def fail(self, request, times, error):
-        """The next requests of a kind are answered with an error."""
+        """Answers the next `times` requests of this kind with an error."""
         self.tell(f"fail {request} {times} {error}")
 
     def all(self, what):
-        """what: "down" or "up"."""
+        """Stops or starts all brokers. what: "down" or "up"."""
         for broker in range(1, self.brokers + 1):
             self.tell(f"{what} {broker}")
 
 
 def take_mock(bench, brokers=3):
-    """The bench's Kafka is a mock cluster of its own from here on."""
+    """Gives the bench a mock cluster of its own instead of the shared Kafka."""
     mock = bench.keep(MockCluster(bench.folder / "mock", brokers)).start()
     bench.start_kafka = lambda: mock
     return mock
 
 
 def mosquitto(bench, more="", without=()):
-    """more: lines of mosquitto.conf; without: beginnings of lines that are left out."""
+    """more: lines of mosquitto.conf. without: omits the lines that begin with one of these texts."""
     broker = bench.keep(servers.Mosquitto(bench.folder / "mosquitto"))
     lines = [line for line in broker.conf.read_text().splitlines() if not line.startswith(without)]
     broker.conf.write_text("\n".join(lines) + f"\n{more}\n")
@@ -61,8 +61,8 @@ def mosquitto(bench, more="", without=()):
 
 
 class Proxy:
-    """Bytes from its own port to another, on a thread of its own. cut() ends all connections
-    and refuses new ones until heal()."""
+    """Forwards bytes from its own port to another, on a thread of its own. cut() closes all
+    connections and refuses new ones until heal()."""
 
     def __init__(self, to_port):
         self.to_port, self.port = to_port, free_port()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Every endpoint of every listener: a Call for each row of the tables in the sources, which in_code()
-reads, and a configuration that serves all of them.
+"""Every endpoint of every listener: a Call for each row of the tables in the sources, and a configuration
+that serves all of them. in_code() reads these tables.
 
-There are few ids and queues, so that calls meet each other's jobs. Known keeps the ids and tokens
-that answers contain.
+There are few ids and queues, so calls meet the jobs of other calls. Known keeps the ids and tokens that
+answers contain.
 """
 import itertools
 import json
@@ -35,7 +35,7 @@ class Known:
         return rng.choice(kept) if kept else otherwise
 
     def take(self, rng, what, otherwise):
-        """Takes it out, since it can be used only once."""
+        """Removes and returns a remembered value, because it can be used only once."""
         kept = self.kept[what]
         if not kept:
             return otherwise
@@ -44,8 +44,8 @@ class Known:
 
 
 def conf(ports, hook_url, safe_url, far_url):
-    """far_url: of a second Redis, which keeps one of the queues. safe_url: the target of jobs that no
-    other call changes, so that all of them must arrive."""
+    """far_url: a second Redis, which stores one of the queues. safe_url: the target of jobs that no other
+    call changes, so all of them must arrive."""
     return f'''
         pools: {{ far: {{ url = "{far_url}"; backoff_max = "50ms"; }}; }};
         sources: {{
@@ -90,8 +90,8 @@ CAMELLIA = "/camellia/delayQueue/"
 
 
 def in_code():
-    """{(listener, method, path)} of the daemon's tables, but for what only answers 404. A path's
-    segments are {}."""
+    """Returns {(listener, method, path)} of the daemon's tables, without rows that only answer 404.
+    Variable segments of a path are {}."""
     found = set()
     for listener, globs in FILES.items():
         for file in (f for glob in globs for f in sorted(TOP.glob(glob))):
@@ -106,7 +106,7 @@ def free_ports(native):
     return {"native": native, **{name: free_port() for name in LISTENERS[1:]}}
 
 
-# --- what a request may hold ---
+# --- values for requests ---
 
 def job_id(rng):
     return f"j{rng.randrange(60)}"
@@ -161,7 +161,7 @@ def one(place, **query):
 
 
 def at(place, **query):
-    """A call about the whole of a place."""
+    """A call about a place as a whole."""
     return lambda rng, known: {"segments": [place(rng)], "query": query}
 
 
@@ -212,7 +212,7 @@ def any_route(rng):
 
 
 def an_end_of_job(rng, known):
-    """An ack with a token, or a delete without."""
+    """An ack with a token, or a delete without a token."""
     return of_lease(rng, known) if rng.random() < 0.6 else one(queue)(rng, known)
 
 
@@ -264,7 +264,7 @@ ADMIN = [
     Call("native", "POST", "/v1/admin/routes/{}/pause", at(route), weight=1),
     Call("native", "POST", "/v1/admin/routes/{}/drain", at(route), weight=1),
     Call("native", "POST", "/v1/admin/routes/{}/resume", at(route), weight=12),
-    Call("native", "POST", "/v1/admin/routes/{}/rewind",  # of no Kafka source: it finds that out and refuses
+    Call("native", "POST", "/v1/admin/routes/{}/rewind",  # not a Kafka source: tarry rejects it
          lambda rng, known: {"segments": [route(rng)], "query": {"to": "-1h"}}, weight=1, refused=409),
     Call("native", "GET", "/v1/admin/routes/{}/tap", at(route), weight=1, tail=True),
     Call("native", "GET", "/console", weight=1), Call("native", "GET", "/", weight=1),
@@ -294,7 +294,7 @@ LATER = [Call("later", "POST", "/create", a_task, created, weight=12),
 # --- lmstfy ---
 
 def to_lmstfy(*more, body=b"", **query):
-    """A call about a queue of a namespace, and what else stands in its path."""
+    """A call about a queue of a namespace; more: further segments of its path."""
     def make(rng, known):
         asked = {name: value(rng) if callable(value) else value for name, value in query.items()}
         segments = [NS, queue(rng)] + [word(rng, known) for word in more]
@@ -383,7 +383,7 @@ DELAYQUEUE = [
 # --- camellia ---
 
 def camellia(**fields):
-    """known ids: half of them are others' messages."""
+    """Half of the ids belong to messages of other calls."""
     return lambda rng, known: {"headers": FORM, "body": urlencode({
         name: value(rng) if callable(value) else value for name, value in fields.items()})}
 
@@ -408,7 +408,7 @@ CAMELLIA_CALLS = [
       for path in ("getTopicInfoList", "getMonitorData", "getMonitorString")),
     *(Call("camellia", "GET", path, weight=1)
       for path in ("/metrics", "/camellia/health/status", "/camellia/health/check", "/camellia/health/online")),
-    Call("camellia", "GET", "/camellia/health/offline", weight=0),  # it would turn away all that follow
+    Call("camellia", "GET", "/camellia/health/offline", weight=0),  # otherwise tarry would reject all later calls
 ]
 
 CALLS = NATIVE + ADMIN + LATER + LMSTFY + LMSTFY_ADMIN + DELAYQUEUE + CAMELLIA_CALLS
@@ -416,7 +416,7 @@ CALLS = NATIVE + ADMIN + LATER + LMSTFY + LMSTFY_ADMIN + DELAYQUEUE + CAMELLIA_C
 
 
 def not_made():
-    """Rows of the sources without a Call here, and Calls without a row in the sources."""
+    """Returns rows of the sources without a Call here, and Calls without a row in the sources."""
     made = {(call.listener, call.method, call.path) for call in CALLS}
     rows = in_code()
     whole = {(listener, path) for listener, method, path in rows if method == "*"}

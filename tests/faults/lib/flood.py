@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Many kept connections make HTTP calls at once, and the answers are counted.
+"""Sends HTTP calls over many persistent connections at once, and counts the answers.
 
-Each worker picks a row of a table of Calls at random, again and again. A call without an answer in
-time is a fault: the daemon must answer, whatever happens to Redis.
+Each worker repeatedly picks a random row of a table of Calls. A call without an answer in time is a
+fault: the daemon must answer even if Redis fails.
 """
 import asyncio
 import random
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from typing import Callable
 from urllib.parse import quote, urlencode
 
-ANSWER_S = 30  # an API waits for Redis for 4 s, a long poll 1 s
+ANSWER_S = 30  # an API waits 4 s for Redis, a long poll waits 1 s
 REST_S = 0.02  # after a 503
 
 
 @dataclass(frozen=True)
 class Call:
-    """One row of an API. path: as the daemon's table has it, {} being what segments fill.
-    make(rng, known): what stands in the request, a dict of segments, query, body, headers.
-    told(known, what, body): after a 2xx, keeps ids that later calls use. tail: the answer does not
-    end, so only its head is read. refused: the status by which it is always refused."""
+    """One row of an API. path: as in the daemon's table, with {} for each variable segment.
+    make(rng, known): returns a dict with the request's segments, query, body and headers.
+    remember(known, what, body): after a 2xx, keeps ids for later calls. tail: the answer does not
+    end, so only its head is read. refused: the status of a call that the daemon always rejects."""
     listener: str
     method: str
     path: str
     make: Callable = lambda rng, known: {}
-    told: Callable = None
+    remember: Callable = None
     weight: int = 4
     tail: bool = False
     refused: int = 0
@@ -45,7 +45,7 @@ class Call:
 
 
 async def read_answer(reader, tail):
-    """(status, body)"""
+    """Returns (status, body)."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
     status = int(head.split(" ", 2)[1])
     if tail and status == 200:
@@ -61,8 +61,8 @@ async def read_answer(reader, tail):
 
 
 class Flood:
-    """Runs in a thread of its own until it is stopped. answered counts (listener, method, path,
-    status); silent lists the calls that got no answer, and why."""
+    """Runs in its own thread until stop(). answered counts (listener, method, path, status). silent
+    lists the calls without an answer, and why."""
 
     def __init__(self, calls, ports, known, seed, workers=48):
         self.calls, self.ports, self.known = calls, ports, known
@@ -87,7 +87,7 @@ class Flood:
             writer.close()
 
     async def ask(self, call, what, held):
-        """Its status; None: the connection could not be made, or was closed while it was idle."""
+        """Returns the status. None: the connection could not be made, or was closed while it was idle."""
         fresh = call.listener not in held
         begun = time.monotonic()
         try:
@@ -106,8 +106,8 @@ class Flood:
         if call.tail:
             self.drop(call, held)
         self.answered[call.listener, call.method, call.path, status] += 1
-        if call.told and status < 300:
-            call.told(self.known, what, body)
+        if call.remember and status < 300:
+            call.remember(self.known, what, body)
         return status
 
     @staticmethod

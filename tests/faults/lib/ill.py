@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Callback servers that are ill, each in its own way and on a port of its own.
+"""Faulty callback servers, each with a fault and a port of its own.
 
-A server keeps the time and the delay-id of every request that reached it.
+A server records the time and the delay-id of every request that it receives.
 """
 import asyncio
 import socket
@@ -19,8 +19,8 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
 class Ill:
-    """One server; answer(self, writer, nth) is a coroutine that answers the nth request of one
-    job (from 1), and gives whether the connection goes on."""
+    """One faulty server. answer(self, writer, nth) is a coroutine that answers the nth request of
+    one job (from 1). It returns whether the connection stays open."""
 
     def __init__(self, clinic, answer, tls=None, host="127.0.0.1"):
         self.answer, self.port, self.calls = answer, free_port(), defaultdict(list)
@@ -44,12 +44,12 @@ class Ill:
             writer.close()
 
     def gaps_s(self):
-        """Of each job: from one attempt to the next."""
+        """Returns the times between the attempts of each job."""
         return [[b - a for a, b in zip(times, times[1:])] for times in self.calls.values()]
 
 
 class Clinic:
-    """The thread of all of them."""
+    """Runs all faulty servers on one thread."""
 
     def __init__(self):
         self.loop = asyncio.new_event_loop()
@@ -69,7 +69,7 @@ class Clinic:
 
 
 def says(text, then=None):
-    """text for the first call of each job, `then` for the later ones."""
+    """Answers text to the first call of each job, and `then` to later calls."""
     async def answer(_self, writer, nth):
         writer.write(text if then is None or nth == 1 else then)
         await writer.drain()
@@ -90,7 +90,7 @@ async def hangs(_self, _writer, _nth):
 
 
 async def floods(self, writer, _nth):
-    """A body of 1 GB, for as long as somebody reads it."""
+    """Sends a body of 1 GB, until the client stops reading."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
     for _ in range(1 << 14):
         writer.write(bytes(65536))
@@ -99,7 +99,7 @@ async def floods(self, writer, _nth):
 
 
 async def resets(_self, writer, _nth):
-    """Amid the body of the answer."""
+    """Resets the connection amid the body of the answer."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nxyz")
     await writer.drain()
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
@@ -108,14 +108,14 @@ async def resets(_self, writer, _nth):
 
 
 async def hangs_up(_self, writer, _nth):
-    """Without a word that the connection would not be kept."""
+    """Closes the connection after the answer, without announcing it."""
     writer.write(OK)
     await writer.drain()
     await asyncio.sleep(0.02)
 
 
 class Deaf:
-    """A port whose connections are never made: its backlog is full, and SYNs are dropped."""
+    """A port that completes no connection: its backlog is full, and the kernel drops SYNs."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=0)
@@ -133,7 +133,7 @@ class Deaf:
 
 
 class Authority:
-    """Certificates by the openssl command, of an authority of its own."""
+    """A certificate authority of its own, made with the openssl command."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -145,7 +145,7 @@ class Authority:
         subprocess.run(["openssl", *args], check=True, capture_output=True, timeout=60)
 
     def context(self, host, days=2):
-        """For a server of that name. days < 0: the certificate has expired."""
+        """Returns the TLS context for a server of that name. days < 0: the certificate has expired."""
         key, ask, cert, more = (self.folder / f"{host}{days}{end}"
                                 for end in (".key", ".csr", ".pem", ".ext"))
         kind = "IP" if host[0].isdigit() else "DNS"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kafka -> Redis -> Kafka and MQTT -> Redis -> HTTP at once, by the programs of
-tests/faults/million: what is sent is in ledgers, what arrives in files of records."""
+"""Runs Kafka -> Redis -> Kafka and MQTT -> Redis -> HTTP at once, with the programs of
+tests/faults/million. Ledgers record what was sent; files of records contain what arrived."""
 import json
 import os
 import subprocess
@@ -14,7 +14,7 @@ IN_FLIGHT = {"stream": 500, "calls": 64}
 RETRY = '{ first = "200ms"; factor = 1.5; max = "2s"; limit = 0; jitter = 0.2; }'
 OF_JOBS = {b"pool", b"delay", b"unack", b"error", b"tries", b"ttl", b"held", b"ended"}
 EMPTY_S = 120  # for the last jobs to arrive
-# Records that were answered late, or delivered and not yet acked, come again.
+# A record that was answered late, or delivered and not yet acknowledged, arrives again.
 TWICE = {"daemon": sum(IN_FLIGHT.values()), "kafka": IN_FLIGHT["stream"], "redis": 0,
          "mosquitto": 0, "receiver": IN_FLIGHT["calls"]}
 
@@ -33,7 +33,7 @@ class Receiver(Server):
 
 
 class Load:
-    """produce or publish, as a process."""
+    """The program produce or publish, as a process."""
 
     def __init__(self, folder, what, address, topic, count, rate, spread_ms):
         self.ledger, self.count = folder / f"{what}.ledger", count
@@ -54,7 +54,7 @@ class Load:
 
 
 def conf(bench, kafka, broker, receiver, lease, instance=""):
-    """instance: its name where there are several; then they share the subscription."""
+    """instance: its name if there are several; they then share the subscription."""
     topic = "$share/g/million/#" if instance else "million/#"
     return f'''
 sources: {{
@@ -76,10 +76,10 @@ routes: {{
 
 
 class Million:
-    """The two ways, their parts by name in self.parts, and the load that runs through them."""
+    """The two ways, their servers by name in self.parts, and the load."""
 
     def __init__(self, bench, lease="15s", second=False, env=()):
-        """second: a daemon of the same routes beside the first. env: of the daemons."""
+        """second: starts a second daemon with the same routes. env: variables for the daemons."""
         self.bench, self.folder = bench, bench.folder
         self.kafka, redis, broker = bench.kafka, bench.redis(), bench.mosquitto()
         receiver = bench.keep(Receiver(self.folder)).start()
@@ -95,12 +95,12 @@ class Million:
             self.parts["second"] = bench.keep(
                 tarry.Tarry(self.folder / "second", redis.url, conf(*around, "b"),
                             env=env)).start()
-        if self.kafka.real:  # a mock cluster keeps nothing
+        if self.kafka.real:  # a mock cluster does not store records across restarts
             self.parts["kafka"] = self.kafka
         self.loads = []
 
     def start(self, count, rate, spread_ms=5000):
-        """Seven of ten jobs by Kafka, the others by MQTT; rate: of both together."""
+        """Sends seven of ten jobs with Kafka, the others with MQTT. rate: jobs per second, both together."""
         stream = count * 7 // 10
         self.loads = [
             Load(self.folder, "produce", self.kafka.address, f"{self.bench.name}.in", stream,
@@ -109,7 +109,7 @@ class Million:
                  count - stream, rate * 3 // 10, spread_ms)]
 
     def is_up(self, name):
-        """Started again where it has ended, as a supervisor would."""
+        """Restarts the part if it has ended, as a supervisor would."""
         part = self.parts[name]
         if part.child is None or part.child.poll() is not None:
             part.spawn(part.argv())
@@ -126,7 +126,7 @@ class Million:
         return [self.loads[0].judge(file), self.loads[1].judge(self.parts["receiver"].records)]
 
     def is_empty(self):
-        """No job and nothing that belongs to one is left in Redis."""
+        """Returns whether Redis contains no job and nothing that belongs to a job."""
         return not self.residue()
 
     def residue(self):
@@ -134,7 +134,7 @@ class Million:
         return [key for key in keys if key.rpartition(b":")[2] in OF_JOBS]
 
     def end(self):
-        """The verdicts, once nothing is missing and nothing can come twice any more."""
+        """Waits until nothing is missing and no job can arrive again. Returns the verdicts."""
         for load in self.loads:
             load.join(400)
         end = time.monotonic() + EMPTY_S

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Two network namespaces with one wire between them, which can be cut in either direction.
+"""Two network namespaces connected by one wire, which can be cut in either direction.
 
-Nothing of the host's network is touched, and both are gone with the test's process. A cut is
-silent: the sender's neighbour entry names an address that nobody has, so that its packets are
-dropped at the other end without a word.
+The host's network does not change, and both namespaces vanish with the test's process. A cut is
+silent: the sender's neighbour entry contains an address that no host has, so the other end drops
+the packets without an error.
 """
 import contextlib
 import ctypes
@@ -37,7 +37,7 @@ class Namespace:
 
     @contextlib.contextmanager
     def inside(self):
-        """What this thread opens or starts meanwhile is there."""
+        """Everything that this thread opens or starts meanwhile belongs to the namespace."""
         with open("/proc/thread-self/ns/net", "rb") as back, open(self.path, "rb") as there:
             assert libc.setns(there.fileno(), CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
             try:
@@ -61,7 +61,7 @@ class Namespace:
 
 
 class Wire:
-    """near, where the bridge runs, and far, where the others do."""
+    """near: where the bridge runs. far: where the other servers run."""
 
     def __init__(self):
         if not shutil.which("ip") or not shutil.which("unshare"):
@@ -94,7 +94,7 @@ class Wire:
 
 
 def lives_in(namespace, server):
-    """The server is started, asked and used there."""
+    """Makes the server start, answer and serve clients in this namespace."""
     def wrap(method):
         def there(*args, **more):
             with namespace.inside():
@@ -143,7 +143,7 @@ def bridge(bench, wire, redis_url, body, redis_options=""):
 
 
 def thread_in(namespace, work):
-    """work() on a thread of its own, which is there."""
+    """Runs work() in the namespace, on a thread of its own."""
     def there():
         with namespace.inside():
             work()

@@ -15,10 +15,10 @@ WAYS = ["kafka-kafka", "mqtt-http", "http-kafka"]
 
 
 class Killed:
-    """A way whose daemon is killed again and again; every job of it has a number of its own."""
+    """A way whose daemon is killed repeatedly. Every job has a number of its own."""
 
     def __init__(self, bench, name, lease="3s"):
-        # Kafka's records are known by their offsets; other jobs that are sent again, by id.
+        # Kafka's records are identified by their offsets, other repeated jobs by their ids.
         window = "" if name.startswith("kafka") else 'dedupe_window = "120s";'
         self.way = ways.Way(bench, name, route=f'lease = "{lease}"; {window}')
         self.tarry = self.way.tarry
@@ -26,7 +26,7 @@ class Killed:
         self.release = self.tarry.argv()
 
     def start(self, fault=None, wait=True):
-        """wait: until it is up; under load it may meet its fault before."""
+        """wait: return when the daemon serves. Under load it may reach its kill point before that."""
         self.tarry.argv = lambda: [BIN, *self.release[1:]] if fault else self.release
         self.tarry.env["TARRY_FAULT"] = fault or ""
         if wait:
@@ -39,7 +39,7 @@ class Killed:
             self.tarry.spawn(self.tarry.argv())
 
     def send(self, count, rate, delay_ms=None, most_ms=1000):
-        """In the background; delay_ms: that of every job, else up to most_ms at random."""
+        """Sends in the background. delay_ms: the delay of every job; None: random, up to most_ms."""
         first = len(self.batch)
         charset = "binary" if self.way.name == "kafka-kafka" else "ascii"
         more = [jobs.make(seq, charset, self.way.keys, named=True, max_delay_ms=most_ms)
@@ -50,13 +50,13 @@ class Killed:
         self.batch += more
         if self.way.source == "http" and delay_ms is not None:
             sender = load.HttpLoad(self.tarry.port, "/v1/routes/main/jobs")
-            sender.batch = 1  # else many would be sent at a time
+            sender.batch = 1  # otherwise it would send many jobs in one batch
             self.sendings.append(ways.Sending(lambda: sender.send(more, rate)))
         else:
             self.sendings.append(self.way.sending(more, rate))
 
     def wait_dead(self, timeout_s=30):
-        """Until it has ended itself. Whoever started it gets to know by what."""
+        """Waits until the daemon has ended itself. The caller checks the cause."""
         wait_for("the daemon to meet its fault", lambda: self.tarry.child.poll() is not None,
                  timeout_s)
         code = self.tarry.child.returncode
@@ -68,7 +68,7 @@ class Killed:
             sending.join()
         self.sendings = []
         self.way.collector.wait(self.batch)
-        # What was delivered and not acked comes again when its lease has ended.
+        # A job that was delivered and not acknowledged arrives again after its lease expires.
         wait_for("Redis to hold no job", self.is_empty, 30)
         return self.way.collector.wait(self.batch)
 
@@ -94,7 +94,7 @@ class Traced(Killed):
         self.tarry.spawn(self.tarry.argv())
 
     def end_traced(self, timeout_s):
-        """True: it was killed by the fault; False: it never came so far, and is killed now."""
+        """Returns True if the fault killed it. False: it did not reach the fault, and is killed now."""
         end = time.monotonic() + timeout_s
         while self.tarry.child.poll() is None and time.monotonic() < end:
             time.sleep(0.02)

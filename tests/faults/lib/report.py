@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a scenario did and what came of it: its seed, its fault log, its row of the table.
+"""The report of a scenario: its seed, its log of faults, and its row of the table.
 
-Each row is kept as a file under build/faults/rows/, so that processes side by side add to one
-table; `report.py` as a program puts them together (./tests/run faults does).
+Each row is a file under build/faults/rows/, so that parallel processes add to one table. As a
+program, report.py prints that table (./tests/run faults runs it).
 """
 import json
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parents[3] / "build/faults"
 ROWS = FOLDER / "rows"
 SEED = int(os.environ.get("TARRY_FAULT_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
-ALL_JOBS = 1_000_000  # what TARRY_FAULT_JOBS is a part of
+ALL_JOBS = 1_000_000  # TARRY_FAULT_JOBS is a fraction of this
 rows = []  # of this process
 logs = {}  # scenario: lines
 
@@ -32,7 +32,7 @@ class Row:
     corrupt: int
     duplicates: int
     bound: int
-    may_lose: int = 0  # where the servers' settings promise no more
+    may_lose: int = 0  # if the settings of the servers allow a loss
 
     @property
     def holds(self):
@@ -41,7 +41,7 @@ class Row:
 
 
 class Scenario:
-    """The fixture. rng is seeded by the run's seed and the scenario's name."""
+    """The fixture. The seed of rng is the run's seed and the scenario's name."""
 
     def __init__(self, name):
         self.name, self.begun = name, time.monotonic()
@@ -50,13 +50,13 @@ class Scenario:
         print(f"{name}: TARRY_FAULT_SEED={SEED}")
 
     def jobs(self, count, least=200):
-        """As many as the scenario has by itself, or the part of it that TARRY_FAULT_JOBS is of
-        a million: TARRY_FAULT_JOBS=100000 takes a tenth."""
+        """Returns the number of jobs to send: count, scaled by TARRY_FAULT_JOBS / 1,000,000.
+        TARRY_FAULT_JOBS=100000 sends a tenth. At least `least`, if count is not smaller."""
         scale = int(os.environ.get("TARRY_FAULT_JOBS", ALL_JOBS)) / ALL_JOBS
         return max(min(count, least), int(count * scale))
 
     def fault(self, text):
-        """Notes a fault as it is injected."""
+        """Logs a fault at the moment when the test injects it."""
         line = f"{time.monotonic() - self.begun:8.3f} s  {text}"
         self.lines.append(line)
         print(line)
@@ -67,9 +67,8 @@ class Scenario:
 
     def row(self, number, name, jobs, faults, lost, early, corrupt, duplicates, bound,
             may_lose=0):
-        """Adds to the table, then fails if something was lost, early, corrupt or too often
-        twice. Lists count as their length; at most so many duplicates as bound, and lost as
-        may_lose."""
+        """Adds a row to the table. Fails if a job arrived early or corrupt, if more than may_lose
+        are lost, or if there are more duplicates than bound. A list counts as its length."""
         def many(x):
             return x if isinstance(x, int) else len(x)
         row = Row(str(number), name, many(jobs), many(faults), many(lost), many(early),
@@ -84,7 +83,7 @@ class Scenario:
                            f"of at most {row.bound} (TARRY_FAULT_SEED={SEED})")[:2000]
 
     def verdict(self, number, name, verdict, bound=0, faults=None, may_lose=0):
-        """The row of what verify.judge() has said; unknown ones count as corrupt."""
+        """Adds the row for a result of verify.judge(). Unknown arrivals count as corrupt."""
         self.row(number, name, verdict.sent, self.faults if faults is None else faults,
                  verdict.missing, verdict.early, verdict.corrupt + verdict.unknown,
                  verdict.twice, bound, may_lose)
@@ -98,7 +97,7 @@ def order(row):
 
 
 def table(what):
-    """Markdown, aligned so that it reads well as text too."""
+    """Returns the table in Markdown, aligned so that it reads well as text, too."""
     head = ["#", "scenario", "jobs", "faults", "lost", "early", "corrupt", "twice", "bound"]
     lines = [[r.number, r.name, f"{r.jobs:,}", f"{r.faults:,}",
               f"{r.lost:,}" + (f" of {r.may_lose:,}" if r.may_lose else ""),
@@ -114,7 +113,7 @@ def table(what):
 
 
 def main():
-    """Puts the rows of all processes together."""
+    """Prints the rows of all processes as one table."""
     found = [Row(**json.loads(file.read_text())) for file in sorted(ROWS.glob("*.json"))]
     if not found:
         sys.exit(f"{ROWS}: no scenario has left a row")

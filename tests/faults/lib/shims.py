@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Redis under a preload: with a wall clock of its own, or with a disk that forgets."""
+"""Redis with a preloaded library: with its own wall clock, or with a disk that loses writes."""
 import mmap
 import os
 import struct
@@ -14,11 +14,11 @@ HERE = Path(__file__).resolve().parents[1]
 
 
 def built(name):
-    """The path of NAME.so, made from NAME.c if that is newer."""
+    """Returns the path of NAME.so. Compiles it if NAME.c is newer."""
     source, made = HERE / f"{name}.c", BUILD / f"faults/{name}.so"
     if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
         made.parent.mkdir(parents=True, exist_ok=True)
-        new = made.with_suffix(f".{os.getpid()}")  # others may build it at the same time
+        new = made.with_suffix(f".{os.getpid()}")  # other processes may build it at the same time
         subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall",
                         "-Wextra", "-Werror", "-fPIC", "-shared", "-o", new, source], check=True)
         os.replace(new, made)
@@ -26,7 +26,7 @@ def built(name):
 
 
 class Clock:
-    """The wall clock of those processes that get `env`; jump() moves it while they run."""
+    """The wall clock of the processes that run with `env`. jump() moves it while they run."""
 
     def __init__(self, folder):
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -38,17 +38,18 @@ class Clock:
         self.jumps = [(0, 0)]  # (true time in ns, offset in ns from then on)
 
     def jump(self, to_s):
-        """It is so many seconds ahead of the true one from now on."""
+        """From now on, the clock is to_s seconds ahead of the true one."""
         self.jumps.append((time.time_ns(), int(to_s * 1e9)))
         self.offset[:] = struct.pack("q", self.jumps[-1][1])
 
     def is_of(self, server):
-        """Does that process run by this clock?"""
+        """Returns whether that process uses this clock."""
         maps = Path(f"/proc/{server.child.pid}/maps").read_text()
         return "clockshim.so" in maps and self.env["CLOCKSHIM"] in maps
 
     def at(self, true_ns, until_ns=None):
-        """What it showed at a moment; the most it did from then to another."""
+        """Returns what the clock showed at true_ns. With until_ns: the latest time that it showed
+        from true_ns to until_ns."""
         ends = [since for since, _ in self.jumps[1:]] + [1 << 63]
         return max((until_ns or true_ns) + by for (since, by), end in zip(self.jumps, ends)
                    if since <= (until_ns or true_ns) and end > true_ns)
@@ -58,7 +59,7 @@ class Clock:
 
 
 class Redis(servers.Redis):
-    """With more variables in its environment, and more arguments."""
+    """Redis with more variables in its environment, and more arguments."""
 
     def __init__(self, folder, socket_path, appendfsync="everysec", env=(), more=()):
         super().__init__(folder, socket_path, appendfsync)
@@ -77,7 +78,7 @@ def redis(bench, name="redis", **how):
 
 
 class OnDisk(Redis):
-    """Its append-only file can be cut to what was synced, as a power cut would do."""
+    """Redis whose append-only file can be cut to the synced part, as a power cut would do."""
 
     def __init__(self, folder, socket_path, appendfsync):
         self.synced = Path(folder) / "synced"
@@ -85,7 +86,8 @@ class OnDisk(Redis):
                          {"LD_PRELOAD": built("syncshim"), "SYNCSHIM": str(self.synced)})
 
     def last_sync(self, age_s=0.0):
-        """(when it began in ns, file, size) of the append-only file, at least so long ago."""
+        """Returns (when it began in ns, file, size) for the last sync of the append-only file that
+        began at least age_s ago."""
         lines = [line.split(" ", 2) for line in self.synced.read_text().splitlines()]
         until_ns = time.time_ns() - int(age_s * 1e9)
         began, size, path = [line for line in lines if line[2].endswith(".incr.aof") and
@@ -93,9 +95,9 @@ class OnDisk(Redis):
         return int(began), Path(path), int(size)
 
     def power_cut(self, keep=lambda lost: 0, lie_s=0.0):
-        """Kills it, and cuts off what was not synced but for keep(its length) bytes; lie_s: the
-        disk said of the syncs of so long that they were done, and they were not. Gives the
-        time since when nothing may be left, and how many bytes went."""
+        """Kills Redis and cuts off the unsynced part of the file, except for keep(its length)
+        bytes. lie_s: the disk reported the syncs of the last lie_s seconds as done, and they were
+        not. Returns (the time since when writes may be missing, the number of bytes that were cut)."""
         servers.Server.kill(self)
         began_ns, path, synced = self.last_sync(lie_s)
         length = path.stat().st_size

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How the heap, memory and descriptors of processes that come and go develop: a sample every few
-seconds, a least-squares line over the age of the process, each process with a level of its own."""
+"""How heap, memory and descriptors of processes develop: a sample every few seconds, and a
+least-squares line over the age of the process. Each process has its own level, so processes may
+restart."""
 import os
 import threading
 import time
@@ -10,28 +11,28 @@ from pathlib import Path
 from lib import shims
 
 EVERY_S = 2
-YOUNG_S = 15  # a process that has just begun grows by right
+YOUNG_S = 15  # a process that has just started may grow
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-# KiB and number: at most, and of the heap in use a minute and at the end. heap: None where no
-# process was preloaded.
+# KiB and count: the maximum, and for the heap in use also the slope per minute and the last value.
+# heap: None if no process was preloaded.
 Found = namedtuple("Found", "kib fds heap heap_a_minute")
 
 
 def heap_env(folder):
-    """What a daemon must have in its environment for its heap to be seen."""
+    """Returns the environment variables that make a daemon report its heap."""
     return {"LD_PRELOAD": shims.built("heapshim"), "HEAPSHIM": str(Path(folder) / "heap")}
 
 
 def sample(pid):
-    """(KiB of memory, descriptors)"""
+    """Returns (KiB of memory, number of descriptors)."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * PAGE_KIB, len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def slope(series):
-    """Of y over x, for several series [(x, y), ...] whose levels differ."""
+    """Returns the common slope of y over x for several series [(x, y), ...] with different levels."""
     top = bottom = 0.0
     for points in series:
         mean_x = sum(x for x, _ in points) / len(points)
@@ -42,7 +43,7 @@ def slope(series):
 
 
 class Slopes:
-    """parts: by name, servers whose process may change. folder: that of heap_env()."""
+    """parts: servers by name; their processes may change. folder: the folder passed to heap_env()."""
 
     def __init__(self, parts, folder):
         self.parts, self.heap, self.open = parts, Path(folder) / "heap", True
@@ -71,7 +72,7 @@ class Slopes:
             pass  # it has just ended
 
     def end(self):
-        """{name: Found} of those seen long enough."""
+        """Returns {name: Found} for those that were observed long enough."""
         self.open = False
         self.thread.join(60)
         found = {}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A program of its own: python3 slowloris.py PORT COUNT SECONDS
+"""A program: python3 slowloris.py PORT COUNT SECONDS
 
-COUNT clients of an HTTP server that mean no good, a fifth of each kind; those that are closed
-come again. At the end: how many connections were made, closed by the other end (by kind), refused,
-and answered (by status).
+COUNT hostile clients of an HTTP server, a fifth of each kind. A client reconnects when the server
+closes its connection. At the end it prints how many connections were made, closed by the server (by
+kind), refused, and answered (by status).
 """
 import asyncio
 import json
@@ -41,7 +41,7 @@ async def huge(writer):
 
 
 async def pipeline(writer):
-    """Many requests at once."""
+    """Sends many requests at once."""
     for _ in range(10):
         writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
     await writer.drain()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * judge.c - the verdict, as JSON: what was acknowledged and never arrived, what arrived
- * more than once, early, changed, or was never sent.
+ * judge.c - prints the verdict as JSON: which acknowledged jobs never arrived, and which
+ * arrivals were duplicates, early, changed, or never sent.
  */
 #include "tests/faults/million/million.h"
 
@@ -13,11 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAMED = 10, LATE_MS = 600000 }; /* how many lost ones are named; the last bin */
+enum { NAMED = 10, LATE_MS = 600000 }; /* how many lost jobs are named; the last bin */
 
 struct verdict {
     uint64_t sent, acked, lost, arrived, twice, early, corrupt, unknown, attempts_max;
-    uint64_t digest; /* of the set of what arrived, whatever its order */
+    uint64_t digest; /* of the set of arrivals, independent of their order */
     uint32_t late[LATE_MS + 1];
 };
 
@@ -42,7 +42,7 @@ static void judge_one(struct verdict *v, const struct entry *ledger, uint64_t co
 {
     if (r->seq >= count || ledger[r->seq].due_ms == 0) {
         v->unknown += r->seq != UINT64_MAX;
-        v->corrupt += r->seq == UINT64_MAX; /* its number cannot even be read */
+        v->corrupt += r->seq == UINT64_MAX; /* its number cannot be read */
         return;
     }
     int64_t late_us = r->us - ledger[r->seq].due_ms * 1000;
@@ -76,7 +76,7 @@ static void count_lost(struct verdict *v, const struct entry *ledger, uint64_t c
     }
 }
 
-/* The lateness in ms that so many in a thousand do not exceed. */
+/* Return the lateness in ms that this many of a thousand jobs do not exceed. */
 static int quantile(const struct verdict *v, uint64_t thousandth)
 {
     uint64_t passed = 0;

@@ -23,7 +23,7 @@ static rd_kafka_t *client(rd_kafka_type_t type, rd_kafka_conf_t *conf,
 {
     char why[256];
     set(conf, "bootstrap.servers", brokers);
-    set(conf, "log_level", "2"); /* brokers go and come here */
+    set(conf, "log_level", "2"); /* brokers stop and start in these runs */
     rd_kafka_t *rk = rd_kafka_new(type, conf, why, sizeof(why));
     if (rk == NULL) {
         fprintf(stderr, "million: %s\n", why);
@@ -42,7 +42,7 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaqu
         ledger[(uintptr_t)m->_private].acked_ms = clock_us() / 1000;
 }
 
-/* false: the queue is full. */
+/* Returns false if the queue is full. */
 static bool produce(rd_kafka_t *rk, const char *topic, uint64_t seq, uint32_t run,
                     int64_t due_ms)
 {
@@ -75,7 +75,7 @@ int produce_main(int argc, char **argv)
     for (uint64_t seq = 0; seq < count;) {
         uint64_t may = pace_allows(seq, rate, begun_us);
         for (; may > 0 && seq < count; may--) {
-            /* Kept when the queue was full: what was said to be sent is what is sent. */
+            /* Kept if the queue was full: the ledger must contain what is sent. */
             if (ledger[seq].due_ms == 0)
                 ledger[seq].due_ms = due_of(seq, clock_us(), spread_ms);
             if (!produce(rk, topic, seq, run, ledger[seq].due_ms))
@@ -95,10 +95,11 @@ static const char *header(const rd_kafka_headers_t *headers, const char *name)
     size_t n;
     if (headers == NULL || rd_kafka_header_get_last(headers, name, &value, &n) != 0)
         return NULL;
-    return value; /* librdkafka ends it with a NUL */
+    return value; /* librdkafka terminates it with a NUL */
 }
 
-/* By the record's own time, which the sink sets as it emits; its whole ms counts. */
+/* Uses the record's own time, which the sink sets when it sends; the end of that ms
+ * counts. */
 static struct record record_from(const rd_kafka_message_t *m)
 {
     rd_kafka_headers_t *headers = NULL;
@@ -109,7 +110,7 @@ static struct record record_from(const rd_kafka_message_t *m)
                      header(headers, "delay-attempt"));
 }
 
-/* All that stands in the topic now. */
+/* Read everything that the topic contains now. */
 int read_main(int argc, char **argv)
 {
     (void)argc;

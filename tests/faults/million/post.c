@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * post.c - jobs that are all due within one second, in batches over one connection. For
- * runs without faults: whatever is not taken ends it.
+ * post.c - sends jobs that are all due within one second, in batches over one connection.
+ * For runs without faults: it fails if the daemon does not accept a job.
  */
 #include "tests/faults/million/million.h"
 
@@ -61,7 +61,7 @@ static void send_all(int fd, const char *p, size_t n)
             die("send");
 }
 
-/* Gives the body of one answer. */
+/* Return the body of one answer. */
 static const char *read_answer(int fd)
 {
     size_t n = 0, need = 0;
@@ -82,7 +82,7 @@ static const char *read_answer(int fd)
     return body;
 }
 
-/* Each line of the answer is about the job of its place. */
+/* Each line of the answer is about the job in the same line of the request. */
 static void note(const char *body, struct entry *ledger, uint64_t n)
 {
     int64_t now_ms = clock_us() / 1000;

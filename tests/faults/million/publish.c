@@ -2,9 +2,9 @@
 /*
  * publish.c - an MQTT 5 publisher that outlives its broker.
  *
- * A broker that was killed has lost what it took since it last wrote its file, also what
- * it has acknowledged: so after a connection that broke, what was acknowledged within
- * UNSAFE_MS is sent again. Jobs bear ids, by which the daemon knows them.
+ * A killed broker loses what it accepted since it last wrote its file, even if it has
+ * acknowledged it. So after each lost connection, the publisher repeats what was
+ * acknowledged within UNSAFE_MS. The daemon recognises these jobs by their ids.
  */
 #include "tests/faults/million/million.h"
 
@@ -32,9 +32,8 @@ static struct {
         bool open;
     } slot[OPEN_MAX]; /* packet id less 1 */
     unsigned open;
-    /* To be sent before others: a ring of count places. A job is in it, or in a slot, or
-     * acknowledged, so it never outgrows them.
-     */
+    /* Jobs to repeat before new ones: a ring of count places. A job is in the ring, in a
+     * slot, or acknowledged, so the ring never overflows. */
     uint64_t *again, again_at, again_n;
     unsigned char in[IN_BYTES];
     size_t in_n;
@@ -98,8 +97,7 @@ static void lose(void)
             send_again(p.slot[i].seq);
     memset(p.slot, 0, sizeof(p.slot));
     p.open = 0;
-    /* Acks come nearly in order: what was sent 100,000 jobs ago is safe.
-     */
+    /* Acks arrive nearly in order: what was sent 100,000 jobs ago is safe. */
     uint64_t from = p.sent > 100000 ? p.sent - 100000 : 0;
     for (uint64_t seq = from; seq < p.sent; seq++) {
         if (p.ledger[seq].acked_ms <= since_ms)
@@ -151,9 +149,8 @@ static void connect_again(void)
     usleep(100000);
 }
 
-/* PUBACK. Whatever the broker did not take is sent again: one that came back without its
- * subscriber refuses everything until that is there.
- */
+/* PUBACK. A job that the broker rejected is sent again: a restarted broker without its
+ * subscriber rejects everything until the subscriber is back. */
 static void on_puback(const unsigned char *rest, size_t n)
 {
     unsigned slot = (unsigned)(rest[0] << 8 | rest[1]) - 1;
@@ -167,7 +164,7 @@ static void on_puback(const unsigned char *rest, size_t n)
         p.ledger[p.slot[slot].seq].acked_ms = clock_us() / 1000;
 }
 
-/* Handles the packets that are whole; none that comes here is longer than 127 bytes. */
+/* Handle the complete packets. No packet in this direction is longer than 127 bytes. */
 static void take_packets(void)
 {
     size_t used = 0;
@@ -194,7 +191,7 @@ static void receive(int wait_ms)
     take_packets();
 }
 
-/* The next to send: what was not safe, then a new one, if the rate allows. */
+/* Return the next job to send: an unsafe one first, then a new one if the rate allows. */
 static bool next(uint64_t rate, int64_t begun_us, int64_t spread_ms, uint64_t *seq)
 {
     if (p.again_n > 0) {
@@ -231,7 +228,7 @@ int publish_main(int argc, char **argv)
     p.again = calloc(p.count, sizeof(*p.again));
     if (p.again == NULL)
         die("memory");
-    /* Done when nothing is open, and what was acknowledged last is safe. */
+    /* Done when nothing is open, and the last acknowledged job is safe. */
     while (p.sent < p.count || p.open > 0 || p.again_n > 0 || clock_us() < safe_us) {
         if (p.fd < 0) {
             connect_again();

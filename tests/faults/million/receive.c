@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * receive.c - the callback server. What it has answered is in its file, so that it may be
+ * receive.c - the callback server. Its file contains what it has answered, so it may be
  * killed at any time.
  */
 #include "tests/faults/million/million.h"
@@ -32,7 +32,7 @@ static const char *header(const char *head, const char *end, const char *name)
     return NULL;
 }
 
-/* One request from the beginning of at; gives its length, 0 when it is not whole yet. */
+/* Handle one request at the beginning of at. Returns its length; 0: it is incomplete. */
 static size_t take_one(char *at, size_t n, struct record *out)
 {
     char *end = memmem(at, n, "\r\n\r\n", 4);
@@ -49,7 +49,7 @@ static size_t take_one(char *at, size_t n, struct record *out)
     return all <= n ? all : 0;
 }
 
-/* false: the other end is gone. */
+/* Returns false if the other end has closed. */
 static bool on_readable(struct conn *c, int records)
 {
     static const char yes[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
