@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * abuse.c - good clients of the jobs API, with and without malformed requests beside
- * them.
+ * abuse.c - well-behaved clients of the jobs API, with and without malformed requests
+ * from other clients.
  *
  *   abuse --port P --corpus DIR [--seconds 5] [--rounds 3] [--bad 1000] [--good 500]
  *
- * A round is --seconds without bad requests and as many with --bad of them a second, each
- * on a connection of its own: a file of the corpus of tests/fuzz_http.c, damaged. The
- * good ones publish --good jobs a second, at fixed times, on connections that stay; how
- * long one takes counts from the time at which it was to be sent. Says in one line of
- * JSON what the slowest of a hundred took, in each round.
+ * A round lasts --seconds without bad requests and --seconds with --bad of them a second.
+ * A bad request is a damaged file of the corpus of tests/fuzz_http.c, on a connection of
+ * its own. The good clients publish --good jobs a second, at fixed times, on persistent
+ * connections. The latency of a request counts from the time at which it was to be sent.
+ * Prints one line of JSON with the 99th percentile of each round.
  */
 #include "tests/bench/clock.h"
 
@@ -70,7 +70,8 @@ static int dial(bool patient)
     return -1;
 }
 
-/* The n-th of so many a second that clients share, each in its turn. */
+/* Wait until request number n is due. The clients share per_s requests a second and send
+ * in turns. */
 static void wait_for_turn(int64_t begun_us, int64_t n, int per_s)
 {
     int64_t at_us = begun_us + n * 1000000 / per_s, now = now_us();
@@ -90,7 +91,7 @@ static bool publish(int fd, int64_t n)
                        (long long)n);
     if (send(fd, text, (size_t)len, MSG_NOSIGNAL) != len)
         return false;
-    ssize_t got = recv(fd, answer, sizeof(answer), 0); /* small: it comes in one piece */
+    ssize_t got = recv(fd, answer, sizeof(answer), 0); /* arrives in one piece */
     return got > 12 && memcmp(answer, "HTTP/1.1 201", 12) == 0;
 }
 
@@ -116,7 +117,7 @@ static void *good_client(void *arg)
 
 /* -------------------------------------------------------------------------- bad */
 
-/* The first two bytes of a file are the fuzzer's own. */
+/* The first two bytes of a file only control the fuzzer. */
 static size_t damaged(char *text, unsigned *seed)
 {
     static const char *const wrong[] = {"\n", "\r",    "\0\0", " ",
@@ -127,7 +128,7 @@ static size_t damaged(char *text, unsigned *seed)
         const char *with = wrong[(size_t)rand_r(seed) % (sizeof(wrong) / sizeof(*wrong))];
         memcpy(text + (size_t)rand_r(seed) % (n - 4), with, with[0] ? strlen(with) : 1);
     }
-    return rand_r(seed) % 8 ? n : n / 2; /* some break off */
+    return rand_r(seed) % 8 ? n : n / 2; /* some requests end in the middle */
 }
 
 static void *bad_client(void *arg)
@@ -186,7 +187,7 @@ static int by_size(const void *a, const void *b)
 static double p99_ms(bool with_abuse)
 {
     abusing = with_abuse;
-    usleep(300000); /* what was before is over */
+    usleep(300000); /* until the requests before have ended */
     times_n = 0;
     usleep((useconds_t)(o.seconds * 1e6));
     int n = times_n < TIMES_MAX ? times_n : TIMES_MAX;

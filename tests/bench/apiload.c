@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * apiload.c - loads one of the HTTP APIs and says in one line of JSON what it did.
+ * apiload.c - loads one of the HTTP APIs and prints one line of JSON with the results.
  *
  *   apiload CASE --port P [--api NAME] [--conns 64] [--seconds 5] [--count 100000]
  *           [--pid PID] [--token T]
  *
  * CASE: publish (rate), cycle (publish, consume and acknowledge on each connection),
- * drain (of count jobs that are due: consumed and acknowledged), due (count jobs that
- * fall due at one moment, while the consumers wait), callbacks (count jobs that fall due
- * within a second), lag (200 jobs a second for 10 s, due in 1 to 3 s), idle-polls (conns
- * long polls: memory and CPU of pid).
+ * drain (consume and acknowledge count due jobs), due (count jobs become due at the same
+ * moment, while the consumers wait), callbacks (count jobs become due within a second),
+ * lag (200 jobs a second for 10 s, due in 1 to 3 s), idle-polls (conns long polls: memory
+ * and CPU of pid).
  */
 #include "tests/bench/apis.h"
 
@@ -37,7 +37,7 @@ static struct {
 
 static bool stop, no_stop;
 static int64_t errors, done, handed_out, repeats;
-static unsigned *seen; /* of each job number: how often it came */
+static unsigned *seen; /* how often each job number arrived */
 static unsigned times[STEPS + 1];
 
 static void add_time(int64_t us)
@@ -75,7 +75,7 @@ static void print_rate(double seconds, const char *more)
 
 /* ---------------------------------------------------- publishing, by rate or by count */
 
-static int64_t published_all, publish_max; /* then nothing more is sent */
+static int64_t published_all, publish_max; /* publish_max: stop after this many */
 static int64_t (*delay_ms)(void);
 
 static int64_t at_once(void)
@@ -123,7 +123,7 @@ static void run_publish(void)
     measure();
 }
 
-/* Publishes o.count jobs. Gives how many a second that were. */
+/* Publish o.count jobs. Returns the rate per second. */
 static double fill(void)
 {
     int64_t from_us = now_us();
@@ -272,8 +272,8 @@ static void on_due(int64_t number)
     mark_seen(number);
 }
 
-/* From the first job that came to the last acknowledgement; so the first batch's own way
- * here is left out, as for every peer. */
+/* Measure from the first job that arrives to the last acknowledgement. The transport of
+ * the first batch to this process does not count, as for every peer. */
 static void run_due(void)
 {
     char more[128];
@@ -298,7 +298,7 @@ static void run_due(void)
 
 /* ----------------------------------------------------------------------- callbacks */
 
-/* Whole seconds, so that all fall due within one second after due_us. */
+/* Whole seconds, so that all jobs become due within one second after due_us. */
 static int64_t until_due(void)
 {
     int64_t left_us = due_us - now_us();
@@ -347,7 +347,7 @@ static void run_callbacks(void)
 
 static int64_t *due_of; /* of each job: when it was sent, and its delay */
 static int64_t early, lag_max_us;
-static struct conn *idle[LAG_PUBLISHERS]; /* a ring: all are used, none falls asleep */
+static struct conn *idle[LAG_PUBLISHERS]; /* a ring: each is used in turn */
 static unsigned idle_first, idle_n;
 
 static void idle_add(struct conn *c)
@@ -424,7 +424,7 @@ static void run_lag(void)
 
 enum { FIRST_ROUND, SECOND_ROUND };
 
-/* An answer of the second round came too early. */
+/* An answer of the second round arrived too early. */
 static void on_idle_answer(struct conn *c, int status, const char *body, size_t n)
 {
     (void)n;
@@ -466,7 +466,8 @@ static double rss_mb(void)
     return (double)resident * (double)sysconf(_SC_PAGESIZE) / 1e6;
 }
 
-/* Each connection is used before it waits: what it keeps of its first request counts. */
+/* Each connection sends a request before it waits: the memory that the daemon keeps for
+ * it counts. */
 static void run_idle_polls(void)
 {
     struct conn **conns = calloc((size_t)o.conns, sizeof(struct conn *));

@@ -9,10 +9,10 @@ struct setting setting = {.token = "none"};
 
 enum { CAMELLIA_BATCH = 10, BULK = 100 };
 
-/* A job's content: its number, and blanks up to a usual size. */
+/* The content of a job: its number, padded with blanks to a common size. */
 #define CONTENT "%-100lld"
 
-/* Copies the text after key up to the next quote, and steps behind it. */
+/* Copy the text after key up to the next quote, and move *at behind it. */
 static bool text_after(const char **at, const char *key, char *out)
 {
     const char *p = strstr(*at, key);
@@ -33,7 +33,7 @@ static bool code_is(const char *body, const char *code)
     return strncmp(body, code, strlen(code)) == 0;
 }
 
-/* Ids of ours end with "-NUMBER". */
+/* The ids of this run end with "-NUMBER". */
 static bool add_own(struct jobs *jobs, const char **at, const char *key)
 {
     if (jobs->n == BATCH_MAX || !text_after(at, key, jobs->id[jobs->n]))
@@ -67,7 +67,7 @@ static void lmstfy_poll(struct conn *c, int wait_s)
               wait_s, setting.token);
 }
 
-/* As much of base64 as the digits at the front of a content need. */
+/* Decode as much of the base64 as the digits at the start of a content need. */
 static int64_t number_of_base64(const char *p)
 {
     static const char digits[] =
@@ -197,7 +197,7 @@ static bool delayqueue_ok(int status, const char *body)
 static void delayqueue_poll(struct conn *c, int wait_s)
 {
     char json[100];
-    (void)wait_s; /* its configuration says */
+    (void)wait_s; /* the configuration contains it */
     snprintf(json, sizeof(json), "{\"topic\":\"bench%d\"}", setting.run);
     delayqueue_post(c, "/pop", json);
 }
@@ -246,7 +246,8 @@ static bool later_read(int status, const char *body, struct jobs *jobs)
 
 /* ------------------------------------------------------------------------- native */
 
-/* To a route, far ahead: nothing is delivered while it is measured. */
+/* Publish to a route, due far ahead: the daemon delivers nothing during the
+ * measurement. */
 static void route_publish(struct conn *c, int64_t n, int64_t delay_ms)
 {
     conn_send(c,
@@ -276,7 +277,7 @@ static void bulk_publish(struct conn *c, int64_t n, int64_t delay_ms)
               setting.run, used, lines);
 }
 
-/* Every line tells when its job is due. */
+/* Each line contains the due time of its job. */
 static bool bulk_published(int status, const char *body)
 {
     int n = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * bare_curl.c - the limit of the http sink: libcurl's multi interface on epoll, in one
- * thread, with nothing around it. Its requests are like those of the sink.
+ * thread, without tarry. Its requests are like those of the sink.
  *
  *   bare_curl PORT COUNT CONNECTIONS
  *
- * The time is the receiver's to tell (receiver.c). Exits 1 when a request failed.
+ * The receiver measures the time (receiver.c). Exits with 1 if a request failed.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static struct {
     CURLM *multi;
     int epoll_fd;
     long timeout_ms; /* -1: none */
-    long left;       /* to be begun */
+    long left;       /* requests to start */
     long failed;
 } g = {.timeout_ms = -1};
 

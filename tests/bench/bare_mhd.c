@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * bare_mhd.c - what libmicrohttpd can do here at most: it reads a request with its body,
- * and answers as tarry answers a job that was stored, without storing any.
+ * bare_mhd.c - the limit of libmicrohttpd on this machine. It reads a request with its
+ * body and answers as tarry does for a stored job, without storing anything.
  *
  *   bare_mhd
  *
@@ -15,7 +15,7 @@
 
 #define ID "01jd9c7m3x0000000000000001"
 static char answer[] = "{\"id\":\"" ID "\",\"due\":\"2026-11-22T05:15:10.000Z\"}\n";
-static char taken; /* the body of this request has been seen */
+static char taken; /* the body of this request has been read */
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *mc, const char *url,
                                   const char *method, const char *version,

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * beanstalk.c - loads beanstalkd. A producer's connection awaits each answer, a
- * consumer's has up to 32 commands under way, which is how beanstalkd is fastest.
+ * beanstalk.c - loads beanstalkd. A producer's connection waits for each answer. A
+ * consumer's connection has up to 32 commands in flight, which is fastest with
+ * beanstalkd.
  *
  *   beanstalk put PORT COUNT DELAY-S CONNECTIONS
  *   beanstalk burst PORT COUNT DELAY-S CONNECTIONS   put, then reserved and deleted by
  *                          consumers that wait until the tube opens, when all are due
  *   beanstalk late PORT COUNT EVERY-US CONNECTIONS   put one by one with a delay of 1 s
  *
- * Jobs have 100 bytes. Prints one line of JSON: put_us and drain_us (from the first job
- * reserved to the last one deleted), or how late jobs came, in microseconds.
+ * Jobs have 100 bytes. Prints one line of JSON: put_us and drain_us (from the first
+ * reserved job to the last deleted one), or the lateness of the jobs in microseconds.
  */
 #include "tests/bench/clock.h"
 
@@ -82,7 +83,7 @@ static void say_str(struct conn *c, const char *text)
     say(c, text, strlen(text));
 }
 
-/* The body begins with the time at which the job is due. */
+/* The body begins with the due time of the job. */
 static void put(struct conn *c)
 {
     char text[256];
@@ -143,7 +144,7 @@ static const struct answer {
                {"DELETED\r", on_deleted},
                {"PAUSED\r", on_paused}};
 
-/* Bytes of the answer that begins there; 0: not whole yet. */
+/* Return the length of the answer at text; 0: it is incomplete. */
 static size_t answer_bytes(const char *text, const char *end)
 {
     const char *line = memchr(text, '\n', (size_t)(end - text));
@@ -181,7 +182,7 @@ static void on_readable(struct conn *c)
     memmove(c->in, c->in + used, c->n);
 }
 
-/* Until done, or for so long. */
+/* Handle answers until all is done, or until limit_us is over. */
 static void listen_for(int64_t limit_us)
 {
     struct epoll_event events[EVENTS_MAX];
@@ -203,7 +204,7 @@ static void until_done(const char *what)
 
 /* -------------------------------------------------------------------------- cases */
 
-/* Gives how long it took. */
+/* Return the time that it took. */
 static int64_t put_all(void)
 {
     int64_t from_us = now_us();

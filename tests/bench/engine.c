@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * engine.c - the core alone, in one process: the daemon with a plugin table of its own,
+ * engine.c - the core alone, in one process: the daemon with its own table of plugins,
  * without a broker or HTTP, against a real Redis.
  *
  *   engine WAY REDIS-URL JOBS [PAYLOAD-BYTES]
  *
- * The source "bench" submits jobs made like Kafka's records as fast as the core takes
- * them; the sink "bench" reports each as delivered; consumers pull in batches and finish
- * what they get. A way is a list of steps, one after the other; of each a line of JSON
- * tells the seconds it took, and those of CPU time. Under callgrind
- * (--collect-atstart=no) only the steps are counted, and each is dumped apart, by its
- * name.
+ * The source "bench" submits jobs like Kafka records, as fast as the core accepts them.
+ * The sink "bench" reports each job as delivered. Consumers pull in batches and
+ * acknowledge each job. A way is a list of steps, run one after the other. Prints one
+ * line of JSON per step with its seconds and its CPU seconds. Under callgrind
+ * (--collect-atstart=no) only the steps count, each with a dump of its own, by its name.
  */
 #include "bridge/engine/bridge.h"
 #include "bridge/daemon/daemon.h"
@@ -41,9 +40,9 @@ struct step {
 };
 struct way {
     const char *name;
-    const char *topic; /* of the jobs; tells the route */
+    const char *topic; /* of the jobs; selects the route */
     const char *after; /* deliver-after */
-    bool holds; /* the sink and the consumers keep what they got until the next step */
+    bool holds; /* the sink and the consumers keep their jobs until the next step */
     struct step steps[4];
 };
 
@@ -54,15 +53,15 @@ struct pulled {
 
 static struct {
     const struct way *way;
-    const struct step *step; /* under way; NULL: none yet */
+    const struct step *step; /* current step; NULL: none yet */
     int64_t began_us, began_cpu_us;
     struct source *src;
-    struct timer *next; /* makes a turn at once */
+    struct timer *next; /* starts a turn at once */
     struct turn_hook *hook;
     bool paused, submits, pulls;
     struct slice payload;
     uint64_t jobs, submitted, stored, handed, finished, failed;
-    unsigned asked; /* pulls on their way */
+    unsigned asked; /* pulls in flight */
     struct delivery **held;
     struct pulled *pulled;
 } bench;
@@ -147,7 +146,7 @@ static void pull_some(void)
 
 static void submit(void)
 {
-    bench.src->bridge->claiming = false; /* until a step says so */
+    bench.src->bridge->claiming = false; /* until a step changes it */
     bench.submits = true;
 }
 
@@ -292,7 +291,7 @@ static void on_turn(void *arg)
 
 static void on_next(void *arg)
 {
-    (void)arg; /* the turn that it made ends in on_turn() */
+    (void)arg; /* on_turn() ends the turn that this call started */
 }
 
 static int start_source(struct source *src, void *self, struct err *err)
@@ -365,7 +364,7 @@ static const struct sink_ops sink_bench = {.name = "bench",
                                            .deliver = deliver_one,
                                            .stop = stop_sink};
 extern const struct sink_ops sink_queue;
-extern const struct source_ops source_http; /* an installation without it is not one */
+extern const struct source_ops source_http; /* an installation always has this source */
 
 const struct source_ops *const source_plugins[] = {&source_bench, &source_http, NULL};
 const struct sink_ops *const sink_plugins[] = {&sink_bench, &sink_queue, NULL};

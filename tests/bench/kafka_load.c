@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_load.c - fills a Kafka topic with numbered records, or reads one and judges it.
+ * kafka_load.c - fills a Kafka topic with numbered records, or reads and checks a topic.
  *
  *   kafka_load fill --brokers B --topic T --count N [--bytes 100] [--rate PER_S]
  *              [--after TEXT | --at MS] [--stamp 1]
  *   kafka_load read --brokers B --topic T --count N [--wait 30]
  *   kafka_load late --brokers B --topic T --count N [--wait 30]
  *
- * fill: as fast as librdkafka takes them, or at a steady rate; each record begins with
- * its number. --after and --at give the header deliver-after or deliver-at. --stamp:
- * tarry's place without tarry: each record is produced at a whole millisecond, begins
- * with that time in ms since 1970, and does not wait for others. read: the whole topic,
- * until each of count numbers has come, or none has for so many seconds. When a record
- * came out is what the broker's clock says, whose topic has LogAppendTime; when it was
- * due stands in its header delay-due. Both print one line of JSON.
- *
- * late: prints "ready", then reads records that begin with their due time, and prints how
- * late they were by the clock of this host.
+ * fill: produces as fast as librdkafka accepts records, or at a steady rate. Each record
+ * begins with its number. --after and --at set the header deliver-after or deliver-at.
+ * --stamp replaces tarry: each record is produced at a whole millisecond, begins with
+ * that time in ms since 1970, and does not wait for others.
+ * read: reads the whole topic, until each of count numbers has arrived, or none for
+ * --wait seconds. The delivery time of a record is its LogAppendTime, by the broker's
+ * clock; its due time is in the header delay-due. Both print one line of JSON.
+ * late: prints "ready", then reads records that begin with their due time, and prints
+ * their lateness by the clock of this host.
  */
 #include "tests/bench/clock.h"
 #include "tests/bench/lateness.h"
@@ -109,7 +108,7 @@ static void produce(rd_kafka_t *rk, const char *value)
     }
 }
 
-/* Serves reports until record number n is due by the rate. */
+/* Serve reports until record number n is due at this rate. */
 static void keep_rate(rd_kafka_t *rk, int64_t begun_us, int64_t n)
 {
     const int64_t at_us = begun_us + n * 1000000 / o.rate;
@@ -125,8 +124,8 @@ static void keep_rate(rd_kafka_t *rk, int64_t begun_us, int64_t n)
                   NULL);
 }
 
-/* Waits until record number n is due, at a whole millisecond. Returns that in ms since
- * 1970. */
+/* Wait until record number n is due, at a whole millisecond. Returns that time in ms
+ * since 1970. */
 static int64_t wait_due(rd_kafka_t *rk, int64_t begun_ms, int64_t n)
 {
     const int64_t due_ms = begun_ms + n * 1000 / o.rate;
@@ -178,8 +177,8 @@ static void fill(void)
 /* ---------------------------------------------------------------------- read */
 
 static struct {
-    uint8_t *seen;  /* how often, of each number */
-    int64_t *at_ms; /* when each record came out, in the order of reading */
+    uint8_t *seen;  /* how often each number arrived */
+    int64_t *at_ms; /* when each record was delivered, in the order of reading */
     int32_t *late_ms;
     int64_t records, got, strange, without_due, cap;
 } r;
@@ -274,7 +273,7 @@ static void print_verdict(void)
            r.late_ms[end * 99 / 100], r.late_ms[end]);
 }
 
-/* A consumer of the whole topic. */
+/* Return a consumer of the whole topic. */
 static rd_kafka_t *open_reader(void)
 {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();

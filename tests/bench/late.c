@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * late.c - the other end of the daemon, with a watch in its hand. Payloads begin with the
- * due time of their job, ms since 1970.
+ * late.c - measures lateness at the other end of the daemon. Payloads begin with the due
+ * time of their job, in ms since 1970.
  *
  *   late hook COUNT           answers callbacks; prints its port first
  *   late pull PORT COUNT      eight consumers pull from queue q, and acknowledge
  *   late publish PORT PATH EVERY-US COUNT
- *                             one producer, who waits for each answer
+ *                             one producer, which waits for each answer
  *   late ack PORT EVERY-US COUNT
- *                             one consumer of queue q, a job at a time
- *   late sleep EVERY-US COUNT wakes up so often: what this machine itself is late by
+ *                             one consumer of queue q, one job at a time
+ *   late sleep EVERY-US COUNT wakes up at this interval: the lateness of the machine
  *
- * Prints one line of JSON, in microseconds: hook, pull and sleep how late COUNT jobs or
- * wake-ups were by the clock of this host, the others how long COUNT answers took.
+ * Prints one line of JSON, in microseconds. hook, pull and sleep: the lateness of COUNT
+ * jobs or wake-ups by the clock of this host. publish and ack: the latency of COUNT
+ * answers.
  */
 #include "tests/bench/lateness.h"
 #include "tests/bench/load.h"
@@ -57,7 +58,7 @@ static void pull(struct conn *c, int max)
               max);
 }
 
-/* The text behind "name":" and its length. */
+/* Return the text behind "name":" and its length. */
 static const char *member(const char *at, const char *name, int *n)
 {
     const char *found = strstr(at, name);
@@ -68,7 +69,8 @@ static const char *member(const char *at, const char *name, int *n)
     return found;
 }
 
-/* All jobs of an answer. A payload stands behind the id and the token of its job. */
+/* Acknowledge all jobs of an answer. A payload follows the id and the token of its
+ * job. */
 static void ack(struct conn *c, const char *body)
 {
     static char text[PULL_MAX * 256];

@@ -11,8 +11,7 @@
 
 /* Prepares room for count durations. Call it first. */
 void lateness_init(int64_t count);
-/* Adds a duration; a negative one is a job that came early. Ignores those after the last.
- */
+/* Adds a duration; a negative one is an early job. Ignores durations after the last. */
 void lateness_note(int64_t us);
 /* Adds the lateness of a job whose payload of n bytes begins with its due time, in ms
  * since 1970, by the clock of this host. Ignores due time 0: such a job only opens

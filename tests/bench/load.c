@@ -106,7 +106,7 @@ void conn_send(struct conn *c, const char *fmt, ...)
 
 /* ------------------------------------------------------------------------- reading */
 
-/* The value of a header; NULL: there is none. name: with its colon. */
+/* Return the value of a header; NULL: none. name: with its colon. */
 static const char *header(const char *head, const char *end, const char *name)
 {
     size_t n = strlen(name);
@@ -118,7 +118,8 @@ static const char *header(const char *head, const char *end, const char *name)
     return NULL;
 }
 
-/* One message from the beginning of what came. Gives its length; 0: not whole yet. */
+/* Handle one message at the start of the received bytes. Returns its length; 0:
+ * incomplete. */
 static size_t take_one(struct conn *c)
 {
     char *end = memmem(c->in, c->in_n, "\r\n\r\n", 4);
@@ -138,7 +139,7 @@ static size_t take_one(struct conn *c)
     return head_n + n;
 }
 
-/* false: the other end closed. */
+/* Returns false if the other end has closed. */
 static bool on_readable(struct conn *c)
 {
     if (c->in_cap - c->in_n < IN_FIRST) {

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mqtt_load.c - publishes to an MQTT broker, or reads from it, as fast as it goes: QoS 1
- * of MQTT 3.1.1 by hand, on one thread, so that it is not the limit itself.
+ * mqtt_load.c - publishes to an MQTT broker, or reads from it, as fast as possible. It
+ * implements QoS 1 of MQTT 3.1.1 itself, on one thread, so that it is not the limit.
  *
  *   mqtt_load publish --port P --topic T --count N [--conns 8] [--window 20]
  *             [--bytes 100]
  *   mqtt_load read --port P --topic T --count N [--wait 30]
  *   mqtt_load late --port P --topic T --count N [--wait 30]
  *
- * publish: count messages over conns connections, each with window of them without a
- * PUBACK; each begins with its number. read: prints "ready" when it has subscribed, and
- * is done when each number has come, or none has for so many seconds. Both print one line
- * of JSON; of read, per_s is from the first to the last, and twice counts what came
- * again. late: as read, but each payload begins with its due time; prints the lateness.
+ * publish: sends count messages over conns connections, each with up to window messages
+ * without a PUBACK. Each message begins with its number. read: prints "ready" when it has
+ * subscribed, and ends when each number has arrived, or none for --wait seconds. Both
+ * print one line of JSON. For read, per_s is measured from the first to the last message,
+ * and twice counts duplicates. late: like read, but each payload begins with its due
+ * time; prints the lateness.
  */
 #include "tests/bench/clock.h"
 #include "tests/bench/lateness.h"
@@ -131,7 +132,7 @@ static void say_subscribe(struct conn *c)
     write_all(c, packet, (size_t)(at - packet));
 }
 
-/* Fills the window of the connection, in one write. */
+/* Fill the window of the connection, in one write. */
 static void publish_more(struct conn *c)
 {
     static unsigned char packets[WINDOW_MAX * (BYTES_MAX + TOPIC_MAX + 16)];
@@ -154,7 +155,7 @@ static void publish_more(struct conn *c)
     write_all(c, packets, (size_t)(at - packets));
 }
 
-/* ------------------------------------------------------------------ what comes */
+/* ------------------------------------------------------------------ received */
 
 static void take_publish(const unsigned char *body, size_t n, unsigned char **acks)
 {
@@ -212,7 +213,8 @@ static void take_packet(struct conn *c, int type, const unsigned char *body, siz
     }
 }
 
-/* Gives the bytes of the packet at p, 0: it is not whole. body: where it begins. */
+/* Return the length of the packet at p; 0: it is incomplete. body: where its body
+ * begins. */
 static size_t packet_bytes(const unsigned char *p, size_t n, size_t *body)
 {
     size_t length = 0;

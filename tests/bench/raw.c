@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * raw.c - what Redis and one connection can do: the daemon's own scripts with the very
- * arguments of its batchers (bridge/store/store_rows.c), sent by hiredis and nothing
- * else. It is the limit beside which the daemon's figures stand.
+ * raw.c - the limit of Redis and one connection: the daemon's own scripts with the
+ * arguments of its batchers (bridge/store/store_rows.c), sent by hiredis alone. The
+ * report compares the daemon's figures with this limit.
  *
  *   raw MODE [--url unix:///PATH|redis://HOST:PORT] [--jobs 200000] [--batch 200]
  *       [--depth 4] [--payload 100] [--ids record|name|uuid] [--route bench/0]
  *       [--prefix tarry] [--due MS] [--spread MS] [--horizon MS] [--first N] [--pid PID]
  *       [--chunk 50000] [--each] [--far] [--queue] [--cluster]
  *
- * MODE: phases (stored, then all claimed, then all acked, each timed), drain (stored,
- * then claimed and acked as the claims come back: what a sink could reach), whole
- * (stored, claimed and acked, all at once), enqueue (stored only, to fill a Redis),
- * cancel (stored and cancelled), digests (prints the name of each script by its digest).
- * Each goes on chunk by chunk.
+ * MODE: phases (store all, then claim all, then ack all, each timed), drain (store all,
+ * then claim, and ack as the claims return: the limit of a sink), whole (store, claim and
+ * ack at the same time), enqueue (only store, to fill a Redis), cancel (store and
+ * cancel), digests (print the name of each script by its digest). Each mode runs chunk by
+ * chunk.
  *
- * depth: calls on their way. ids: as of a Kafka record, which nobody knows; 16 letters,
- * or the 36 of a UUID, that a producer knows. due: from now, may be negative; spread: due
- * times stand evenly over so long after that, in no order; horizon: as redis.horizon.
- * each: one call at a time, and the longest of each kind in Redis' CPU, which no other
- * process makes longer. far: they are due in half an hour, and phases moves them out of
- * the second tier, and claims them, at that time. first: number of the first job. queue:
- * the route is a pull queue, SINK:NAME. pid: of Redis, to say what each job costs it.
- * cluster: as in a Redis Cluster, whose node must have the slot of the route.
+ * depth: calls in flight. ids: those of a Kafka record, which no producer knows; 16
+ * letters, or the 36 of a UUID, which a producer knows. due: from now, may be negative.
+ * spread: due times are distributed evenly over this time, in no order. horizon: as
+ * redis.horizon. each: one call at a time, and the longest of each kind in Redis' CPU
+ * time, which other processes do not affect. far: jobs are due in half an hour; phases
+ * moves them out of the second tier, and claims them, at that time. first: number of the
+ * first job. queue: the route is a pull queue, SINK:NAME. pid: of Redis, to print its CPU
+ * time per job. cluster: as in a Redis Cluster, whose node must have the slot of the
+ * route.
  *
- * Batches of enqueues, and of the acks of phases, are made before the clock starts.
+ * Batches of enqueues, and of the acks of phases, are prepared before the clock starts.
  * Bodies of claimed jobs are received and parsed as replies. Prints one line of JSON:
- * rates per second, CPU of both ends in us per job. Any reply that is not as it should be
- * ends it.
+ * rates per second, CPU of both ends in us per job. Any unexpected reply ends the
+ * program.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
@@ -92,7 +93,7 @@ struct command {
     size_t n;
 };
 
-/* What is in st.args. */
+/* Return the content of st.args as a command. */
 static struct command formatted(void)
 {
     struct slice whole = resp_end(&st.args.command);
@@ -101,11 +102,11 @@ static struct command formatted(void)
 
 static void begin(enum script script)
 {
-    st.map = opt.cluster ? (struct map *)&st : NULL; /* asked only whether there is one */
+    st.map = opt.cluster ? (struct map *)&st : NULL; /* compared only with NULL */
     args_begin_bucket(&st.args, bucket, script);
 }
 
-/* As send_batch() of bridge/store/batcher.c. Frees the changes. */
+/* Like send_batch() of bridge/store/batcher.c. Frees the changes. */
 static struct command batcher_command(enum batcher_kind kind, struct batch *batch)
 {
     const struct batcher_row *row = &batcher_rows[kind];
@@ -131,7 +132,7 @@ static void batch_add(struct batch *batch, struct change *c)
     batch->count++;
 }
 
-/* From 0 to n - 1, spread evenly and in no order that shows. */
+/* Permute 0 to n - 1, spread evenly and in no visible order. */
 static int64_t shuffled(int64_t i, int64_t n)
 {
     return (int64_t)((unsigned __int128)(uint64_t)i * 0x9E3779B97F4A7C15u % (uint64_t)n);
@@ -207,7 +208,7 @@ static struct command claim_command(void)
     return formatted();
 }
 
-/* As move() of bridge/store/store_far.c; at a time when all of --far are to be moved. */
+/* Like move() of bridge/store/store_far.c, at a time when all jobs of --far must move. */
 static struct command move_command(void)
 {
     begin(SCRIPT_MOVE);
@@ -221,7 +222,7 @@ static struct command move_command(void)
 
 /* ----------------------------------------------------------------------- replies */
 
-/* The letters of a reply to changes: n of them, all of the wanted kind. */
+/* Require n letters in a reply to changes, all of the wanted kind. */
 static void check_codes(const redisReply *r, long n, char wanted)
 {
     if (r->type == REDIS_REPLY_ARRAY && r->elements >= 2)
@@ -232,12 +233,12 @@ static void check_codes(const redisReply *r, long n, char wanted)
         die("changes were answered", r->str ? r->str : "without letters");
 }
 
-/* Where the jobs of a claim begin, what each takes, and what stands behind them. */
+/* Where the jobs of a claim begin, the fields per job, and the fields behind them. */
 struct shape {
     size_t head, per_job, tail;
 };
 
-/* Adds an ack for each job of the reply to batch. */
+/* Add an ack for each job of the reply to batch. */
 static long read_claim(const redisReply *r, struct batch *batch)
 {
     static const struct shape of_claim = {4, 3, 0}, of_pull = {3, 7, 3};
@@ -299,7 +300,7 @@ struct clocks {
     double wall_s, own_s, redis_s;
 };
 
-/* The main thread's, in ns: /proc/PID/stat counts in hundredths of a second. */
+/* The main thread's time, in ns: /proc/PID/stat counts in hundredths of a second. */
 static double redis_cpu_s(void)
 {
     char path[64];
@@ -330,12 +331,12 @@ static void clocks_add(struct clocks *sum, struct clocks from)
     sum->redis_s += now.redis_s - from.redis_s;
 }
 
-/* What is timed, and its name in what is printed. */
+/* The timed steps, named as in the output. */
 enum step { ENQUEUE, MOVE, CLAIM, ACK, CANCEL, DRAIN, WHOLE, STEPS };
 static const char *const step_names[STEPS] = {"enqueue", "move",  "claim", "ack",
                                               "cancel",  "drain", "whole"};
 static struct clocks took[STEPS];
-static double longest_s[STEPS]; /* of --each: Redis' CPU in one call */
+static double longest_s[STEPS]; /* of --each: Redis' CPU time in one call */
 
 static void print_steps(void)
 {
@@ -353,7 +354,7 @@ static void print_steps(void)
 
 /* -------------------------------------------------------------------------- modes */
 
-/* Calls that are ready to go: how many jobs each is about. */
+/* Prepared calls, with the number of jobs in each. */
 struct calls {
     struct command command[CHUNK_MAX];
     long jobs[CHUNK_MAX];
@@ -394,7 +395,7 @@ static void make_claims(long jobs)
     }
 }
 
-/* Of what was claimed. */
+/* Prepare acks for the claimed jobs. */
 static void make_acks(void)
 {
     forget(&acks);
@@ -443,8 +444,8 @@ static bool redis_sleeps(void)
     return state && state[1] == ' ' && state[2] == 'S';
 }
 
-/* The answer has come: what Redis did since the last is this call's, and is counted when
- * it sleeps. */
+/* The reply has arrived: the CPU time of Redis since the last call belongs to this call.
+ * Redis updates it when it sleeps. */
 static void note_longest(enum step step)
 {
     static double before_s;
@@ -458,7 +459,7 @@ static void note_longest(enum step step)
     before_s = now_s;
 }
 
-/* depth at a time; every reply is handed to got. */
+/* Send with depth calls in flight. Passes every reply to got. */
 static void send_all(const struct calls *calls, enum step step,
                      void (*got)(const redisReply *r, long jobs))
 {
@@ -475,7 +476,7 @@ static void send_all(const struct calls *calls, enum step step,
     clocks_add(&took[step], from);
 }
 
-/* From the second tier; those that are due before the last of this call. */
+/* Move jobs out of the second tier: those that are due before the last of this call. */
 static void move_all(long jobs)
 {
     struct command move = move_command();
@@ -507,7 +508,7 @@ static void phases(long first, long jobs)
     send_all(&acks, ACK, got_ack);
 }
 
-/* One reply of a drain: a claim is followed by the acks of what it brought. */
+/* Handle one reply of a drain: acks for its jobs follow a claim. */
 static long take_reply(void)
 {
     struct sent sent;
@@ -531,7 +532,7 @@ static long take_reply(void)
     return acked;
 }
 
-/* with_enqueues: what a claim takes is stored on the way, just before it. */
+/* with_enqueues: store the jobs of a claim just before it. */
 static void claim_and_ack(long jobs, bool with_enqueues, enum step step)
 {
     struct clocks from = clocks_now();
@@ -624,7 +625,7 @@ static void set_up_store(void)
     }
 }
 
-/* A job as a route from Kafka to Kafka has it; of a queue, as over HTTP. */
+/* A job of a route from Kafka to Kafka; for a queue, a job received over HTTP. */
 static void set_up_model(void)
 {
     size_t n = (size_t)(opt.payload < 24 ? 24 : opt.payload);

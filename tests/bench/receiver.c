@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * receiver.c - answers every HTTP request with 200 and tells how fast they come.
+ * receiver.c - answers every HTTP request with 200 and measures their rate.
  *
  *   receiver COUNT
  *

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * steady.c - the daemon with a load of its own: jobs come at a steady rate, spaced
- * evenly, and a sink reports each as delivered at once. So what is measured is the core
- * alone.
+ * steady.c - the daemon with a load of its own. Jobs arrive evenly spaced at a steady
+ * rate, and a sink reports each as delivered at once. So it measures the core alone.
  *
  *   steady run CONF
  *
- * Sources of type "steady" (or "awaiting": as of a producer that waits for each answer)
- * and sinks of type "now" tell on stdout, when they stop, how long it took until jobs
- * were stored, and how late they were handed over by the clock of this host: one line of
- * JSON each, in microseconds. What comes in the first tenth of a second is not counted.
+ * Sources of type "steady" (or "awaiting": as a producer that waits for each answer)
+ * print, when they stop, the time until jobs were stored. Sinks of type "now" print the
+ * lateness of jobs by the clock of this host. Each prints one line of JSON, in
+ * microseconds. Jobs of the first tenth of a second do not count.
  */
 #include "bridge/daemon/daemon.h"
 #include "bridge/plugin.h"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The four compatible queue APIs, each with the sample configuration that it comes with."""
+"""The four compatible queue APIs, each with its sample configuration."""
 import json
 import re
 import urllib.request
@@ -12,7 +12,7 @@ SECONDS = 5
 LAG = {"p99_ms": ("<=", 10), "early": ("max<=", 0)}
 IDLE = {"rss_mb": ("<=", 100), "cpu_percent": ("<=", 1)}
 UNITS = {"per_s": "jobs/s", "p99_ms": "ms", "early": "jobs", "rss_mb": "MB", "cpu_percent": "%"}
-# Name, API, case of apiload and its options, and of each value what is wanted.
+# Name, API, case of apiload and its options, and the wanted value of each figure.
 ROWS = (
     ("lmstfy-publish", "lmstfy", "publish", {}, {"per_s": (">=", 40000)}),
     ("lmstfy-cycle", "lmstfy", "cycle", {}, {"per_s": (">=", 15000)}),
@@ -39,7 +39,7 @@ SAYS = {
 
 
 def start(b, api):
-    """The daemon with etc/API.conf, and its ports by the numbers that stand there."""
+    """Returns the daemon with etc/API.conf, and its ports by the numbers in that file."""
     ports = {}
 
     def free(m):

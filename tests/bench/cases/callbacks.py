@@ -6,10 +6,10 @@ import time
 from lib.bench import Figure, case
 from lib.servers import wait_for
 
-CONNECTIONS = 64  # as many as the sink's max_in_flight
+CONNECTIONS = 64  # the sink's max_in_flight
 BODY = "x" * 100
 BATCH = 1000
-FILL_S = 6  # from the first job sent to all of them due
+FILL_S = 6  # from the first job sent until all are due
 CONF = """
 sinks: {{ hook: {{ type = "http"; url = "http://127.0.0.1:{port}/callback"; {options} }}; }};
 routes: {{ hook: {{ from = "http"; to = "hook"; }}; }};
@@ -17,7 +17,7 @@ routes: {{ hook: {{ from = "http"; to = "hook"; }}; }};
 
 
 def fill(daemon, count, due_s):
-    """Stores jobs that are all due at due_s, since 1970."""
+    """Stores jobs that are all due at due_s, in seconds since 1970."""
     line = json.dumps({"payload": BODY, "deliver-at": str(round(due_s * 1000))}) + "\n"
     for first in range(0, count, BATCH):
         n = min(BATCH, count - first)
@@ -29,9 +29,9 @@ def fill(daemon, count, due_s):
 
 @case("http-callbacks")
 def http_callbacks(b):
-    """50,000 jobs that fall due together, each a POST of 100 bytes: from the first request to
-    the answer to the last. Limit: the same requests by libcurl's multi interface alone, over
-    as many connections, to the same receiver."""
+    """50,000 jobs that become due together, each a POST of 100 bytes: from the first request to the
+    answer to the last. Limit: the same requests by libcurl's multi interface alone, over as many
+    connections, to the same receiver."""
     ours, bare, signed = [], [], []
     count = b.jobs(50000)
     for _ in b.rounds():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a Redis Cluster of so many masters would carry. On two cores it can't be run: so the CPU
-that each process takes for a job is measured, and the rest is computed."""
+"""The throughput of a Redis Cluster by its number of masters. Two cores cannot run it, so the case
+measures the CPU time that each process needs per job, and computes the rest."""
 import resource
 import statistics
 from pathlib import Path
@@ -24,13 +24,13 @@ ASSUMED = (f"every process has a core of its own, {BUSY:.0%} busy, and librdkafk
 
 
 def threads_cpu_s(pid):
-    """(the first thread, which is the loop; all of them), to the ns."""
+    """Returns (CPU time of the first thread, which runs the loop; CPU time of all threads), exact to the ns."""
     ns = {task.name: int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()}
     return ns[str(pid)] / 1e9, sum(ns.values()) / 1e9
 
 
 class FewMasters(Cluster):
-    """redis-cli makes none of less than three."""
+    """redis-cli creates no cluster of fewer than three masters."""
 
     def __init__(self, b, masters):
         folder, slots = b.fresh("cluster"), 16384
@@ -52,7 +52,7 @@ def children_cpu_s():
 
 
 def run(b, masters, jobs):
-    """us of CPU per job, by process; of Redis one for each master."""
+    """Returns us of CPU per job by process; for Redis one value per master."""
     topic, out = b.topic("cluster-in", PARTITIONS), b.topic("cluster-out", PARTITIONS)
     redis_cluster = FewMasters(b, masters)
     kafka, load = b.kafka(), b.program("kafka_load")
@@ -73,8 +73,8 @@ def run(b, masters, jobs):
 
 @case("cluster")
 def cluster(b):
-    """Kafka to Kafka, a backlog that is due at once, over 1, 2 and 4 masters of a Redis Cluster: CPU per job of each
-    process, measured; and the jobs per second that so many masters and daemons would carry, computed."""
+    """Kafka to Kafka, a backlog that is due at once, over 1, 2 and 4 masters of a Redis Cluster: CPU per job
+    of each process, measured; and the jobs per second of that many masters and daemons, computed."""
     got, figures = {}, []
     for masters in MASTERS:
         for _ in b.rounds():

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The core alone, without a broker or HTTP: tests/bench/engine.c beside raw.c, by turns; and how
-many instructions of the daemon a job takes, which no clock and no neighbour can change."""
+"""The core alone, without a broker or HTTP: tests/bench/engine.c and raw.c in turns. Also the
+daemon's instructions per job, which do not depend on the clock or on other processes."""
 import json
 import re
 
 from lib.bench import Figure, case
 from lib.raw import limit
 
-# Counted on x86_64 with gcc 12, -O2, glibc 2.36. Lower them when the core gets quicker.
+# Counted on x86_64 with gcc 12, -O2, glibc 2.36. Lower them when the core becomes faster.
 INSTRUCTIONS = {
     "route-steps": {"enqueue": 10690, "claim": 5970, "ack": 2280},
     "queue-steps": {"publish": 11880, "pull": 6710, "finish": 3960},
@@ -15,7 +15,7 @@ INSTRUCTIONS = {
 
 
 def engine(b, redis, way, jobs):
-    """Step -> jobs per second."""
+    """Returns step -> jobs per second."""
     redis.empty()
     rows = [json.loads(line) for line in b.run([b.program("engine"), way, redis.url, jobs]).splitlines()]
     return {row["step"]: row["jobs"] / row["s"] for row in rows}
@@ -34,15 +34,16 @@ def beside(b, way, rows, jobs):
             for name, _, _, rate, _ in rows]
 
 
-ALL = 500000  # raw.c keeps as many pending as the daemon has
+ALL = 500000  # raw.c keeps as many jobs pending as the daemon
 NEAR, FAR = {"due": -1000, "chunk": ALL}, {"due": 3600000, "chunk": ALL}
 QUEUE = {**NEAR, "queue": True, "route": "pulled:queue"}
 
 
 @case("engine-route")
 def engine_route(b):
-    """The core alone: records in, as fast as it takes them; then all of them due at once, claimed,
-    handed to a sink that answers at once, and acked. Limit: the same scripts by hiredis."""
+    """The core alone: it accepts records as fast as it can; then all of them are due at once, and
+    it claims them, hands them to a sink that answers at once, and acks them. Limit: the same
+    scripts by hiredis."""
     return beside(b, "emit", [("ingest", "ingest", "enqueue", "enqueue", NEAR),
                               ("emission of a backlog", "emit", "drain", "drain", NEAR)], 300000)
 
@@ -55,13 +56,14 @@ def engine_far(b):
 
 @case("engine-whole")
 def engine_whole(b):
-    """The core alone: records in and out at the same time, each due at once. Limit: the same by hiredis."""
+    """The core alone: it accepts and delivers records at the same time, each due at once. Limit: the same by
+    hiredis."""
     return beside(b, "whole", [("in and out", "whole", "whole", "whole", NEAR)], 200000)
 
 
 @case("engine-queue")
 def engine_queue(b):
-    """The core alone: a pull queue is filled; then four consumers pull 500 at a time and finish each.
+    """The core alone: it fills a pull queue; then four consumers pull 500 at a time and acknowledge each.
     Limit: the same scripts by hiredis."""
     return beside(b, "queue", [("publish", "publish", "enqueue", "enqueue", QUEUE),
                                ("consume and ack", "consume", "drain", "drain", QUEUE)], 200000)
@@ -69,10 +71,10 @@ def engine_queue(b):
 
 @case("engine-instructions")
 def engine_instructions(b):
-    """Instructions of the daemon per job, step by step, counted by callgrind: kernel and Redis left
-    out. Limit: what is written down in cases/engine.py, and 5 % more."""
+    """Instructions of the daemon per job, step by step, counted by callgrind: without kernel and
+    Redis. Limit: the numbers in cases/engine.py, and 5 % more."""
     b.need("valgrind")
-    jobs, counted = 20000, {}  # as many with --quick: fewer would be others
+    jobs, counted = 20000, {}  # the same number with --quick: the count depends on it
     for _ in b.rounds():
         redis = b.redis()
         for way in INSTRUCTIONS:

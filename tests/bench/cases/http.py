@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The daemon's own HTTP API: jobs that come in, and queues that are pulled from."""
+"""The daemon's own HTTP API: publishing jobs, and pulling from queues."""
 import json
 import subprocess
 
@@ -9,7 +9,7 @@ CONNECTIONS = 64
 PULLERS = 16  # connections of the consumer
 SECONDS = 5
 DUE = 50000
-# The callback goes nowhere: these jobs are due long after the run.
+# The callback has no receiver: these jobs are due long after the run.
 CONF = """
 sinks:  { hook: { type = "http"; url = "http://127.0.0.1:9/"; };
           queues: { type = "queue"; }; };
@@ -19,7 +19,7 @@ routes: { bench: { from = "http"; to = "hook"; };
 
 
 def load(b, what, api, port, **options):
-    """What apiload says of one run, in which nothing went wrong."""
+    """Returns the results of one run of apiload. Requires that nothing failed."""
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     result = json.loads(b.run([b.program("apiload"), what, "--api", api, "--port", port, *words]))
     assert result["errors"] == 0 and result.get("repeats", 0) == 0, result
@@ -32,8 +32,8 @@ def publish(b, api, port):
 
 @case("http-publish")
 def http_publish(b):
-    """Jobs of 100 bytes for an hour from now, one a request, from 64 connections that each await
-    the answer. Limit: libmicrohttpd alone, which answers the same without storing anything."""
+    """Jobs of 100 bytes for an hour from now, one per request, from 64 connections that each wait
+    for the answer. Limit: libmicrohttpd alone, which answers the same without storing anything."""
     ours, bare, queue, bulk = [], [], [], []
     for _ in b.rounds():
         server = b.spawn([b.program("bare_mhd")], stdin=subprocess.PIPE)
@@ -52,7 +52,7 @@ def http_publish(b):
 
 @case("http-publish-always")
 def http_publish_always(b):
-    """As http-publish, with appendfsync always: an answer says that the job is on the disk."""
+    """As http-publish, with appendfsync always: an answer means that the job is on the disk."""
     ours = []
     for _ in b.rounds():
         b.redis(aof=True, fsync="always")
@@ -62,9 +62,9 @@ def http_publish_always(b):
 
 @case("http-due")
 def http_due(b):
-    """50,000 jobs that fall due at one moment, drained by a consumer that waits for them on 16
-    connections, pulls up to 100 at a time and acknowledges them together: from the first job that
-    it gets to the last acknowledgement."""
+    """50,000 jobs become due at the same moment. A consumer waits for them on 16 connections, pulls
+    up to 100 at a time and acknowledges them together. Measured from the first job that it receives
+    to the last acknowledgement."""
     ours, first = [], []
     for _ in b.rounds():
         b.redis()
@@ -77,9 +77,9 @@ def http_due(b):
 
 @case("http-malformed")
 def http_malformed(b):
-    """Jobs that come 500 a second, and beside them a thousand malformed requests a second, each on
-    a connection of its own: how long one of a hundred takes at least, without and with them, in
-    turns. What is refused is not logged line by line."""
+    """500 jobs a second, and beside them a thousand malformed requests a second, each on a
+    connection of its own: the 99th percentile of the latency, without and with them, in turns.
+    tarry does not log every rejected request."""
     quiet, abused = [], []
     for _ in b.rounds():
         b.redis()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a daemon costs that has nothing to do."""
+"""The cost of an idle daemon."""
 import time
 
 from lib.bench import Figure, case
@@ -14,7 +14,7 @@ routes: { r: { from = "http"; to = "hook"; }; all: { from = "http"; to = "q"; };
 
 
 def rest(b, pending):
-    """CPU seconds of a day, and wake-ups a second; a scrape at both ends is among them."""
+    """Returns CPU seconds per day, and wake-ups per second, including a scrape at both ends."""
     redis = b.redis()
     if pending:
         raw(b, redis, "enqueue", jobs=pending, depth=4, route="r/0", due=HOUR_MS, spread=HOUR_MS)
@@ -28,8 +28,8 @@ def rest(b, pending):
 
 @case("idle")
 def idle(b):
-    """The daemon with nothing due. It wakes once a second: for Redis' clock, its entry among the
-    instances, and what is noted as due; nothing is polled because jobs wait."""
+    """The daemon with no due job. It wakes once a second: for Redis' clock, its entry among the
+    instances, and the next due times. Pending jobs cause no polling."""
     figures = []
     for pending in (0, 10_000_000):
         runs = [rest(b, b.jobs(pending) if pending else 0) for _ in b.rounds()]

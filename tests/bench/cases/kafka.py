@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kafka in and out: kafka_load.c fills and reads the topics, a real broker is between.
+"""Kafka in and out: kafka_load.c fills and reads the topics of a real broker.
 
-When a job came out is what the broker's clock says, which stamps each record of the topic that
-the sink writes to; so nobody reads along while the clock runs.
+The broker's clock measures when a job was delivered: it stamps each record of the sink's topic. So
+no consumer reads during the measurement.
 """
 import os
 import time
@@ -25,7 +25,7 @@ routes: {{ main: {{ from = "in"; to = "out"; topic = "{write}"; }}; }};
 
 
 class Way:
-    """A Redis, a daemon from one topic to another, and what both of them and the broker cost."""
+    """A Redis, a daemon from one topic to another, and the CPU costs of both and of the broker."""
 
     def __init__(self, b, read=None, **redis):
         self.b, self.kafka = b, b.kafka()
@@ -47,7 +47,7 @@ class Way:
         self.cpu_before = self.cpu()
 
     def cost_us(self, count):
-        """Who -> CPU time since begin(), per job."""
+        """Returns process -> CPU time since begin(), per job."""
         return {who: (s - self.cpu_before[who]) / count * 1e6 for who, s in self.cpu().items()}
 
     def jobs(self, what):
@@ -72,7 +72,7 @@ def costs(name, all_costs):
 # --------------------------------------------------------------------- Kafka to Redis
 
 def ingest_rate(way, count):
-    """Jobs per second from a twentieth of them to the end."""
+    """Returns jobs per second, from the first twentieth of them to the end."""
     marks = []
 
     def all_stored():
@@ -102,8 +102,8 @@ def ingest(b, name, want, **redis):
 
 @case("kafka-ingest")
 def kafka_ingest(b):
-    """Kafka to Redis: 500,000 records of 100 bytes that stand in a topic. Limit: the same script
-    calls by hiredis alone."""
+    """Kafka to Redis: 500,000 records of 100 bytes in a topic. Limit: the same script calls by
+    hiredis alone."""
     return ingest(b, "ingest", None)
 
 
@@ -116,7 +116,7 @@ def kafka_ingest_always(b):
 # --------------------------------------------------------------------- Redis to Kafka
 
 def due_at_once(b, count, spare_s=3, **redis):
-    """All jobs are stored, and then due in the same millisecond. Gives the way and the verdict."""
+    """Stores all jobs, which then become due in the same millisecond. Returns the way and the verdict."""
     way = Way(b, **redis)
     way.wait_assigned()
     due_ms = int((time.time() + spare_s + count / 50000) * 1000)
@@ -153,33 +153,34 @@ def burst(b, name, count, want, **redis):
 
 @case("kafka-burst")
 def kafka_burst(b):
-    """50,000 jobs due at one moment, as the broker stamps them, from the first to the last."""
+    """50,000 jobs due at the same moment, as the broker stamps them, from the first to the last."""
     return burst(b, "50,000 at once", b.jobs(50000), (">=", 80000))
 
 
 @case("kafka-burst-always")
 def kafka_burst_always(b):
-    """50,000 jobs due at one moment, with appendfsync always."""
+    """50,000 jobs due at the same moment, with appendfsync always."""
     return burst(b, "50,000 at once, fsync always", b.jobs(50000), (">=", 50000), aof=True, fsync="always")
 
 
 @case("kafka-backlog")
 def kafka_backlog(b):
-    """300,000 jobs that are due: claimed, written to Kafka, acked. Limit: claim and ack by hiredis, with
-    both cores for them: the broker and librdkafka want half as much again (engine-route is without)."""
+    """300,000 due jobs: claimed, written to Kafka, acked. Limit: claim and ack by hiredis, with both cores;
+    the broker and librdkafka need half as much again (engine-route is without them)."""
     return burst(b, "backlog", b.jobs(300000), ("ratio>=", 0.5))
 
 
 @case("kafka-million")
 def kafka_million(b):
-    """A million jobs due in the same millisecond: nothing lost, nothing twice, nothing early."""
+    """A million jobs due in the same millisecond: none is lost, duplicated or early."""
     return burst(b, "a million at once", b.jobs(1000000), None)
 
 
-# -------------------------------------------------------------------- the whole way
+# -------------------------------------------------------------------- from topic to topic
 
 def sustains(b, rate, seconds):
-    """None, or what it took: the rate went in for so long, and out within a second of due."""
+    """Returns None if the daemon does not sustain this rate, else the costs. Sustained: it accepts
+    the rate for `seconds`, and delivers each job within a second of its due time."""
     way = Way(b)
     way.wait_assigned()
     count = int(rate * seconds)
@@ -194,7 +195,7 @@ def sustains(b, rate, seconds):
 
 
 def highest(b, seconds):
-    """The highest of STEADY_RATES that is sustained, and what it took."""
+    """Returns the highest sustained rate of STEADY_RATES, and its costs."""
     at = STEADY_RATES.index(STEADY_FIRST)
     best = sustains(b, STEADY_RATES[at], seconds)
     step = 1 if best else -1
@@ -211,9 +212,9 @@ def highest(b, seconds):
 
 @case("kafka-steady")
 def kafka_steady(b):
-    """Kafka to Kafka, each job delayed by two seconds: the highest steady rate that is sustained
-    for 20 s with the p99 of lateness at most half a second. Redis, broker, daemon and load share the
-    machine; CPU of each per job tells which of them is the limit."""
+    """Kafka to Kafka, each job delayed by two seconds: the highest steady rate that is sustained for 20 s
+    with the p99 of lateness at most half a second. Redis, broker, daemon and load share the machine; the CPU
+    time of each per job shows which of them is the limit."""
     results = [highest(b, STEADY_S * b.scale) for _ in b.rounds()]
     held = [taken for _, taken in results if taken]
     figures = [Figure("sustained", "jobs/s", [rate for rate, _ in results], want=(">=", 110000))]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How late jobs are, by the clock of this host, which is Redis' too; and how soon they are stored."""
+"""Lateness of jobs by the clock of this host, which is also Redis' clock; and the time until a job is stored."""
 import json
 import time
 
@@ -27,13 +27,13 @@ SHARES = ("p50", "p99", "p999")
 
 
 def seed(b, redis, pending, route="r/0"):
-    """Jobs that are not due for an hour."""
+    """Stores jobs that are not due for an hour."""
     if pending:
         raw(b, redis, "enqueue", jobs=pending, depth=4, route=route, due=HOUR_MS, spread=HOUR_MS)
 
 
 def core(b, redis, rate, jobs, kind="steady"):
-    """What the core says of itself under that load: lateness, time until stored, CPU per job."""
+    """Returns what the core measures under that load: lateness, time until stored, CPU per job."""
     daemon = b.tarry(CORE.format(kind=kind, rate=rate, jobs=jobs), redis, binary=b.program("steady"))
     begun = redis.cpu_s(), daemon.cpu_s()
     wait_for(f"{jobs} jobs", lambda: daemon.metric("tarry_jobs_delivered_total") >= jobs, 60, 0.5)
@@ -46,8 +46,8 @@ def core(b, redis, rate, jobs, kind="steady"):
 
 
 def late_figures(what, rows, want_ms, floor=None):
-    """The shares of some runs, in ms; and that none was early. want_ms: share -> at most. floor:
-    (who else, its runs)."""
+    """Returns the figures for the percentiles of some runs, in ms. Requires that no job was early.
+    want_ms: percentile -> maximum. floor: (name of the comparison, its runs)."""
     figures = [Figure(f"{what} {share}", "ms", [row[share] / 1000 for row in rows],
                       limit=(floor[0], [row[share] / 1000 for row in floor[1]]) if floor else None,
                       want=("<=", want_ms[share]) if share in want_ms else None) for share in SHARES]
@@ -75,14 +75,14 @@ def by_load(b, pending):
 
 @case("lateness-core")
 def lateness_core(b):
-    """The core alone (jobs in, 500 ms later out, to a sink that answers at once): lateness at a
-    steady rate, time until a job is stored, CPU per job. Nothing else is pending."""
+    """The core alone (accepts jobs, 500 ms later delivers them to a sink that answers at once):
+    lateness at a steady rate, time until a job is stored, CPU per job. Nothing else is pending."""
     return by_load(b, PENDING[0])
 
 
 @case("lateness-1m")
 def lateness_1m(b):
-    """The same with a million jobs that are pending for an hour."""
+    """The same with a million jobs pending for an hour."""
     return by_load(b, PENDING[1])
 
 
@@ -93,8 +93,8 @@ def lateness_10m(b):
 
 
 def fill(daemon, rate, jobs, begin_s):
-    """Jobs at that rate from begin_s on, since 1970; the payload begins with the due time. Before
-    them one that is due now and does not count: it opens the connections."""
+    """Sends jobs at that rate from begin_s on, in seconds since 1970. The payload begins with the
+    due time. First sends one job that is due at once and does not count: it opens the connections."""
     chunk = 1000
     assert daemon.ask("POST", "/v1/routes/r/jobs", "0" * 100)[0] == 201
     for first in range(0, jobs, chunk):
@@ -112,11 +112,11 @@ class Way:
     target, limit = "", "a timer alone"
 
     def begin(self, daemon):
-        """The receiver, which prints its verdict at the end."""
+        """Starts the receiver, which prints its verdict at the end."""
         return self.child
 
     def alone(self, rate, jobs):
-        """The verdict of a producer alone in place of the daemon; None: that of a timer."""
+        """Returns the verdict of a producer without the daemon. None: compare with a timer."""
 
 
 class Hook(Way):
@@ -128,7 +128,7 @@ class Hook(Way):
 
 
 class Pull(Way):
-    """Consumers of a queue, which need the daemon."""
+    """Consumers of a queue. They need the daemon."""
 
     sink, target = 'type = "queue";', 'topic = "q";'
 
@@ -177,7 +177,8 @@ class Kafka(Way):
 
 
 def through(b, way, rate, jobs, pending=0, **redis):
-    """Lateness at the other end of a way out; and of a timer meanwhile, or of a bare producer before."""
+    """Measures lateness at the receiver of a way out, and that of a timer meanwhile, or of a producer without
+    tarry before."""
     rows, floor = [], []
     for _ in b.rounds():
         server = b.redis(**redis)
@@ -195,12 +196,12 @@ def through(b, way, rate, jobs, pending=0, **redis):
     return rows, (way.limit, floor)
 
 
-CALM = {"p50": 0.4, "p99": 1}  # ms, while the machine has time
-CALM_ALWAYS = {"p99": 3}       # with each write on the disk
+CALM = {"p50": 0.4, "p99": 1}  # ms, while the machine is not busy
+CALM_ALWAYS = {"p99": 3}       # with each write synced to disk
 
 
 def ends(b, name, way, want=CALM, more=(), **redis):
-    """more: (rate, seconds, pending, wanted) beside the rates at which the machine has time."""
+    """more: (rate, seconds, pending, wanted), in addition to the rates at which the machine is not busy."""
     figures = []
     for rate, seconds, pending, want_ms in ((1000, 4, 0, want), (5000, 4, 0, want), *more):
         rows, floor = through(b, way, rate, b.jobs(rate * seconds), pending, **redis)

@@ -5,7 +5,7 @@ from lib.raw import raw
 
 HOUR_MS = 3600 * 1000
 NEAR, FAR = {"due": 0, "spread": 60000, "horizon": 0}, {"due": HOUR_MS, "spread": 10 * HOUR_MS}
-# What, options of raw.c, and bytes per job that are wanted.
+# Name, options of raw.c, and the wanted bytes per job.
 ROWS = (
     ("100 B, near, record of Kafka", {**NEAR, "ids": "record", "payload": 100}, 340),
     ("100 B, near, producer's id", {**NEAR, "ids": "name", "payload": 100}, 340),
@@ -27,7 +27,7 @@ def used(redis):
 
 
 def fill(b, redis, jobs, **options):
-    """Bytes per job that came of it."""
+    """Returns the bytes per job."""
     before = used(redis)
     raw(b, redis, "enqueue", jobs=jobs, depth=4, **options)
     return (used(redis) - before) / jobs
@@ -42,7 +42,7 @@ def memory_per_job(b):
     redis = b.redis()
     for name, options, wanted in ROWS:
         redis.empty()
-        raw(b, redis, "digests")  # the scripts themselves
+        raw(b, redis, "digests")  # loads the scripts, so that their memory does not count
         bytes_each = fill(b, redis, b.jobs(1000000), **options)
         figures.append(Figure(name, "bytes/job", [bytes_each], want=("<=", wanted) if wanted else None))
     return figures

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a scrape costs."""
+"""The cost of a scrape."""
 import http.client
 import time
 
@@ -8,7 +8,7 @@ from lib.bench import Figure, case
 ROUTES, PENDING = 500, 10_000_000
 SCRAPES = 20
 HOUR_MS = 3600 * 1000
-# What is counted of a bucket, which no job is due of: the times alone, without the jobs.
+# What is counted of a bucket without due jobs: only the times, not the jobs.
 FILL = """
 for n = 1, ARGV[1] do
     redis.call('ZADD', KEYS[1], ARGV[2] + n, string.format('%016x', n * 2654435761 % 2 ^ 48))
@@ -35,8 +35,8 @@ def scrape(daemon):
 
 @case("metrics")
 def metrics(b):
-    """A scrape with 500 routes and 10 million pending jobs: until the last byte is there, with what
-    it takes of the daemon (whose loop stands still meanwhile) and of Redis."""
+    """A scrape with 500 routes and 10 million pending jobs: the time to the last byte, and the CPU
+    time of the daemon (whose loop does nothing else meanwhile) and of Redis."""
     took_ms, daemon_ms, redis_ms, size_kb = [], [], [], []
     for _ in b.rounds():
         redis = b.redis()
@@ -47,7 +47,7 @@ def metrics(b):
         client.close()
         daemon = b.tarry(configuration())
         time.sleep(2)
-        scrape(daemon)  # the first one makes its memory
+        scrape(daemon)  # the first scrape allocates its memory
         cpu, redis_cpu = daemon.cpu_s(), redis.cpu_s()
         took = []
         for _ in range(SCRAPES):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""MQTT in and out through mosquitto, beside what mosquitto carries between bare sockets."""
+"""MQTT in and out through mosquitto, beside the throughput of mosquitto between two plain clients."""
 import json
 import time
 
@@ -26,7 +26,7 @@ def argv(b, what, broker, topic, count, **options):
 
 
 def reader(b, broker, topic, count):
-    """A subscriber that is ready; its verdict comes by result()."""
+    """Returns a subscriber that is ready. result() returns its verdict."""
     child = b.spawn(argv(b, "read", broker, topic, count))
     assert child.stdout.readline() == b"ready\n"
     return child
@@ -39,7 +39,7 @@ def result(child):
 
 
 def bare(b, count):
-    """So many through a mosquitto of its own, from publishers to one subscriber."""
+    """Sends count messages through a mosquitto of its own, from publishers to one subscriber."""
     broker = b.mosquitto()
     child = reader(b, broker, "bench/bare", count)
     b.run(argv(b, "publish", broker, "bench/bare", count, conns=PUBLISHERS))
@@ -51,7 +51,7 @@ def stored(daemon):
 
 
 def cpu(daemon, redis, broker):
-    """Who -> CPU seconds so far; the workers are children of the daemon."""
+    """Returns process -> CPU seconds so far. The workers are children of the daemon."""
     pid = daemon.child.pid
     workers = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return {"the daemon": daemon.cpu_s(), "the workers": sum(cpu_s(worker) for worker in workers),
@@ -59,7 +59,7 @@ def cpu(daemon, redis, broker):
 
 
 def into_redis(b, workers, count, binary=None):
-    """Messages per second, and who -> us of CPU per message."""
+    """Returns messages per second, and process -> us of CPU per message."""
     broker, redis = b.mosquitto(), b.redis()
     daemon = b.tarry(CONF_IN.format(url=broker.url, workers=workers), binary=binary)
     wait_for("all workers to subscribe", lambda: broker.log.read_text(errors="replace").count("bench/in") >= workers)
@@ -72,8 +72,9 @@ def into_redis(b, workers, count, binary=None):
 
 @case("mqtt-in")
 def mqtt_in(b):
-    """QoS 1 from eight publishers through mosquitto to Redis, with one worker and with two, to the
-    last job stored, and CPU per message. Beside it: the same messages through mosquitto to one bare subscriber."""
+    """QoS 1 from eight publishers through mosquitto to Redis, with one worker and with two, until the last
+    job is stored, and CPU per message. Beside it: the same messages through mosquitto to one plain
+    subscriber."""
     ours, alone, count = {1: [], 2: []}, [], b.jobs(100000)
     for _ in b.rounds():
         for workers, runs in ours.items():
@@ -101,8 +102,8 @@ def fill(daemon, count, due_s):
 
 @case("mqtt-out")
 def mqtt_out(b):
-    """Jobs that fall due together, through mosquitto to one bare subscriber, QoS 1: from the first to
-    the last, and what they cost the daemon. Beside it: as many messages from eight bare publishers."""
+    """Jobs that become due together, through mosquitto to one plain subscriber, QoS 1: from the first to the
+    last, and the daemon's CPU time for them. Beside it: as many messages from eight plain publishers."""
     ours, cost, alone, count = [], [], [], b.jobs(50000)
     for _ in b.rounds():
         broker, _ = b.mosquitto(), b.redis()

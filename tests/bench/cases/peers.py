@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Another queue with delays in the same run: beanstalkd, as Debian packages it."""
+"""Another delayed queue in the same run: beanstalkd, as Debian packages it."""
 import json
 
 from lib import servers
@@ -7,8 +7,8 @@ from lib.bench import Figure, Measured, case
 
 CONNECTIONS = 64
 COUNT = {"memory": 50000, "disk": 20000}
-FILL_S = {"memory": 6, "disk": 12}  # longer than putting them takes
-PULLERS = {"memory": 16, "disk": 64}  # of tarry, and its producers: fsync needs more of them
+FILL_S = {"memory": 6, "disk": 12}  # longer than it takes to put them
+PULLERS = {"memory": 16, "disk": 64}  # of tarry, and its producers: with fsync they need more
 HOUR_S = 3600
 LATE_EVERY_US, LATE_COUNT = 4000, 2000  # 250 a second
 BINLOG = {"memory": [], "disk": ["-f0"]}
@@ -34,7 +34,7 @@ class Beanstalkd(Measured, servers.Server):
 
 
 def beanstalk(b, what, kind, count, number, connections=CONNECTIONS):
-    """A fresh server, and what the load generator says of one run."""
+    """Starts a fresh server. Returns the results of one run of the load generator."""
     b.need("beanstalkd")
     server = b.keep(Beanstalkd(b.fresh("beanstalkd"), BINLOG[kind])).start()
     before = server.rss_bytes()
@@ -65,22 +65,22 @@ def due(b, kind):
 
 @case("peer-due")
 def peer_due(b):
-    """50,000 jobs of 100 bytes due at one moment, from the first that a waiting consumer gets to
-    the last that it finishes: beanstalkd without a binlog over 64 connections, a job at a time on
-    each, and tarry's pull queue over HTTP with 16 connections, up to 100 at a time."""
+    """50,000 jobs of 100 bytes due at the same moment, from the first that a waiting consumer
+    receives to the last that it finishes: beanstalkd without a binlog over 64 connections, one job
+    at a time on each, and tarry's pull queue over HTTP with 16 connections, up to 100 at a time."""
     return due(b, "memory")
 
 
 @case("peer-due-always")
 def peer_due_always(b):
-    """20,000 jobs as in peer-due, with every change on the disk before it is answered: beanstalkd -b
-    -f0, Redis with appendfsync always, and 64 connections for both."""
+    """20,000 jobs as in peer-due, with every change on the disk before it is answered: beanstalkd -b -f0,
+    Redis with appendfsync always, and 64 connections for both."""
     return due(b, "disk")
 
 
 @case("peer-late")
 def peer_late(b):
-    """2,000 jobs over 8 s in beanstalkd, each due a second after it was put: how late they come."""
+    """2,000 jobs over 8 s in beanstalkd, each due a second after it was put: their lateness."""
     figures = []
     for kind, name in (("memory", "beanstalkd"), ("disk", "beanstalkd -f0")):
         runs = [beanstalk(b, "late", kind, b.jobs(LATE_COUNT), LATE_EVERY_US, 8) for _ in b.rounds()]
@@ -92,6 +92,6 @@ def peer_late(b):
 
 @case("peer-memory")
 def peer_memory(b):
-    """What beanstalkd keeps of 200,000 delayed jobs of 100 bytes, by its resident memory."""
+    """The resident memory of beanstalkd for 200,000 delayed jobs of 100 bytes."""
     runs = [beanstalk(b, "put", "memory", b.jobs(200000), HOUR_S)["bytes"] for _ in b.rounds()]
     return [Figure("beanstalkd, a delayed job", "bytes", runs)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What Redis itself can do with the daemon's scripts: the limit of everything that passes it."""
+"""The throughput of Redis with the daemon's scripts: the limit of everything that passes through it."""
 from lib.bench import Figure, case
 from lib.raw import limit
 

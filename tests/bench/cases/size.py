@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What ten million pending jobs change: start-up, memory of the daemon, the longest script, and
-what a job costs."""
+"""The effects of ten million pending jobs: on the start, the memory of the daemon, the longest
+script, and the cost of a job."""
 import http.client
 import itertools
 import json
@@ -19,9 +19,9 @@ from lib.servers import wait_for
 HOUR_MS = 3600 * 1000
 SIZES = (10000, 1000000, 10000000)
 DUE = 1000       # jobs that are due when the daemon starts
-CHUNK = 1000     # jobs at hand at a time, whatever waits beside them
-SLOW_US = 200    # what takes less is not looked at
-# What a job costs at least, without tarry: a member of a sorted set and a field of a hash.
+CHUNK = 1000     # jobs in flight at a time, independent of the pending ones
+SLOW_US = 200    # shorter runs do not matter
+# The minimal cost of a job without tarry: a member of a sorted set and a field of a hash.
 PLAIN = """
 for n = ARGV[1], ARGV[1] + ARGV[2] - 1 do
     local id = string.format('%016x', n * 2654435761 % 2 ^ 48)
@@ -33,27 +33,27 @@ PLAIN_NAME = "a plain ZADD and HSET"
 PLAIN_CALL, PLAIN_BYTES = 200, 130
 COSTS = ("enqueue", "claim", "ack", "enqueue, far", "enqueue, far, scattered", "move", "cancel, far")
 AUDIT_S = 5
-AUDIT_STEPS, AUDIT_COUNT = 300, 30  # of each part; as bridge/cli/audit.c looks at
+AUDIT_STEPS, AUDIT_COUNT = 300, 30  # of each part; bridge/cli/audit.c reads as many
 CONF = """
 sinks: {{ hook: {{ type = "http"; url = "http://127.0.0.1:{port}/callback"; }}; }};
 routes: {{ bench: {{ from = "http"; to = "hook"; max_delay = "30d"; }}; }};
 """
-SCATTERED = {"due": HOUR_MS, "spread": 10 * HOUR_MS, "ids": "name"}  # each of a batch in another slot
-# A quarter each: near and far jobs, with an id that a producer knows and without. The near ones
-# are due later than the horizon, so that none becomes due meanwhile.
+SCATTERED = {"due": HOUR_MS, "spread": 10 * HOUR_MS, "ids": "name"}  # each job of a batch in another slot
+# A quarter each: near and far jobs, with a producer's id and without. The near ones are due later
+# than the horizon, so that none becomes due meanwhile.
 QUARTERS = ({"ids": "record", "horizon": 0}, {"ids": "name", "horizon": 0}, {"ids": "record"}, {"ids": "name"})
 
 
 class Pending:
-    """A Redis whose bucket of the route has more and more jobs that are not due yet."""
+    """A Redis whose bucket of the route contains more and more jobs that are not due yet."""
 
     def __init__(self, b):
         self.b, self.redis, self.size, self.numbers = b, b.redis(), 0, itertools.count(0, 10**8)
         self.entries = 0  # of the plain keys
         self.port = None
-        daemon = b.tarry(CONF.format(port=1))  # makes the keys that say which layout this is
+        daemon = b.tarry(CONF.format(port=1))  # creates the keys that state the layout
         daemon.stop()
-        b.end(1)  # all but Redis
+        b.end(1)  # everything except Redis
         self.names = names_of_digests(b, self.redis)
 
     def raw(self, mode, **options):
@@ -66,10 +66,10 @@ class Pending:
         self.size = size
 
     def plain(self, entries):
-        """us of Redis' CPU per entry that is added to a plain sorted set and a plain hash."""
+        """Returns us of Redis' CPU per entry that is added to a plain sorted set and a plain hash."""
         client = self.redis.client()
         script, keys = client.register_script(PLAIN), ("plain:z", "plain:h")
-        script(keys, (self.entries, 1, "x"))  # loads it
+        script(keys, (self.entries, 1, "x"))  # loads the script
         begun = cpu_ns(self.redis.child.pid)
         for first in range(self.entries, self.entries + entries, PLAIN_CALL):
             script(keys, (first, min(PLAIN_CALL, self.entries + entries - first), "x" * PLAIN_BYTES))
@@ -78,8 +78,8 @@ class Pending:
         return (cpu_ns(self.redis.child.pid) - begun) / 1000 / entries
 
     def start(self):
-        """The daemon and seconds from its exec: until it is ready; until so many jobs that were
-        due have been delivered and answered."""
+        """Returns the daemon, and two times in seconds from its exec: until it is ready, and until
+        the jobs that were due have been delivered and answered."""
         self.raw("enqueue", jobs=DUE, due=-1000, ids="name")
         receiver = self.b.spawn([self.b.program("receiver"), DUE])
         daemon = self.b.tarry(CONF.format(port=int(receiver.stdout.readline())), redis=self.redis, start=False)
@@ -91,7 +91,7 @@ class Pending:
         return daemon, ready, time.monotonic() - begun
 
     def costs(self):
-        """us of Redis' CPU per job and script, 200 a call."""
+        """Returns us of Redis' CPU per job and script, in calls of 200 jobs."""
         jobs, chunk = self.b.jobs(100000), CHUNK
         near = self.raw("phases", jobs=jobs, chunk=chunk, due=-1000)
         far = self.raw("phases", jobs=jobs, chunk=chunk, far=True)
@@ -102,7 +102,7 @@ class Pending:
                 PLAIN_NAME: self.plain(jobs)}
 
     def longest(self):
-        """name of a script -> ms of Redis' CPU in its longest run: full batches, and audit's steps."""
+        """Returns script -> ms of Redis' CPU in its longest run: full batches, and the steps of audit."""
         jobs, options = self.b.jobs(20000), {"each": True, "chunk": CHUNK}
         near = self.raw("phases", jobs=jobs, due=-1000, **options)
         far = self.raw("phases", jobs=jobs, far=True, **options)
@@ -114,7 +114,7 @@ class Pending:
         return {name: value / 1000 for name, value in us.items()}
 
     def steps(self):
-        """count, and audit through each part, by hand: name -> us of the longest."""
+        """Runs count, and audit through each part, by hand. Returns name -> us of the longest run."""
         sha, base = {name: key for key, name in self.names.items()}, "tarry:{bench/0}:"
         client, us = self.redis.client(), {"count": 0, "audit": 0}
 
@@ -122,7 +122,7 @@ class Pending:
             begun = cpu_ns(self.redis.child.pid)
             answer = client.evalsha(sha[name], *words)
             while " S " not in Path(f"/proc/{self.redis.child.pid}/stat").read_text():
-                time.sleep(0.00002)  # what it took is counted when Redis sleeps
+                time.sleep(0.00002)  # Redis updates its CPU time when it sleeps
             us[name] = max(us[name], (cpu_ns(self.redis.child.pid) - begun) / 1000)
             return answer
 
@@ -138,11 +138,11 @@ class Pending:
         return us
 
     def watch(self):
-        """The log has times of the clock: nobody else should get Redis' core meanwhile."""
+        """Clears the SLOWLOG. It contains wall times, so no other process should use Redis' core meanwhile."""
         try:
             os.setpriority(os.PRIO_PROCESS, self.redis.child.pid, -20)
         except PermissionError:
-            pass  # then a busy machine shows
+            pass  # otherwise a busy machine affects the result
         client = self.redis.client()
         client.config_set("slowlog-log-slower-than", SLOW_US)
         client.config_set("slowlog-max-len", 10000)
@@ -150,10 +150,10 @@ class Pending:
         client.close()
 
     def slowest(self):
-        """ms of the longest script since then, and its name."""
+        """Returns ms and name of the longest script since watch()."""
         client = self.redis.client()
         runs = [(entry["duration"] / 1000, entry["command"].split()[1].decode()) for entry in client.slowlog_get(10000)
-                if entry["command"].startswith(b"EVALSHA")]  # its own commands stand there too
+                if entry["command"].startswith(b"EVALSHA")]  # the SLOWLOG also contains Redis' own commands
         client.close()
         took, digest = max(runs, default=(0, ""))
         return took, self.names.get(digest, digest)
@@ -164,7 +164,7 @@ def cpu_ns(pid):
 
 
 def publish(daemon, route, jobs, **more):
-    """Over HTTP, in batches. Gives the answers of the API."""
+    """Publishes over HTTP, in batches. Returns the answers of the API."""
     answers = []
     for done in range(0, jobs, 1000):
         lines = "".join(json.dumps({"payload": "x" * 100, **more}) + "\n" for _ in range(min(1000, jobs - done)))
@@ -175,8 +175,8 @@ def publish(daemon, route, jobs, **more):
 
 
 def work(b, daemon):
-    """Everything that a daemon asks of its bucket. Gives us of its CPU per job that came by HTTP,
-    was due at once, and was delivered over HTTP."""
+    """Does everything that a daemon asks of its bucket. Returns us of its CPU per job that is
+    published by HTTP, due at once, and delivered over HTTP."""
     jobs = b.jobs(20000)
     wait_for("the first jobs", lambda: daemon.metric("tarry_jobs_delivered_total") == DUE)
     begun = daemon.cpu_s()
@@ -209,12 +209,11 @@ def short(size):
 
 @case("size")
 def size_of_pending(b):
-    """With 10 k, 1 M and 10 M pending jobs in the bucket (half near, half far; half with a
-    producer's id): seconds from exec until the daemon is ready, and until 1,000 due jobs are
-    delivered; its peak memory; the longest run of each script, in CPU of Redis and by its SLOWLOG; CPU per job. The
-    daemon's cost may grow by log(10 M) / log(10 k) = 1.75. Redis' may grow as that of a plain sorted set
-    and a plain hash does, a quarter more at most: the logarithm, and the cache of the processor, into
-    which ten million of anything don't fit."""
+    """With 10 k, 1 M and 10 M pending jobs in the bucket (half near, half far; half with a producer's id):
+    seconds from exec until the daemon is ready, and until 1,000 due jobs are delivered; its peak memory; the
+    longest run of each script, in CPU of Redis and by its SLOWLOG; CPU per job. The daemon's cost may grow by
+    log(10 M) / log(10 k) = 1.75. Redis' cost may grow a quarter more than that of a plain sorted set and a
+    plain hash: by the logarithm, and because ten million entries do not fit into the processor's cache."""
     state, rows, sizes = Pending(b), {}, [b.jobs(size) for size in SIZES]
 
     def note(name, size, value):

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a case of the bench is given, and what it gives back.
+"""The environment of a bench case: rounds, servers and programs. A case returns Figures and Charts.
 
     @case("kafka-ingest")
     def kafka_ingest(b):
         '''Kafka to Redis: the whole backlog of a topic. Limit: enqueue alone, by hiredis.'''
         ours, raw = [], []
-        for _ in b.rounds():               # what a round started is ended with it
+        for _ in b.rounds():               # each round ends what it started
             redis = b.redis()
             ...
         return [Figure("ingest", "jobs/s", ours, limit=("raw enqueue", raw), want=("ratio>=", 0.8))]
 
-Every server is a child of this process, is ended by its process id with its round or its case,
-and dies with us, however we end.
+Every server is a child of this process. It is ended by its process id after its round or case, and
+it ends with this process in any case.
 """
 import itertools
 import os
@@ -27,7 +27,7 @@ from lib import servers, tarry
 from lib.servers import TOP, Server
 
 BENCH = TOP / "tests/bench"
-BUILD = Path(tarry.BIN).resolve().parent  # of the daemon, whose objects are beside it
+BUILD = Path(tarry.BIN).resolve().parent  # the daemon's folder, which also contains its objects
 OUT = BUILD / "bench"
 PKGS = ["hiredis", "rdkafka", "libcurl", "libmicrohttpd", "gnutls", "libuv", "jansson", "openssl", "glib-2.0", "libconfig"]
 
@@ -35,16 +35,17 @@ CASES = {}
 
 
 class Missing(Exception):
-    """A case can't run here. The table says so, and the run has failed."""
+    """A case cannot run here. The table says so, and the run fails."""
 
 
 @dataclass
 class Figure:
     """One row of the table.
 
-    runs: a value per round. limit: (what it is, its values), measured in the same rounds.
-    want: ("ratio>=", x) or ("ratio<=", x) of the median against the limit's; (">=", x) or
-    ("<=", x) of the median; ("max<=", x) of every run; None: nothing is judged."""
+    runs: a value per round. limit: (its name, its values), measured in the same rounds. want:
+    ("ratio>=", x) or ("ratio<=", x) for the ratio of the medians to the limit; (">=", x) or ("<=",
+    x) for the median; ("max<=", x) for every run; None: not judged.
+    """
     name: str
     unit: str
     runs: list
@@ -82,7 +83,7 @@ def case(name):
 
 
 def cpu_s(pid):
-    """User and system time of a process, all its threads."""
+    """Returns user and system time of a process, all its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -92,7 +93,7 @@ def rss_bytes(pid):
 
 
 class Measured:
-    """What every server of the bench can tell of itself."""
+    """Measurements that every server of the bench offers."""
 
     def cpu_s(self):
         return cpu_s(self.child.pid)
@@ -102,7 +103,7 @@ class Measured:
 
 
 class Redis(Measured, servers.Redis):
-    """aof False: nothing is written; else appendonly with this fsync."""
+    """aof: False: Redis writes no file; otherwise appendonly with this fsync."""
 
     def __init__(self, folder, socket_path, aof, fsync, options):
         super().__init__(folder, socket_path, fsync)
@@ -123,7 +124,8 @@ class Redis(Measured, servers.Redis):
                 return False
 
     def empty(self):
-        """Also its log: a rewrite in the midst of a later run would count there."""
+        """Deletes all keys and rewrites the append-only file now: a rewrite during a later run would
+        affect the result."""
         client = self.client()
         client.flushall()
         if self.aof:
@@ -134,7 +136,7 @@ class Redis(Measured, servers.Redis):
 
 
 class Daemon(Measured, tarry.Tarry):
-    """conf: the whole file, or without its groups redis and http, which are then added."""
+    """conf: the whole file, or the file without its groups redis and http, which are then added."""
 
     def __init__(self, folder, conf, redis_url, binary, redis_options, env):
         Server.__init__(self, folder, "tarry")
@@ -156,24 +158,24 @@ class Daemon(Measured, tarry.Tarry):
 
 
 class Bench:
-    """One case: runs rounds, scale times as many jobs (1.0, or 0.1 with --quick)."""
+    """One case: the number of rounds, and the scale of its jobs (1.0, or 0.1 with --quick)."""
 
     def __init__(self, name, runs, scale, kafka):
         self.name, self.runs, self.scale, self.kafka = name, runs, scale, kafka
         self.folder = OUT / "work" / name
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        self.sockets = Path(tempfile.mkdtemp(prefix="tarry-bench-"))  # a socket's path must be short
+        self.sockets = Path(tempfile.mkdtemp(prefix="tarry-bench-"))  # the path of a socket must be short
         self.numbers = itertools.count()
         self.kept, self.last_redis = [], None
 
     def keep(self, thing):
-        """Its end() is called with the round; the newest first."""
+        """Calls its end() after the round, the newest first."""
         self.kept.append(thing)
         return thing
 
     def rounds(self):
-        """One after the other; what was started in a round is ended with it."""
+        """Yields once per round. After a round, ends everything that was started in it."""
         for i in range(self.runs):
             mark = len(self.kept)
             try:
@@ -182,7 +184,7 @@ class Bench:
                 self.end(mark)
 
     def jobs(self, n):
-        """So many, or a tenth with --quick."""
+        """Returns n, or a tenth of it with --quick."""
         return max(1, int(n * self.scale))
 
     def fresh(self, name):
@@ -197,7 +199,7 @@ class Bench:
         return redis
 
     def tarry(self, conf, redis=None, binary=None, redis_options="", env=(), start=True):
-        """The daemon, ready. redis: an url or a server; None: the last that redis() gave."""
+        """Returns the daemon, ready. redis: an url or a server; None: the last one that redis() returned."""
         redis = redis or self.last_redis
         url = redis if isinstance(redis, str) or redis is None else redis.url
         daemon = self.keep(Daemon(self.fresh("tarry"), conf, url, binary, redis_options, env))
@@ -208,13 +210,13 @@ class Bench:
         return self.keep(servers.Mosquitto(self.fresh("mosquitto"))).start()
 
     def topic(self, name, partitions=4):
-        """A new topic of Kafka, under a name that no other run had."""
+        """Returns the name of a new Kafka topic, which no other run has used."""
         name = f"{name}-{os.urandom(4).hex()}"
         self.kafka().add_topic(name, partitions)
         return name
 
     def spawn(self, argv, **more):
-        """A child with pipes, ended with the round."""
+        """Starts a child with pipes, which ends with the round."""
         child = subprocess.Popen([str(word) for word in argv], preexec_fn=servers.die_with_parent,
                                  **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **more})
         self.keep(Child(child))
@@ -222,7 +224,7 @@ class Bench:
 
     @staticmethod
     def run(argv, timeout_s=300):
-        """What a program printed; it must end well."""
+        """Returns the output of a program. Requires exit code 0."""
         out = subprocess.run([str(word) for word in argv], capture_output=True, text=True, timeout=timeout_s,
                              preexec_fn=servers.die_with_parent, check=False)
         assert out.returncode == 0, f"{Path(argv[0]).name} {argv[1] if argv[1:] else ''}: {out.stderr[-1000:]}"
@@ -236,8 +238,8 @@ class Bench:
 
     @staticmethod
     def program(name):
-        """tests/bench/NAME.c, compiled with the .c of each header it includes from there; one
-        that includes bridge/... is linked with the daemon's objects."""
+        """Compiles tests/bench/NAME.c with the .c file of each header that it includes from there.
+        A program that includes bridge/... is linked with the daemon's objects."""
         return compiled(name)
 
     def end(self, mark=0):
@@ -245,7 +247,7 @@ class Bench:
             self.kept.pop().end()
 
     def close(self, failed):
-        """The logs of a case that failed stay until it runs again."""
+        """Keeps the logs of a failed case until it runs again."""
         self.end()
         shutil.rmtree(self.sockets, ignore_errors=True)
         if not failed:
@@ -296,7 +298,7 @@ def compiled(name):
 
 
 def bridge():
-    """The daemon as a library: a program may have a plugin table of its own."""
+    """Returns the objects of the daemon as a library, for programs with their own table of plugins."""
     if "bridge" not in done:
         parts = [o for o in BUILD.glob("obj/**/*.o")
                  if o.parent.name == "obj" or (o.parent.name != "tests" and o.name != "main.o" and any(
@@ -310,7 +312,7 @@ def bridge():
 
 
 def pkg_config(what):
-    """Debian 13 has given the C library of MessagePack a name of its own."""
+    """Debian 13 has renamed the C library of MessagePack."""
     for msgpack in ("msgpack", "msgpack-c"):
         flags = subprocess.run(["pkg-config", what, *PKGS, msgpack], capture_output=True, text=True, check=False)
         if flags.returncode == 0:

@@ -13,7 +13,7 @@ warm = set()
 
 
 def warm_up(b):
-    """Java compiles what it has run often: a broker that was just started is slow."""
+    """Java compiles code that has run often: a broker that was just started is slow."""
     if b.kafka().address not in warm:
         warm.add(b.kafka().address)
         name = topic(b, "warm")
@@ -22,7 +22,7 @@ def warm_up(b):
 
 
 def topic(b, name):
-    """A new topic of a real broker, which stamps its records."""
+    """Creates a topic of a real broker, which stamps its records."""
     from confluent_kafka.admin import AdminClient, NewTopic
     if not b.kafka().real:
         raise Missing("a real Kafka: tests/kafka/fetch")
@@ -36,6 +36,6 @@ def topic(b, name):
 
 
 def load(b, what, **options):
-    """What kafka_load says of one run."""
+    """Returns the results of one run of kafka_load."""
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     return json.loads(b.run([b.program("kafka_load"), what, "--brokers", b.kafka().address, *words]))

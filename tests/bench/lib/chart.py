@@ -4,7 +4,7 @@ import math
 from html import escape
 
 WIDTH, HEIGHT = 860, 460
-LEFT, RIGHT, TOP, BOTTOM = 80, 230, 50, 60  # the legend stands on the right
+LEFT, RIGHT, TOP, BOTTOM = 80, 230, 50, 60  # the legend is on the right
 COLOURS = ("#1b6ca8", "#d1495b", "#2e8b57", "#8a5a9e", "#c77d0a", "#555555", "#17a2b8", "#7a3b2e", "#a0a000")
 
 
@@ -17,7 +17,7 @@ def short(value):
 
 
 class Axis:
-    """From a value to a place between 0 and 1, and where the lines of the grid are."""
+    """Maps a value to a position between 0 and 1, and lists the lines of the grid."""
 
     def __init__(self, values, log):
         self.log = log

@@ -2,7 +2,7 @@
 """The figures that a user compares, chosen from bench.json: one table as Markdown, and a picture."""
 from html import escape
 
-# group, what a user calls it, case, figure
+# group, name for users, case, figure
 ROWS = (
     ("In", "Kafka", "kafka-ingest", "ingest"),
     ("In", "Kafka, appendfsync always", "kafka-ingest-always", "ingest, fsync always"),
@@ -31,13 +31,13 @@ LONGEST = 3.0  # a bar ends at this ratio
 
 
 def chosen(entries):
-    """[(group, what, row of the figure)] of those that were measured."""
+    """Returns [(group, name, row of the figure)] of those that were measured."""
     figures = {entry["case"]: {row["name"]: row for row in entry["figures"]} for entry in entries if "error" not in entry}
     return [(group, what, figures[case][name]) for group, what, case, name in ROWS if case in figures]
 
 
 def markdown(rows, number):
-    """number: writes a value."""
+    """number: formats a value."""
     lines = ["| | | unit | least | median | most | limit or peer | its median | ratio |", "|---|---|---|--:|--:|--:|---|--:|--:|"]
     for group, what, row in rows:
         limit = row.get("limit")
@@ -49,7 +49,7 @@ def markdown(rows, number):
 
 
 def svg(rows, number):
-    """Bars of the rows that have a limit or a peer; the line is the limit."""
+    """Draws bars for the rows with a limit or a peer. The line is the limit."""
     rows = [(f"{group}: {what}", row) for group, what, row in rows if row.get("ratio")]
     bars = [min(row["ratio"], LONGEST) for _, row in rows]
     scale = BAR / max([*bars, 1.0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""raw.c from a case: the limits of Redis beside which the daemon's figures stand."""
+"""Runs raw.c for a case: the limits of Redis, which the report compares with the daemon's figures."""
 import json
 
 DEPTHS = (1, 2, 4, 8, 16)
@@ -7,8 +7,8 @@ best_depth = {}
 
 
 def raw(b, redis, mode, **options):
-    """What raw.c printed, as a dict. redis: of b.redis(), emptied by the caller where that
-    matters. options: as of raw.c without --, with _ for -; True for those without a value."""
+    """Returns the output of raw.c, as a dict. redis: from b.redis(); the caller empties it if
+    necessary. options: those of raw.c without --, with _ for -; True for those without a value."""
     argv = [b.program("raw"), mode, "--url", redis.url, "--pid", redis.child.pid]
     for name, value in options.items():
         if value is not None and value is not False:
@@ -17,7 +17,7 @@ def raw(b, redis, mode, **options):
 
 
 def limit(b, redis, mode, what, **options):
-    """The same, with the depth that is best for the rate `what`; it is looked for once per
+    """Like raw(), with the depth that is best for the rate `what`. Looks for that depth once per
     mode and options. Empties this Redis before each run."""
     kind = (mode, what, redis.aof, redis.fsync, *sorted((k, v) for k, v in options.items() if k != "jobs"))
     if kind not in best_depth:
@@ -32,5 +32,5 @@ def limit(b, redis, mode, what, **options):
 
 
 def names_of_digests(b, redis):
-    """SHA1 -> name of a script."""
+    """Returns SHA1 -> name of a script."""
     return {key: value for key, value in raw(b, redis, "digests").items() if len(key) == 40}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Runs cases, and says what came of them: the table, bench.json, the pictures."""
+"""Runs cases and writes the results: the table, bench.json, the pictures."""
 import datetime
 import json
 import os
@@ -26,7 +26,7 @@ def text_of(command):
 
 
 def number(value):
-    """Four digits that count, thousands parted."""
+    """Returns four significant digits, with separators for thousands."""
     if value is None:
         return ""
     if abs(value) >= 1000 or value == int(value):
@@ -56,7 +56,7 @@ def revision():
 
 
 def judged(figure):
-    """What is compared, and whether it is as wanted."""
+    """Returns the compared values, and whether they are as wanted."""
     runs = [float(value) for value in figure.runs]
     row = {"name": figure.name, "unit": figure.unit, "runs": runs, "least": min(runs),
            "median": statistics.median(runs), "most": max(runs), "note": figure.note}
@@ -83,7 +83,7 @@ def print_row(name, row):
 
 
 class Kafka:
-    """Started by the first case that asks, for all of them."""
+    """One Kafka for all cases, started by the first case that uses it."""
 
     def __init__(self):
         self.server = None
@@ -99,7 +99,7 @@ class Kafka:
 
 
 def run_case(c, args, kafka):
-    """One entry of bench.json; ok: nothing was missed."""
+    """Returns one entry of bench.json. ok: no wanted value was missed."""
     entry = {"case": c.name, "what": c.what, "revision": revision(),
              "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
              "rounds": 1 if args.quick else args.runs, "quick": args.quick, "figures": [], "charts": []}
