@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# check-includes.sh [TREE] - who may include whom, and what every file must hold to.
-# Prints FILE:LINE: RULE for each fault, and then exits 1.
+# check-includes.sh [TREE] - checks which file may include which, the SPDX lines and the length of files.
+# Prints FILE:LINE: RULE for each violation, and then exits with 1.
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 
 code() { find bridge sources sinks tests -name '*.[ch]' 2>/dev/null | sort; }
 
-# Of each library's header: the files that may include it, as an awk pattern. Tests may.
+# For each library header: the files that may include it, as an awk pattern. Tests may include any header.
 libraries='
 hiredis/|hiredis.h          ^bridge/((redis|store)/|import/import_redis)
 uv.h                        ^bridge/base/loop.c$
@@ -22,7 +22,7 @@ gnutls/                     ^bridge/http/httpd_tls.c$
 openssl/                    ^(bridge/(main|base/net|http/tokens)|sinks/http/http_sign)[a-z_]*.[ch]$
 '
 
-# What is in bridge/: each folder and file may include itself and those before it.
+# The folders and files of bridge/. Each may include itself and those before it.
 order='base job opt.h queue.h plugin.h redis conf store metrics http engine queue admin import daemon cli plugins.c main.c'
 
 # shellcheck disable=SC2046 # the names of source files hold no blanks
@@ -41,51 +41,51 @@ BEGIN {
     for (i = 1; i <= rows; i++) place[row[i]] = i
 }
 /^[ \t]*extern / && FILENAME ~ /^(bridge|sources|sinks)\/.*\.c$/ && FILENAME != "bridge/plugins.c" {
-    fault("extern stands in headers, and in bridge/plugins.c")
+    fault("extern is allowed only in headers and in bridge/plugins.c")
 }
 !/^[ \t]*#[ \t]*include/ { next }
 {
-    room = FILENAME; sub(/\/.*/, "", room)
-    what = $0; sub(/^[^<"]*[<"]/, "", what); sub(/[>"].*/, "", what)
-    theirs = what; sub(/\/.*/, "", theirs)
-    # version.c asks each for its version.
-    for (i = 1; i <= n && room != "tests" && FILENAME != "bridge/base/version.c"; i++)
-        if (what ~ "^(" header[i] ")" && FILENAME !~ allowed[i])
-            fault("<" what "> is for " allowed[i] " alone")
+    top = FILENAME; sub(/\/.*/, "", top)
+    included = $0; sub(/^[^<"]*[<"]/, "", included); sub(/[>"].*/, "", included)
+    included_top = included; sub(/\/.*/, "", included_top)
+    # version.c reads the version of each library.
+    for (i = 1; i <= n && top != "tests" && FILENAME != "bridge/base/version.c"; i++)
+        if (included ~ "^(" header[i] ")" && FILENAME !~ allowed[i])
+            fault("only " allowed[i] " may include <" included ">")
 }
-what ~ /^libconfig/ && FILENAME ~ /^bridge\// { if (reader && reader != FILENAME)
-    fault("<libconfig.h> is for one file, which is " reader " already"); reader = FILENAME }
-/"/ && what !~ /\// { fault("write the path from the top of the tree: \"" room "/" what "\"") }
-theirs == "bridge" && room == "bridge" {
-    split(FILENAME, here, "/"); split(what, there, "/")
+included ~ /^libconfig/ && FILENAME ~ /^bridge\// { if (reader && reader != FILENAME)
+    fault("only one file may include <libconfig.h>: " reader " does already"); reader = FILENAME }
+/"/ && included !~ /\// { fault("write the path relative to the top of the tree: \"" top "/" included "\"") }
+included_top == "bridge" && top == "bridge" {
+    split(FILENAME, here, "/"); split(included, there, "/")
     if (!(here[2] in place))
-        fault("bridge/" here[2] " has no place in the order of tests/check-includes.sh")
+        fault("bridge/" here[2] " is missing in the order in tests/check-includes.sh")
     else if (!(there[2] in place) || place[there[2]] > place[here[2]])
-        fault("bridge/" here[2] " may include of bridge/ what comes before it: see tests/check-includes.sh")
+        fault("bridge/" here[2] " may include only files that precede it in the order in tests/check-includes.sh")
 }
-room == "bridge" && (theirs == "sources" || theirs == "sinks") && FILENAME != "bridge/plugins.c" {
-    fault("bridge/ knows no source and no sink")
+top == "bridge" && (included_top == "sources" || included_top == "sinks") && FILENAME != "bridge/plugins.c" {
+    fault("bridge/ must not include a source or a sink")
 }
-FILENAME == "bridge/plugin.h" { open_to_plugins[what] = 1 }
-(room == "sources" || room == "sinks") && theirs == "bridge" && what != "bridge/plugin.h" &&
-    !(what in open_to_plugins) && !(room == "sources" && what in open_to_sources) {
-    fault(room "/ includes of bridge/ plugin.h, what that includes and the pure parts" \
-          (room == "sources" ? ", httpd.h, http_api.h, http_args.h, http_job.h, stats.h, kv.h and import.h" : ""))
+FILENAME == "bridge/plugin.h" { open_to_plugins[included] = 1 }
+(top == "sources" || top == "sinks") && included_top == "bridge" && included != "bridge/plugin.h" &&
+    !(included in open_to_plugins) && !(top == "sources" && included in open_to_sources) {
+    fault(top "/ may include of bridge/ only plugin.h, the files that it includes, and the pure parts" \
+          (top == "sources" ? ", httpd.h, http_api.h, http_args.h, http_job.h, stats.h, kv.h and import.h" : ""))
 }
-(room == "sources" || room == "sinks") && (theirs == "sources" || theirs == "sinks") {
-    if (plugin(what) != plugin(FILENAME))
-        fault("a plugin includes no other plugin")
-    else if (theirs != room && !(room == "sinks" && theirs == "sources"))
-        fault("what both sides share stands in sources/NAME/")
+(top == "sources" || top == "sinks") && (included_top == "sources" || included_top == "sinks") {
+    if (plugin(included) != plugin(FILENAME))
+        fault("a plugin must not include another plugin")
+    else if (included_top != top && !(top == "sinks" && included_top == "sources"))
+        fault("code that source and sink share belongs to sources/NAME/")
 }
 ' $(code)
 for file in $(code) $(find lua -name '*.lua' 2>/dev/null | sort); do
     case $(head -n 1 "$file") in
     '/* SPDX-License-Identifier: BSD-2-Clause */' | '-- SPDX-License-Identifier: BSD-2-Clause') ;;
-    *) echo "$file:1: the first line is the SPDX line" ;;
+    *) echo "$file:1: the first line must be the SPDX line" ;;
     esac
     lines=$(wc -l < "$file")
-    case $file in tests/*) continue ;; esac # a list of cases may be as long as it is
+    case $file in tests/*) continue ;; esac # a list of test cases may have any length
     [ "$lines" -le 500 ] || echo "$file:$lines: more than 500 lines; split it"
 done)
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# coverage.sh FOLDER - which share of the lines of each folder ran, of a build with --coverage in FOLDER
-# whose programs have ended. Daemons that were killed (kill -9) have noted nothing.
+# coverage.sh FOLDER - prints the share of executed lines in each folder of the sources. FOLDER: a build with
+# --coverage whose programs have ended. A daemon that was killed with kill -9 has recorded nothing.
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -eq 1 ] || { sed -n '3,4s/^# //p' "$0" >&2; exit 64; }

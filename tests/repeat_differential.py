@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""repeat_differential.py [COUNT] [SEED] - repeat.c against a reading of cron(5) of its own over
-Python's zoneinfo: random lines, random instants, many of them close to a change of the clocks.
-Run by hand."""
+"""repeat_differential.py [COUNT] [SEED] - compares repeat.c with a second implementation of cron(5),
+based on Python's zoneinfo: random lines, random instants, many of them close to a change of the
+clocks. Run it by hand."""
 import ctypes
 import datetime as dt
 import random
@@ -33,7 +33,7 @@ class Slice(ctypes.Structure):
 
 
 def build(folder):
-    """The library under test."""
+    """Compiles the library under test."""
     glib = subprocess.run(["pkg-config", "--cflags", "--libs", "glib-2.0"], check=True, text=True,
                           capture_output=True).stdout
     out = f"{folder}/repeat.so"
@@ -47,7 +47,7 @@ def build(folder):
     return lib
 
 
-# --- the other reading ---
+# --- the second implementation ---
 
 def value(text, words):
     return words.index(text) if text in words else int(text)
@@ -85,17 +85,17 @@ class Line:
         return instant.astimezone(self.zone).replace(tzinfo=None)
 
     def instant(self, wall):
-        """When the clock first shows it; what it never shows, at the end of the gap."""
-        at = wall.replace(tzinfo=self.zone).astimezone(UTC)  # fold 0: the first, of two
+        """Returns when the clock first shows this wall time. If it never does, returns the end of the gap."""
+        at = wall.replace(tzinfo=self.zone).astimezone(UTC)  # fold 0: the first of two
         if self.wall(at) == wall:
             return at
-        at = wall.replace(tzinfo=UTC) - DAY  # in a gap: minute by minute until it is behind
+        at = wall.replace(tzinfo=UTC) - DAY  # in a gap: minute by minute until the gap has passed
         while self.wall(at) < wall:
             at += MINUTE
         return at
 
     def next(self, after):
-        """A line that has every hour has every minute of a second pass, too."""
+        """A line with every hour also runs in every minute of a repeated hour."""
         run = self.once(after)
         at = after.replace(second=0, microsecond=0)
         while run and len(self.hours) == 24 and at < min(run, after + DAY):
@@ -107,7 +107,7 @@ class Line:
         return run
 
     def once(self, after):
-        from_wall = self.wall(after) - DAY / 6  # no clock is put back further
+        from_wall = self.wall(after) - DAY / 6  # no clock is set back by more
         day = from_wall.replace(hour=0, minute=0, second=0, microsecond=0)
         for _ in range(366 * YEARS):
             for time in self.clock if self.has_day(day) else ():
@@ -120,8 +120,8 @@ class Line:
 
 
 def first_minute(line, after):
-    """The same from nothing but a clock that is looked at every minute: a run is when it first
-    shows a time of the line, or is past it. Within three days, else None."""
+    """Returns the next run, found by reading the clock every minute: a run is when the clock first
+    shows a time of the line, or has passed it. None: no run within three days."""
     at = after.replace(second=0, microsecond=0) - DAY / 6
     seen = line.wall(at)
     for _ in range(3 * 24 * 60):
@@ -137,7 +137,7 @@ def first_minute(line, after):
 # --- random questions ---
 
 def changes_of(zone):
-    """The days on which the clocks change, in years of tables and in years of rules."""
+    """Returns the days on which the clocks change, in years of tables and in years of rules."""
     found, z = [], zoneinfo.ZoneInfo(zone or "UTC")
     for first, last in ((2011, 2036), (2097, 2100)):
         at, end = dt.datetime(first, 1, 1, tzinfo=UTC), dt.datetime(last, 1, 1, tzinfo=UTC)
@@ -168,7 +168,7 @@ def question(rng, changes):
     stars = rng.choice(((0.3, 0.3, 0.5, 0.6, 0.5), (0.1, 0.2, 0.9, 0.95, 0.9)))
     fields = [random_field(rng, i, star) for i, star in enumerate(stars)]
     if changes[zone] and rng.random() < 0.6:
-        if rng.random() < 0.7:  # the hours that are skipped or come twice
+        if rng.random() < 0.7:  # the hours that are skipped or repeated
             fields[1] = rng.choice(("0", "1", "2", "3", "1-3", "*"))
         after = rng.choice(changes[zone]) + DAY * rng.uniform(-0.5, 1.5)
     else:

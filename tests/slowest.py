@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""slowest.py N - the N slowest tests of the run whose reports are in build/e2e, slowest first."""
+"""slowest.py N - prints the N slowest tests of the run whose reports are in build/e2e, slowest first."""
 import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
