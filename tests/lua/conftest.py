@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A private Redis for the tests of lua/*.lua, and a bucket of it."""
+"""A private Redis for the tests of lua/*.lua, with one bucket."""
 import functools
 import os
 import pathlib
@@ -32,8 +32,8 @@ OUT_OF_MEMORY = "^(OOM )?command not allowed when used memory"  # newer redis-py
 
 @functools.lru_cache(None)
 def script_text(name):
-    """A script as etc/build/embed-lua.sh puts it into the binary, with the libraries; a library alone behind the
-    prelude."""
+    """Returns a script with its libraries, as etc/build/embed-lua.sh puts it into the binary. For a library:
+    the prelude and the library alone."""
     if name.startswith("lib/"):
         return (LUA / "lib/bucket.lua").read_text() + "local now_us, now = clock()\n" + (LUA / f"{name}.lua").read_text()
     return subprocess.run([LUA.parent / "etc/build/embed-lua.sh", "-e", LUA / (name + ".lua")], check=True,
@@ -44,8 +44,8 @@ HOUR_MS = 3_600_000
 
 
 def lasting(text):
-    """With expiries an hour longer. The tests state the time of a script, but Redis lets keys go by its
-    own clock: on a busy machine in the midst of a test."""
+    """Extends all expiries by an hour. The tests set the time of a script, but Redis expires keys by its own
+    clock: on a busy machine in the middle of a test."""
     return re.sub(r"(redis\.call\('PEXPIRE', .*)\)$", rf"\1 + {HOUR_MS})", text, flags=re.M)
 
 
@@ -74,8 +74,8 @@ def server():
 
 
 class Bucket:
-    """One bucket, with each script as a method; now is a number, never the server's. kind: of
-    lua/enqueue.lua; remember: for so many ms; limits: (rate, burst, field, in flight)."""
+    """One bucket, with each script as a method. now is a number, never the server's time. kind: see
+    lua/enqueue.lua. remember: in ms. limits: (rate, burst, field, in flight)."""
     kind, remember, limits, horizon = "", 0, (), ""
 
     def __init__(self, client):
@@ -86,15 +86,15 @@ class Bucket:
         self.scripts = {}
 
     def run(self, script, parts, *args):
-        """Of the keys only :pool travels, and :ids; that of a script of its own."""
+        """Runs a script. Only the keys :pool, :ids and :targets are passed to it."""
         parts = [part for part in parts if part in ("pool", "ids", "targets")]
         if script not in self.scripts:
             self.scripts[script] = self.client.register_script(lasting(script_text(script)))
         return self.scripts[script](keys=[self.key[p] for p in parts], args=args)
 
     def enqueue(self, jobs, now=1000, partitions=()):
-        """jobs: (id, due[, tries, how, partition, offset, expires, body, group,
-        ms]); partitions: (name, before)."""
+        """jobs: (id, due[, tries, how, partition, offset, expires, body, group, ms]). partitions:
+        (name, before)."""
         args = [now, "wake", "r/0 me", self.kind, "1" if self.remember else "",
                 self.horizon, len(partitions)]
         for row in partitions:
@@ -114,7 +114,7 @@ class Bucket:
         return head, lease, [tuple(rest[i:i + 3]) for i in range(0, len(rest), 3)]
 
     def codes(self, reply):
-        """Of a script that tells the head only where a job came from :held."""
+        """Decodes the reply of a script that returns the head only if a job left :held."""
         self.head = reply[0] if isinstance(reply, list) else None
         return (reply[1] if isinstance(reply, list) else reply).decode()
 
@@ -123,24 +123,24 @@ class Bucket:
         return self.codes(self.run("ack", JOB, now, self.remember, *rows))
 
     def retry(self, *rows, now=1000):
-        """rows: (id, lease, due, tries[, record[, id, record, tries, how of a run given up]])"""
+        """rows: (id, lease, due, tries[, record[, id, record, tries, how of an exhausted run]])."""
         rows = [(*row, "", "", "", "", "")[:9] for row in rows]
         head, codes = self.run("retry", JOB, now, *sum(rows, ()))
         return head, codes.decode()
 
     def renew(self, *rows, now=1000):
-        """rows: (id, lease, the end of the new lease)"""
+        """rows: (id, lease, the end of the new lease)."""
         return self.run("renew", ("pool", "delay", "unack"), now, *sum(rows, ())).decode()
 
     def bury(self, now, *rows):
-        """(id, lease, tries[, "+"])"""
+        """rows: (id, lease, tries[, "+"])."""
         rows = [(id_, lease, 0, tries, "", "", "", "", "b+" if how else "b")
                 for id_, lease, tries, how in ((*row, "")[:4] for row in rows)]
         self.head, codes = self.retry(*rows, now=now)
         return codes
 
     def cancel(self, *ids, now=1000, partitions=(), records=(), numbers=()):
-        """records: (partition, offset[, ms]) of each; numbers: of the cancels"""
+        """records: (partition, offset[, ms]) of each. numbers: of the cancels."""
         args = [now, self.kind, "r/0 me", len(partitions)]
         for row in partitions:
             args += row
@@ -154,11 +154,11 @@ class Bucket:
         return self.run("reap", JOB, now, most, "lease ended", "", 0)
 
     def recover(self, now, claimant, known=0, most=10):
-        """What reap() does, for a claim whose answer was lost."""
+        """Does what reap() does, for a claim whose answer was lost."""
         return self.run("reap", JOB, now, most, "", claimant, known)
 
     def find(self, id_):
-        """[state, score, record, tries or None], as a route is told."""
+        """Returns [state, score, record, tries or None], as a route receives it."""
         state, _, score, record, tries, *_ = self.run("look", JOB, 0, "", 0, "", "", "", "", "i", id_)
         return [b"w" if state == b"r" else state, score if record else 0, record, tries or None]
 
@@ -172,8 +172,8 @@ class Bucket:
         return moved, taken, left
 
     def list(self, what="w", place=None, prefix="", from_ms=0, to_ms="", most=100, look=500, room=1 << 20):
-        """place: (score, ordinal, member) of the last one that was looked at. Gives whether there is
-        more, that place, and the rows: (id, due, record, tries, named)."""
+        """place: (score, ordinal, member) of the last row that was read. Returns whether there are more rows,
+        the new place, and the rows (id, due, record, tries, named)."""
         at = ["0" if what == "h" else "-inf", "", "-inf", 0]
         if place:
             score, ordinal, member = place
@@ -185,10 +185,10 @@ class Bucket:
         return more, place, [tuple(row[3:]) for row in rows]
 
     def list_all(self, what="w", **more):
-        """All pages, one behind the other."""
-        rows, place, goes_on = [], None, 1
-        while goes_on:
-            goes_on, place, page = self.list(what, place, **more)
+        """Returns the rows of all pages."""
+        rows, place, has_more = [], None, 1
+        while has_more:
+            has_more, place, page = self.list(what, place, **more)
             rows += page
         return rows
 
@@ -198,8 +198,8 @@ class Bucket:
         return code.decode(), due
 
     def far(self):
-        """The far jobs, as they stand in the lists: {id: (due, record, group, expires)} of those that
-        somebody may name, and those of the others; checks what holds of them."""
+        """Returns the far jobs, as the lists contain them: {id: (due, record, group, expires)} of those that
+        a producer may name, and a list of the others. Checks their invariants."""
         slots = {k.decode(): int(v) for k, v in self.client.hgetall(self.key["slots"]).items()}
         where = self.client.hgetall(self.key["where"])
         named, others, live = {}, [], 0
@@ -247,7 +247,7 @@ class Bucket:
         return id_, (due, record, group, expires)
 
     def check_order(self, held):
-        """Of each group one job in :delay or :unack, and the others behind it."""
+        """Checks that each group has one job in :delay or :unack, and that its other jobs wait behind it."""
         place = self.client.hgetall(self.key["place"])
         lead = self.client.hgetall(self.key["lead"])
         lead.pop(b"#", None)
@@ -261,7 +261,7 @@ class Bucket:
         assert set(place) <= front | set(held) | dead
 
     def check(self):
-        """The invariants: an id of the pool stands in exactly one of the indexes."""
+        """Checks the invariants: each id of the pool is in exactly one of the indexes."""
         ids = sorted(self.client.hkeys(self.key["pool"]))
         held = [m[48:] for m in self.client.zrange(self.key["held"], 0, -1)]
         standing = [i for part in ("delay", "unack", "error", "done")
@@ -277,16 +277,16 @@ class Bucket:
         self.check_sums()
 
     def rest(self):
-        """The keys that are left, but for the sums, which stay."""
+        """Returns the remaining keys, except :sums, which always remains."""
         return sorted(k.decode().rsplit(":", 1)[1] for k in self.client.keys() if k.decode() != self.key["sums"])
 
     def sums(self):
-        """Without the last claim of the claimant of claim()."""
+        """Returns the sums, without the last claim of the claimant of claim()."""
         return {k.decode(): int(v) for k, v in self.client.hgetall(self.key["sums"]).items()
                 if k != b"claim:test"}
 
     def check_sums(self):
-        """What came in is there or has left by a way that is counted."""
+        """Checks that each stored job is still there, or has left in a way that is counted."""
         sums = self.sums()
         left = sum(sums.get(kind, 0) for kind in LEFT)
         there = self.client.hlen(self.key["pool"]) - self.client.zcard(self.key["done"])

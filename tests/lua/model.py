@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the bucket of a route is said to do, in plain Python: no keys, no tokens, no tricks.
-Each method is one script of lua/ and gives the letter that the script must give."""
+"""The specified behaviour of a route's bucket, in plain Python: without keys and tokens. Each
+method is one script of lua/ and returns the letter that the script must return."""
 import re
 import collections
 from dataclasses import dataclass, field
@@ -14,18 +14,18 @@ class Job:
     group: str = ""
     place: tuple = ()     # due, arrival
     tries: str = ""
-    ended: list = field(default_factory=list)  # leases that reap has ended
+    ended: list = field(default_factory=list)  # leases that reap has expired
 
 
 class Model:
     def __init__(self, by_key, remember, horizon=0):
         self.by_key, self.remember, self.horizon = by_key, remember, horizon
-        self.slots = {}  # start -> the jobs that came, one behind another, gone or not
-        self.jobs, self.seen, self.arrivals, self.told, self.heard = {}, {}, 0, {}, []
+        self.slots = {}  # start -> its jobs in the order of arrival, including those that have left
+        self.jobs, self.seen, self.arrivals, self.outcomes, self.new_outcomes = {}, {}, 0, {}, []
         self.sums = collections.Counter()
-        self.away = {}  # group -> id and lease of a job in flight that does not count any more
+        self.away = {}  # group -> id and lease of a replaced job that is still in flight
 
-    # --- the order of keys ---
+    # --- order by key ---
 
     def front(self, group):
         return next((i for i, j in self.jobs.items()
@@ -36,7 +36,7 @@ class Model:
         job.place = (due, self.arrivals)
 
     def put(self, id_, due):
-        """A job that stands nowhere waits: in front of its group, or behind."""
+        """Queues a job that is in no index: as the front of its group, or behind the front."""
         job = self.jobs[id_]
         if job.group and job.where != "far":
             self.arrive(job, due)
@@ -54,12 +54,12 @@ class Model:
         job.where, job.score = "delay", due
 
     def move_due(self, id_, due):
-        """It waits for another time, and keeps its place among those due at the same."""
+        """Changes the due time. The job keeps its place among jobs with the same due time."""
         job = self.jobs.get(id_)
         if job is None or job.where in ("unack", "error"):
             return "n" if job is None else "f" if job.where == "unack" else "d"
         if job.where == "delay" and job.group and job.score != job.place[0]:
-            job.score = due  # it was claimed before: it stays in front
+            job.score = due  # it was claimed before: it stays the front
             return "m"
         was, arrival = job.where, job.place[1] if job.group else 0
         job.where = ""
@@ -67,20 +67,20 @@ class Model:
             self.slots.clear()
         if was == "delay":
             self.follow(job.group)
-        job.where = "far"  # so that put() leaves its place alone
+        job.where = "far"  # so that put() does not change its place
         job.place = (due, arrival) if job.group else ()
         self.put(id_, due)
         return "h" if job.where == "held" else "m"
 
     def follow(self, group):
-        """Somebody has left the group: the next comes to the front, with its own due time."""
+        """Called when a job has left the group: the next job becomes the front, with its own due time."""
         held = [(j.place, i) for i, j in self.jobs.items() if j.group == group and j.where == "held"]
         if held and not self.front(group) and group not in self.away:
             (due, _), id_ = min(held)
             self.jobs[id_].where, self.jobs[id_].score = "delay", due
 
     def gone(self, id_, kind, until=None):
-        """until: end of the lease of somebody who still has it, so that its group waits."""
+        """until: the end of a lease that is still in flight, if the group must wait for it."""
         job = self.jobs.pop(id_)
         self.sums[kind] += 1
         if job.where == "far" and all(j.where != "far" for j in self.jobs.values()):
@@ -89,23 +89,23 @@ class Model:
             self.away[job.group] = (id_, until)
         self.follow(job.group)
 
-    def say(self, id_, lease, letter):
-        """What the holder of a lease is told, also when he asks once more."""
-        self.heard.append(((id_, lease), letter))
+    def report(self, id_, lease, letter):
+        """Records an outcome: the result for the holder of a lease, who may repeat the call."""
+        self.new_outcomes.append(((id_, lease), letter))
         return letter
 
-    def outdate(self, id_, mine=None):
-        """It goes without a word of who had it, or has it, but mine."""
+    def invalidate(self, id_, mine=None):
+        """Invalidates all leases of the job, except `mine`."""
         job = self.jobs[id_]
         for lease in job.ended + [job.score] * (job.where == "unack"):
             if lease != mine:
-                self.say(id_, lease, "x")
+                self.report(id_, lease, "x")
 
-    def note_heard(self):
-        """At the end of a call."""
-        for word, letter in self.heard:
-            self.told.setdefault(word, set()).add(letter)
-        self.heard = []
+    def record_outcomes(self):
+        """Called at the end of a call."""
+        for lease, letter in self.new_outcomes:
+            self.outcomes.setdefault(lease, set()).add(letter)
+        self.new_outcomes = []
 
     def came_back(self, id_, lease):
         for group in [g for g, row in self.away.items() if row == (id_, lease)]:
@@ -113,13 +113,13 @@ class Model:
             self.follow(group)
 
     def returned(self, id_, lease, letters=""):
-        """A word about a job that does not count any more: it is not in flight, at least. letters:
-        which the same word may have been told before."""
+        """Handles an outcome for an invalid lease: the job is no longer in flight. letters: results
+        that the same lease may have received before."""
         self.came_back(id_, lease)
         for letter in letters + "x":
-            if letter in self.told.get((id_, lease), ()) or ((id_, lease), letter) in self.heard:
+            if letter in self.outcomes.get((id_, lease), ()) or ((id_, lease), letter) in self.new_outcomes:
                 return "y" if letter == "x" else letter
-        return self.say(id_, lease, "x")
+        return self.report(id_, lease, "x")
 
     def cancelled(self, id_):
         return "|cancelled|" in self.jobs[id_].tries
@@ -131,26 +131,27 @@ class Model:
     # --- the scripts ---
 
     def once(self, name, change, *args):
-        """A change that may be sent again: what was done is told, and not done again."""
-        if name not in self.told:
+        """Applies a change that may be repeated: a repeated change returns the recorded result and
+        changes nothing."""
+        if name not in self.outcomes:
             code = change(*args)
             if code not in "sricef":
                 return code
-            self.told[name] = code
-        return self.told[name]
+            self.outcomes[name] = code
+        return self.outcomes[name]
 
     def add(self, now, id_, due, body, group, replace):
         code, job = "s", self.jobs.get(id_)
         start = self.slot_of(now, due)  # before a replaced job leaves, and its slot with it
         if job:
-            flies = job.where == "unack"
-            if not replace and not (flies and self.cancelled(id_)):
+            in_flight = job.where == "unack"
+            if not replace and not (in_flight and self.cancelled(id_)):
                 return "d"
-            if flies and not self.cancelled(id_) and job.body == body:
+            if in_flight and not self.cancelled(id_) and job.body == body:
                 return "v"
-            code = "i" if flies else "r"
-            self.outdate(id_)
-            self.gone(id_, "replaced", job.score if flies else None)
+            code = "i" if in_flight else "r"
+            self.invalidate(id_)
+            self.gone(id_, "replaced", job.score if in_flight else None)
         elif not replace and self.seen.get(id_, 0) > now:
             return "m"
         if replace:
@@ -166,7 +167,7 @@ class Model:
     # --- far jobs ---
 
     def slot_of(self, now, due):
-        """The start of the slot for a job due then, or None."""
+        """Returns the start of the slot for a job due then, or None."""
         width = min(60_000, max(1000, self.horizon // 2))
         start = due - due % width
         if self.horizon and start - now > self.horizon:
@@ -181,7 +182,7 @@ class Model:
         self.slots.setdefault(start, []).append((id_, job))
 
     def move(self, now, early, most):
-        """Jobs moved, entries taken, and those left in that slot."""
+        """Returns (jobs moved, entries removed, entries left in that slot)."""
         start = self.first()
         if start < 0 or start - now > early:
             return 0, 0, 0
@@ -201,7 +202,7 @@ class Model:
         return min(self.slots, default=-1)
 
     def claim(self, now, most, end):
-        """end: of the lease, which the script gives and nobody has had before."""
+        """end: of the lease. The script computes it, and no lease had it before."""
         due = sorted((j.score, i) for i, j in self.jobs.items() if j.where == "delay" and j.score <= now)
         taken = []
         for _, id_ in due[:most]:
@@ -211,7 +212,7 @@ class Model:
         return taken
 
     def ack(self, now, rows, lapsed):
-        """Words that change nothing hear what the others of the call have done."""
+        """Outcomes that change nothing return what the other outcomes of the call have done."""
         codes = [self.ack_one(now, *row, lapsed) for row in rows]
         return "".join(code or self.returned(*row) for code, row in zip(codes, rows))
 
@@ -221,7 +222,7 @@ class Model:
             return None
         again = job.score if job.where == "unack" and job.score != lease else None
         for other in {*job.ended, again} - {lease, None}:
-            self.say(id_, other, "x")
+            self.report(id_, other, "x")
         self.gone(id_, "expired" if lapsed else "delivered", again)
         if self.remember and not lapsed:
             self.seen[id_] = now + self.remember
@@ -231,12 +232,12 @@ class Model:
         if not self.leased(id_, lease):
             return self.returned(id_, lease, "ck")
         if self.cancelled(id_):
-            self.outdate(id_, lease)
+            self.invalidate(id_, lease)
             self.gone(id_, "cancelled")
-            return self.say(id_, lease, "c")
+            return self.report(id_, lease, "c")
         job = self.jobs[id_]
         if not tries:
-            self.outdate(id_, lease)
+            self.invalidate(id_, lease)
         job.tries, job.where, job.score = tries, "delay", due
         if not tries:
             job.ended = []
@@ -248,13 +249,13 @@ class Model:
         return "r"
 
     def lose(self, now, id_, lease, due, body, kept, kept_body, tries, how):
-        """A run is given up, and kept as a job of its own, under a name that is free; body: of the next one, or none."""
+        """Ends a run, which is kept as a separate job under a free name. body: of the next run, or none."""
         if not self.leased(id_, lease):
             return self.returned(id_, lease, "ck")
         if self.cancelled(id_):
-            self.outdate(id_, lease)
+            self.invalidate(id_, lease)
             self.gone(id_, "cancelled")
-            return self.say(id_, lease, "c")
+            return self.report(id_, lease, "c")
         job = self.jobs[id_]
         while kept in self.jobs and self.jobs[kept].body != kept_body:
             kept = re.sub(r"@(\d+)$", r"@0\1", kept) if re.search(r"@\d+$", kept) else kept + "@0"
@@ -263,7 +264,7 @@ class Model:
             self.jobs[kept] = Job(kept_body, "error", now, job.group, tries=tries)
             if how == "s":
                 self.put(kept, now)
-        self.outdate(id_, lease)
+        self.invalidate(id_, lease)
         job.tries, job.ended = "", []
         if body:
             self.sums["repeated"] += 1
@@ -273,7 +274,7 @@ class Model:
             self.put(id_, due)
         else:
             self.gone(id_, "dropped" if taken else "renamed")
-        return "r" if taken else self.say(id_, lease, "k")
+        return "r" if taken else self.report(id_, lease, "k")
 
     def renew(self, id_, lease, new):
         if self.leased(id_, lease) or self.leased(id_, new):
@@ -283,7 +284,7 @@ class Model:
             if other == id_ and held in (lease, new):
                 self.away[group] = (id_, new)
                 if held == lease:
-                    self.say(id_, new, "x")
+                    self.report(id_, new, "x")
                 return "r"
         return "x"
 
@@ -291,9 +292,9 @@ class Model:
         if not self.leased(id_, lease):
             return self.returned(id_, lease, "c")
         if self.cancelled(id_):
-            self.outdate(id_, lease)
+            self.invalidate(id_, lease)
             self.gone(id_, "cancelled")
-            return self.say(id_, lease, "c")
+            return self.report(id_, lease, "c")
         job = self.jobs[id_]
         job.tries, job.where, job.score = tries, "error", now
         self.follow(job.group)
@@ -307,7 +308,7 @@ class Model:
             count, _, rest = (job.tries or "0||0/0/0|0|0|").split("|", 2)
             job.tries = f"{count}|cancelled|{rest}"
             return "f"
-        self.outdate(id_)
+        self.invalidate(id_)
         self.gone(id_, "cancelled")
         return "e" if job.where == "error" else "c"
 
@@ -318,7 +319,7 @@ class Model:
         for lease, id_ in over:
             job = self.jobs[id_]
             if self.cancelled(id_):
-                self.outdate(id_)
+                self.invalidate(id_)
                 self.gone(id_, "cancelled")
                 dropped += 1
                 continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A queue of a private Redis, with each script as a method."""
+"""A queue in a private Redis, with each script as a method."""
 import struct
 
 import pytest
@@ -8,12 +8,12 @@ from conftest import QUEUE, Bucket
 
 
 def record(tries=0, lease=0):
-    """As bridge/job/job.h has it, with tries_max and lease_ms."""
+    """Returns a record as in bridge/job/job.h, with tries_max and lease_ms."""
     return b"\x96\x01\x00\xc4\x01x\x80" + struct.pack(">BQBQ", 0xcf, tries, 0xcf, lease)
 
 
 class Queue(Bucket):
-    """A queue; tries, keep and bury are the rules of its sink."""
+    """A queue. tries, keep and bury are the options of its sink."""
     kind = "q"
     tries, keep, bury = 0, 0, True
 
@@ -28,12 +28,12 @@ class Queue(Bucket):
         for job in jobs:
             job = job if isinstance(job, tuple) else (job,)
             id_, due, expires, how, body = (*job, *("", "", "", "", record())[len(job):])
-            due = due and due * 1000  # a queue keeps us
+            due = due and due * 1000  # queues use microseconds
             rows.append((id_, due, "", how, 0, -1, expires, body))
         return self.enqueue(rows, now=now)
 
     def pull(self, now, *wants, lease=100):
-        """wants: (lease, max) of each consumer. Gives the ids of each, and notes the tokens."""
+        """wants: (lease, max) of each consumer. Returns the ids for each consumer, and records their tokens."""
         wants = wants or ((0, 10),)
         reply = self.ask("pull", now, lease, *[n for want in wants for n in want])
         self.head, self.lease, self.settled, self.slot = reply[1], reply[2], tuple(reply[-4:-1]), reply[-1]

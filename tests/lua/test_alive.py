@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""lua/alive.lua: who is there."""
+"""lua/alive.lua: the membership of instances."""
 import pytest
 
 from conftest import script_text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""lua/audit.lua: each kind of damage, made by hand, is found once, and put right by a repair."""
+"""lua/audit.lua: each kind of damage, made by hand, is found once, and a repair fixes it."""
 import random
 
 import pytest
@@ -13,7 +13,7 @@ A, B = "a" * 16, "b" * 16
 
 
 def audit(bucket, repair=False, now=5000, step=3, between=lambda: None):
-    """All parts, in small steps. Gives the findings, {kind: [id, ...]}, and notes the counts."""
+    """Audits all parts, in small steps. Returns the findings, {kind: [id, ...]}, and records the counts."""
     found = {}
     for part in PARTS:
         cursor = "0"
@@ -49,7 +49,7 @@ def q(server):
 
 
 def fill(bucket):
-    """A job of each kind of standing: a and b wait, c flies, d is dead, e came back once."""
+    """Stores a job in each state: a and b are pending, c is in flight, d is dead, e was returned once."""
     bucket.enqueue([(i, 10) for i in "cde"])
     _, lease, _ = bucket.claim(20)
     bucket.bury(30, ("d", lease, "1|retries|0/0/0|1|1|x"))
@@ -138,7 +138,7 @@ def test_a_bucket_without_sums_gets_its_base_line_in_one_call_and_goes_on(bucket
     assert audit(bucket) == {} and bucket.sums() == {"base": 5, "delivered": 1, "cancelled": 1}
 
 
-# ------------------------------------------------------------------ the order of keys
+# ------------------------------------------------------------------ order by key
 
 def groups(keyed):
     keyed.enqueue([(f"{g[0]}{n}", 6000 + n, "", "", 0, -1, "", "x", g) for g in (A, B) for n in (1, 2, 3)])
@@ -200,7 +200,7 @@ def test_two_in_front_of_one_group_are_both_delivered(keyed, server):
 
 
 def replaced_in_flight(keyed):
-    """a1 is with somebody, and does not count any more: its group waits for him."""
+    """a1 is in flight and was replaced: its group waits for the lease."""
     groups(keyed)
     _, lease, _ = keyed.claim(6001, most=1)
     row = ("a1", 9000, "", "r", 0, -1, "", "new", A)

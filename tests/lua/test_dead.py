@@ -6,7 +6,7 @@ from conftest import Bucket
 
 
 class Letters(Bucket):
-    """A bucket with dead letters; now is 100000 unless a test says otherwise."""
+    """A bucket with dead letters. now is 100000 unless a test sets it."""
 
     def bury(self, id_, at, reason="rejected", replays=0, attempts=1):
         new = self.client.hset(self.key["pool"], id_, "body of " + id_)
@@ -27,7 +27,7 @@ class Letters(Bucket):
         return [row[0] for row in self.rows]
 
     def run_through(self, what, **how):
-        """All pages, as bridge/admin/dead.c goes on."""
+        """Returns all pages, continuing as bridge/admin/dead.c does."""
         got, pages = self.ask(what, **how), 1
         while self.more:
             how.update(after=self.at, upto=self.end, first=self.next)
@@ -73,7 +73,7 @@ def test_each_filter_leaves_out_what_does_not_match(letters):
 
 def test_a_page_ends_at_its_limits_and_the_next_goes_on_behind_it(letters):
     for n in range(25):
-        letters.bury(f"{n:02}", 10 * (n // 10))  # many of one ms
+        letters.bury(f"{n:02}", 10 * (n // 10))  # many in the same ms
     assert letters.run_through("l", most=4) == ([f"{n:02}" for n in range(25)], 7)
     assert letters.run_through("l", look=7) == ([f"{n:02}" for n in range(25)], 4)
     assert letters.run_through("l", size=30) == ([f"{n:02}" for n in range(25)], 9)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""lua/lib/far.lua and lua/move.lua: jobs beyond the horizon wait in lists, and are as they were
-when they come out of them."""
+"""lua/lib/far.lua and lua/move.lua: jobs beyond the horizon wait in lists, and leave them unchanged."""
 import random
 import struct
 
@@ -19,7 +18,7 @@ START = FAR - FAR % WIDTH
 
 
 def record(due, payload=b"x" * 100):
-    """As bridge/job/job.h has it."""
+    """Returns a record as in bridge/job/job.h."""
     return b"\x94\x01\xcf" + struct.pack(">Q", due) + b"\xc4" + bytes([len(payload)]) + payload + b"\x80"
 
 
@@ -27,7 +26,7 @@ class Far(Bucket):
     horizon = HORIZON
 
     def put(self, *jobs, now=NOW, body=None, **partitions):
-        """jobs: (id, due[, how[, partition, offset, expires, group]])"""
+        """jobs: (id, due[, how[, partition, offset, expires, group]])."""
         rows = []
         for job in jobs:
             id_, due, how, part, offset, expires, group = (*job, *("", 0, -1, "", "")[len(job) - 2:])
@@ -36,7 +35,7 @@ class Far(Bucket):
         return self.enqueue(rows, now=now, **partitions)[1]
 
     def waiting(self):
-        """{id: due} of :delay."""
+        """Returns {id: due} of :delay."""
         return {i.decode(): int(s) for i, s in self.client.zrange(self.key["delay"], 0, -1, withscores=True)}
 
     def move_all(self, now, **how):
@@ -137,7 +136,7 @@ def test_a_move_that_makes_the_first_job_tells_others(far, server):
 
 
 def test_an_earlier_slot_is_told_to_others_and_no_later_one(far, server):
-    """They may have to move it before they look again."""
+    """Another instance may have to move that slot before its next look."""
     with server.pubsub() as ears:
         ears.subscribe("wake")
         far.put(("a", FAR + 2 * WIDTH))
@@ -234,7 +233,7 @@ def test_a_cancelled_job_is_gone(far):
 
 
 def test_the_last_far_job_that_is_cancelled_deletes_only_keys_of_its_bucket(far):
-    """DEL was once given the index of an entry, too: "0" is a key of somebody else."""
+    """A regression: DEL received the index of an entry, too. "0" is a key of another application."""
     far.client.mset({str(n): "theirs" for n in range(3)})
     far.put(("a", FAR), ("b", FAR))
     assert far.cancel("a") == "c" and far.cancel("b") == "c"
@@ -250,7 +249,7 @@ def test_a_queue_api_may_end_a_far_job_of_a_route(far):
     assert ended[1] == b"wn" and list(far.far()[0]) == ["b"] and far.sums()["cancelled"] == 1
 
 
-# --- records of Kafka, whose id nobody knows ---
+# --- Kafka records, whose id no producer knows ---
 
 def kafka(far, *rows, now=NOW, topic="t/0"):
     return far.put(*[(f"{topic}/{offset}", due, "u", 1, offset, "", "") for offset, due in rows], now=now,
@@ -298,7 +297,7 @@ def test_no_job_is_lost_where_two_have_one_name(far):
     assert far.put(("t/0/5", FAR + 1)) == "s", "a producer gives his job that name"
     far.put(("t/0/6", FAR + 2))
     assert kafka(far, (6, NOW), now=NOW) == "s", "the far one does not stand in the way of a near one"
-    far.client.delete(far.key["ingest"])  # the topic was made anew
+    far.client.delete(far.key["ingest"])  # the topic was created again
     kafka(far, (5, FAR + 3))
     assert far.move_all(START) == 4
     assert far.waiting() == {f"t/0/5/{START}.0": FAR, "t/0/5": FAR + 1, f"t/0/6/{START}.2": FAR + 2,
@@ -332,7 +331,7 @@ def test_two_records_of_one_name_both_come(far):
 def test_jobs_of_a_key_keep_their_order_across_the_move(keyed):
     keyed.put(("a1", FAR, "", 0, -1, "", A), ("b1", FAR, "", 0, -1, "", B), ("a2", FAR, "", 0, -1, "", A),
               ("free", FAR))
-    late = START - EARLY  # it is to be moved, and nearer than the horizon
+    late = START - EARLY  # it must move, and is nearer than the horizon
     assert keyed.put(("a3", FAR, "", 0, -1, "", A), ("a0", FAR - 1, "", 0, -1, "", A), now=late) == "ss"
     assert sorted(keyed.far()[0]) == ["a0", "a1", "a2", "a3", "b1", "free"]
     keyed.move(late, early=EARLY, most=2)
@@ -361,7 +360,7 @@ def test_the_order_holds_when_the_horizon_changes(keyed):
     assert held == [b"a2", b"a3", b"a4"]
 
 
-# --- many ---
+# --- many jobs ---
 
 @pytest.mark.slow
 def test_lists_have_pages_and_each_job_is_found(far):
@@ -457,7 +456,7 @@ def test_an_index_of_no_entry_goes(far, server, place):
 
 def test_an_entry_that_is_none_goes(far, server):
     fill(far)
-    server.lset(far_list(far), 4, "x")  # the first of the records of Kafka
+    server.lset(far_list(far), 4, "x")  # the first of the Kafka records
     assert audit(far) == {"no-body": [f"{START}.4"]}
     audit(far, repair=True)
     assert audit(far) == {} and far.count(NOW)[0] == 13
@@ -507,8 +506,8 @@ def data_bytes(server):
 
 
 def test_entries_are_small(far, server):
-    """A record of 122 bytes, as bridge/job/job.c makes it of a payload of 100 bytes: with its id and
-    what Redis needs for it."""
+    """A record of 122 bytes, as bridge/job/job.c makes it of a payload of 100 bytes, including its id and
+    Redis' overhead."""
     server.config_set("hash-max-listpack-entries", 128)
     n = 30_000
     far.put(("warm", FAR))

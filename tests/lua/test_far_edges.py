@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The edges of lua/lib/far.lua: what is broken, what is left behind, who came first."""
+"""Edge cases of lua/lib/far.lua: damaged data, leftovers, order of arrival."""
 import itertools
 
 import pytest
@@ -41,7 +41,7 @@ def test_a_pool_that_is_none_costs_no_job(far, server):
     assert len(far.far()[0]) == 9 and far.move_all(START) == 9
 
 
-# --- who came first ---
+# --- order of arrival ---
 
 def leave(keyed, n):
     order = []
@@ -73,7 +73,7 @@ def test_the_order_holds_when_slots_grow_wider(keyed):
     assert [i.decode() for i, *_ in keyed.claim(due)[2]] == ["first"]
 
 
-# --- what is left behind ---
+# --- leftovers ---
 
 def test_lists_of_jobs_that_all_have_gone_go_too(far):
     far.put(("a", FAR), ("b", FAR + HOUR), ("c", FAR + HOUR))
@@ -112,7 +112,7 @@ def test_all_jobs_are_dropped_also_behind_a_slot_whose_jobs_have_gone(q):
     assert q.far() == ({}, []) and q.rest() == []
 
 
-# --- others ---
+# --- other cases ---
 
 @pytest.mark.slow
 def test_an_audit_does_not_read_thousands_of_slots_at_once(far, server):
@@ -126,7 +126,7 @@ def test_an_audit_does_not_read_thousands_of_slots_at_once(far, server):
 
 @pytest.fixture
 def wide(far):
-    """More slots than one step of an audit looks at."""
+    """Stores jobs in more slots than one step of an audit reads."""
     for i in range(0, 1500, 500):
         far.put(*[(f"job{n}", FAR + n * WIDTH) for n in range(i, i + 500)])
     return far

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Far jobs (lua/lib/far.lua) of a queue: its scripts move them by themselves, and know those that
-still wait far from their time."""
+"""Far jobs (lua/lib/far.lua) of a queue: its scripts move them, and find those that are still far."""
 import random
 
 import pytest
@@ -10,7 +9,7 @@ from queues import Queue, record
 from test_audit import audit
 
 HOUR, HORIZON, WIDTH, EARLY = 3600_000, 120_000, 60_000, 60_000
-NOW = 1_700_000_040_000  # a slot begins
+NOW = 1_700_000_040_000  # the start of a slot
 FAR = NOW + HOUR + 5
 START = FAR - FAR % WIDTH
 
@@ -179,7 +178,7 @@ def test_of_an_id_that_is_one_in_all_queues_only_the_last_stays(server):
 
 @pytest.mark.slow
 def test_no_sequence_of_calls_loses_or_doubles_a_job(q):
-    """Each job is handed out once, not before it is due, or was ended before that."""
+    """Each job is delivered once, not before it is due, or was ended before that."""
     rnd, now, due, got, ended = random.Random(7), NOW, {}, set(), set()
     for step in range(1500):
         now += rnd.choice([0, 1, 5_000, 40_000])

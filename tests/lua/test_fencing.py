@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A word counts for the lease of the claim that it is about, and once: nothing that comes late, or
-twice, changes a job that has gone on."""
+"""Fencing: an outcome is valid for the lease of its own claim, and once. A late or repeated outcome
+changes nothing."""
 import pytest
 
 from conftest import HOUR_MS, JOB, Bucket
@@ -125,7 +125,7 @@ def test_claimants_whose_leases_have_ended_are_forgotten(bucket):
 
 @pytest.mark.parametrize("word", ["ack", "lapse", "retry", "bury"])
 def test_a_word_that_is_sent_again_is_told_whether_its_first_answer_was_no(bucket, word):
-    """x: not known, it may have done it itself. y: it did nothing the first time, either."""
+    """x: not known, the caller may have done it itself. y: the first call did nothing, either."""
     def say(lease, again=False):
         if word == "retry":
             return bucket.retry(("a", lease, 5000, NOTE, "", "", "", "", "+" if again else ""))[1]
@@ -141,7 +141,7 @@ def test_a_word_that_is_sent_again_is_told_whether_its_first_answer_was_no(bucke
 
 
 def test_a_word_that_comes_again_when_its_lease_has_ended_is_not_taken_for_one_that_was_done(bucket):
-    """It never arrived the first time, so what another made of the job is not counted twice."""
+    """The first call never arrived, so the outcome of another holder is not counted twice."""
     bucket.enqueue([("a", 900)])
     first = leased(bucket)
     bucket.reap(first)
@@ -205,7 +205,7 @@ def test_within_a_ms_no_pull_of_a_queue_gives_the_token_of_another(q):
     assert len(tokens) == 50
 
 
-# -------------------------------------------------------------------------- words
+# -------------------------------------------------------------------------- outcomes
 
 def test_two_leases_of_one_job_acked_in_one_call_count_once(bucket):
     bucket.enqueue([("a", 900)])
@@ -214,7 +214,7 @@ def test_two_leases_of_one_job_acked_in_one_call_count_once(bucket):
     second = leased(bucket, now=first)
     for rows in (("a", first, "", "a", second, ""), ("a", second, "", "a", first, "")):
         kept = {p: bucket.client.dump(bucket.key[p]) for p in ("pool", "unack", "ended", "tries", "sums")}
-        for how in ("", "+"):  # sent again, the second is not taken for one that was told before
+        for how in ("", "+"):  # the second ack of a repeated call must not count as done before
             rows = [how if word in ("", "+") else word for word in rows]
             assert bucket.codes(bucket.run("ack", JOB, 1200, 0, *rows)) == "ay"
             assert bucket.sums()["delivered"] == 1
@@ -262,8 +262,8 @@ def test_a_job_of_a_queue_that_was_done_may_be_acked_after_it_came_back(q, how):
 
 @pytest.mark.parametrize("keep", [0, 5000])
 def test_an_ack_that_comes_again_is_not_counted_where_another_has_ended_the_job(q, keep):
-    """Its first sending never arrived: deleted by somebody, in flight or back in its place; or acked by
-    who had it next."""
+    """The first ack never arrived. Meanwhile the job was deleted, in flight or after its release; or the next
+    holder acked it."""
     q.keep = keep
     for n, other in enumerate(("deleted in flight", "deleted", "acked by another")):
         now, id_ = 1000 + 1000 * n, f"a{n}"
@@ -283,7 +283,7 @@ def test_an_ack_that_comes_again_is_not_counted_where_another_has_ended_the_job(
     assert (q.sums()["delivered"], q.sums()["cancelled"]) == (1, 2)
 
 
-ENDS_BY_ITSELF = {  # or by somebody who names no lease
+ENDS_BY_ITSELF = {  # or by a call without a lease
     "its lease ended": dict(tries=1),
     "it was released": dict(tries=1, act=lambda q, old: q.release(1050, "a", lease=old)),
     "it expired in flight": dict(expires=1090),
@@ -301,7 +301,7 @@ ENDS_BY_ITSELF = {  # or by somebody who names no lease
 @pytest.mark.parametrize("keep", [0, 5000])
 @pytest.mark.parametrize("end", ENDS_BY_ITSELF)
 def test_an_ack_that_comes_again_is_not_counted_where_the_job_has_ended_without_it(q, end, keep):
-    """Its first sending never arrived."""
+    """The first ack never arrived."""
     case = {"tries": 0, "expires": "", "act": lambda q, old: None, "anew": False} | ENDS_BY_ITSELF[end]
     q.keep, q.tries, q.bury = keep, case["tries"], False
     q.put(("a", "", case["expires"]))
@@ -320,7 +320,7 @@ def _drop_dead(bucket, now):
                "w", "m", 0)
 
 
-# What the second holder, and what comes after, makes of a job whose first lease ended unheard.
+# What the second holder, or a later call, does with a job whose first lease expired without an outcome.
 ENDS_OF_ANOTHER = {
     "a dead letter that is dropped": lambda b, now: b.bury(now, ("a", now, NOTE)) + (_drop_dead(b, now) or ""),
     "the next run": lambda b, now: b.retry(("a", now, 5000, "", "next"))[1],
@@ -343,7 +343,7 @@ def test_an_ack_that_comes_again_is_not_counted_where_another_holder_has_ended_t
 
 
 def test_an_ack_of_a_delivery_that_was_deleted_meanwhile_is_not_taken_for_done(bucket):
-    """The same of a route's job, which the daemon had."""
+    """The same for the job of a route, which the daemon held."""
     bucket.enqueue([("a", 900)])
     lease = leased(bucket)
     assert bucket.run("finish", (*JOB, "ttl", "done"), 1001, "", 0, "", "wake", "r/0 me", "", "a", "", "deleted",
@@ -351,7 +351,7 @@ def test_an_ack_of_a_delivery_that_was_deleted_meanwhile_is_not_taken_for_done(b
     assert bucket.ack(lease, "a", how="+") == "y"
 
 
-# ------------------------------------------------------- changes that are sent again
+# ------------------------------------------------------- repeated changes
 
 def test_a_cancel_that_is_sent_again_answers_as_it_did(bucket):
     bucket.enqueue([("a", 5000), ("f", 900)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Queues of a sink in which an id names one job in all of them (global_ids)."""
+"""Queues of a sink whose ids are unique across all its queues (global_ids)."""
 import pytest
 
 from conftest import ENQUEUE, PARTS, QUEUE
@@ -7,7 +7,7 @@ from queues import Queue, record
 
 
 class Of(Queue):
-    """A queue of the sink s. The first one empties Redis, the others join it."""
+    """A queue of the sink s. The first one empties Redis, the others share it."""
 
     def __init__(self, client, name, first=None):
         if first is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""lib/ingest.lua: a Kafka record is carried out once, and a topic made anew is not an old one."""
+"""lib/ingest.lua: a Kafka record is stored once, and a recreated topic is a new one."""
 import time
 
 import pytest
@@ -99,7 +99,7 @@ def test_what_an_older_version_carried_out_is_known_though_it_kept_no_timestamp(
 
 def test_a_timestamp_counts_only_for_the_offset_that_it_stands_with(bucket):
     send(bucket, record(100, 500))
-    bucket.client.hset(bucket.key["ingest"], PART, 200)  # an older version went on
+    bucket.client.hset(bucket.key["ingest"], PART, 200)  # an older version continued
     assert send(bucket, record(150, 900)) == "k"
 
 
@@ -167,7 +167,7 @@ def far(offset, name=PART):
 
 
 def test_rewound_partition_keeps_a_job_beyond_the_horizon_once(bucket):
-    """Nobody has an index of these; they can't have left."""
+    """No index contains these jobs, so they cannot have left."""
     bucket.horizon = 1000
 
     def store(name, *jobs):

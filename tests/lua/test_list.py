@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""lua/list.lua and lua/move_due.lua: what the model of test_model.py does not know."""
+"""lua/list.lua and lua/move_due.lua: cases that the model of test_model.py does not cover."""
 import struct
 
 import pytest
@@ -13,7 +13,7 @@ def record(due, rest=b"payload"):
 
 @pytest.fixture
 def far(bucket):
-    """Far jobs are due 2 s and more from now, which is 1000."""
+    """Makes jobs far if they are due in 2 s or more; now is 1000."""
     bucket.horizon = 2000
     return bucket
 
@@ -26,7 +26,7 @@ def test_both_tiers_come_in_the_order_of_their_time(far):
     far.enqueue([("near", 1500), ("late", 9500, "1|x|0/0/0|1|1|"), ("far-b", 9900), ("far-a", 9100),
                  ("later", 20000)])
     rows = far.list_all()
-    # A slot is in the order in which its jobs came, and before what is due within it.
+    # A slot lists its jobs in the order of arrival, before the jobs that are due within it.
     assert ids(rows) == ["near", "far-b", "far-a", "late", "later"]
     assert [row[1] for row in rows] == [1500, 9900, 9100, 9500, 20000]
     assert [row[2] for row in rows] == [b"body of " + row[0] for row in rows]
@@ -49,7 +49,7 @@ def test_a_slot_of_several_lists_is_gone_through_whole(far):
         far.enqueue([(f"k{k:04}", 9000 + k % 900) for k in range(n, n + 500)])
     rows = far.list_all(most=500)
     assert ids(rows) == [f"k{n:04}" for n in range(9000)]
-    far.move(9000, most=100)  # its front is taken off
+    far.move(9000, most=100)  # takes its first entries out
     rows = far.list_all(most=500)
     assert sorted(ids(rows)) == [f"k{n:04}" for n in range(9000)]
 
@@ -150,7 +150,7 @@ def test_now_takes_a_job_out_of_its_turn(bucket):
     assert bucket.move_due("c", 1000, after=0) == ("m", 1000)
     assert bucket.head == 1000 and ids(bucket.list_all("h")) == ["a", "b"]
     assert [j[0] for j in bucket.claim(1000)[2]] == [b"c"]
-    assert bucket.move_due("b", 1000, after=0) == ("h", 1000)  # c is with somebody
+    assert bucket.move_due("b", 1000, after=0) == ("h", 1000)  # c is in flight
     bucket.ack(1100, "c")
     assert [j[0] for j in bucket.claim(1000)[2]] == [b"b"]
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Random sequences of everything that can happen to the jobs of a route, over a model.
-MODEL_STEPS and MODEL_SEED change how long it goes on, and where it begins."""
+"""Random sequences of all operations on the jobs of a route, compared with a model. MODEL_STEPS
+sets the number of steps, MODEL_SEED the start of the sequence."""
 import collections
 import os
 import random
@@ -13,7 +13,7 @@ from model import Model
 STEPS = int(os.environ.get("MODEL_STEPS", "100000"))
 SEED = int(os.environ.get("MODEL_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
 LEASE, REMEMBER = 100, 300
-CLAIM_AHEAD = 990  # less than lua/lib/claim.lua allows, so that no token is given twice
+CLAIM_AHEAD = 990  # less than lua/lib/claim.lua allows, so that no token is used twice
 IDS = [f"job{n}" for n in range(25)]
 GROUPS = ["", *(f"{n:016x}" for n in range(4))]
 NOTES = ["", "1||0/0/0|5|5|HTTP 503", "0|paced|0/0/0|0|0|", "3|retries|2/503/1|5|9|a|b"]
@@ -28,7 +28,7 @@ return 1
 
 
 class Run:
-    """One sequence: each step is done by the scripts and by the model, and they must agree."""
+    """One sequence. The scripts and the model do each step, and must agree."""
 
     def __init__(self, bucket, rnd, by_key, remember, horizon=0):
         self.bucket, self.rnd, self.horizon = bucket, rnd, horizon
@@ -38,7 +38,7 @@ class Run:
         self.model = Model(by_key, remember, horizon)
         self.now = self.latest = 1000
         self.bodies, self.tokens, self.numbers = 0, set(), 0
-        self.leases = collections.deque(maxlen=40)  # (id, lease) as claimed, also long ended
+        self.leases = collections.deque(maxlen=40)  # (id, lease) as claimed, including expired leases
         self.history = collections.deque(maxlen=20)
         self.again = None
         self.replay_script = bucket.client.register_script(
@@ -46,7 +46,7 @@ class Run:
 
     def agree(self, what, theirs, ours):
         self.history.append(f"now={self.now} {what} -> {theirs!r}")
-        self.model.note_heard()
+        self.model.record_outcomes()
         assert theirs == ours, f"{what}: the scripts say {theirs!r}, the model {ours!r}"
 
     def due(self):
@@ -57,14 +57,14 @@ class Run:
         self.bodies += 1
         return f"body {self.bodies}"
 
-    def words(self):
-        """Some claims whose holders say something, each id once; now and then a wrong token."""
+    def outcomes(self):
+        """Returns some claims whose holders report an outcome, each id once; sometimes with a wrong token."""
         if not self.leases:
             return []
         some = dict(self.rnd.choices(self.leases, k=self.rnd.randint(1, 3)))
         return [(id_, lease + (self.rnd.random() < 0.03)) for id_, lease in some.items()]
 
-    # --- one step each ---
+    # --- the steps ---
 
     def add(self):
         rows = []
@@ -89,12 +89,12 @@ class Run:
         return self.numbers
 
     def add_one(self, row):
-        """A replacement by the very job in flight changes nothing, so there is nothing to tell."""
+        """A replacement by the same job while it is in flight changes nothing, so no result is recorded."""
         if not row[4]:
             return self.model.add(self.now, *row)
         job = self.model.jobs.get(row[0])
         same = job and job.where == "unack" and job.body == row[2] and not self.model.cancelled(row[0])
-        if same and row[4] not in self.model.told:
+        if same and row[4] not in self.model.outcomes:
             return self.model.add(self.now, *row)
         return self.model.once(row[4], self.model.add, self.now, *row)
 
@@ -112,13 +112,13 @@ class Run:
 
     def ack(self):
         how = "l" if self.rnd.random() < 0.15 else ""
-        rows, now = self.words(), self.now
+        rows, now = self.outcomes(), self.now
 
         def go():
             if rows:
-                words = [part for row in rows for part in (*row, how)]
+                args = [part for row in rows for part in (*row, how)]
                 theirs = self.bucket.codes(
-                    self.bucket.run("ack", JOB, now, self.bucket.remember, *words))
+                    self.bucket.run("ack", JOB, now, self.bucket.remember, *args))
                 ours = self.model.ack(now, rows, how == "l")
                 self.agree(f"ack {how} {rows}", theirs, ours)
         self.again = go
@@ -126,7 +126,7 @@ class Run:
 
     def retry(self):
         rows = [(id_, lease, self.due(), self.rnd.choice(NOTES),
-                 self.new_body() if self.rnd.random() < 0.2 else "") for id_, lease in self.words()]
+                 self.new_body() if self.rnd.random() < 0.2 else "") for id_, lease in self.outcomes()]
         rows = [row[:3] + ("", row[4]) if row[4] else row for row in rows]
 
         def go():
@@ -138,7 +138,7 @@ class Run:
 
     def lose(self):
         rows, now = [], self.now
-        for id_, lease in self.words():
+        for id_, lease in self.outcomes():
             kept = self.rnd.choice([other for other in IDS if other != id_])
             rows.append((id_, lease, self.due(), self.rnd.choice(["", self.new_body()]), kept,
                          self.new_body(), NOTES[3], self.rnd.choice("ds")))
@@ -152,7 +152,7 @@ class Run:
         go()
 
     def bury(self):
-        rows = [(id_, lease, NOTES[3]) for id_, lease in self.words()]
+        rows = [(id_, lease, NOTES[3]) for id_, lease in self.outcomes()]
 
         def go():
             if rows:
@@ -162,9 +162,9 @@ class Run:
         go()
 
     def renew(self):
-        """By less than a claim that comes later; where the clock is set back, that says nothing."""
+        """Renews for less time than a later claim. If the clock is set back, that condition is void."""
         new = self.now + LEASE - 1
-        rows = [(id_, lease, new) for id_, lease in self.words() if lease < new]
+        rows = [(id_, lease, new) for id_, lease in self.outcomes() if lease < new]
         if not rows or (self.horizon and not self.bucket.remember):
             return
 
@@ -212,7 +212,7 @@ class Run:
                    (self.model.move_due(id_, due), due, self.model.head()))
 
     def list(self):
-        """Each list has what stands there, in its order, whatever the pages."""
+        """Each list contains its jobs, in their order, for any page size."""
         most, look = self.rnd.randint(1, 6), self.rnd.randint(1, 9)
         jobs = self.model.jobs.items()
         rows = self.bucket.list_all("w", most=most, look=look)
@@ -230,17 +230,17 @@ class Run:
 
     def step(self):
         if self.again and self.rnd.random() < 0.05:
-            self.again()  # its answer was lost, and it is sent once more
+            self.again()  # its answer was lost, and the call is repeated
         else:
             self.rnd.choice(self.CHOICES + [Run.move] * (2 if self.horizon else 0))(self)
         self.now += self.rnd.choice([1, 1, 2, 5, 30]) if self.rnd.random() < 0.5 else 0
-        if self.horizon and not self.bucket.remember and self.rnd.random() < 0.002:  # the clock is set
+        if self.horizon and not self.bucket.remember and self.rnd.random() < 0.002:  # the clock jumps
             self.now = max(self.now + self.rnd.randint(-CLAIM_AHEAD, self.horizon), self.latest - CLAIM_AHEAD)
         self.latest = max(self.latest, self.now)
         self.check_sums()
 
     def check_sums(self):
-        """After every step: each job that came is there, or has left by a way that is counted."""
+        """After every step: each stored job is still there, or has left in a way that is counted."""
         self.bucket.check_sums()
         theirs = {k: n for k, n in self.bucket.sums().items() if k not in ("claim", "base") and n}
         ours = {k: n for k, n in self.model.sums.items() if k != "renamed" and n}
@@ -286,7 +286,7 @@ class Run:
                    "".join(letter[jobs[id_].where] if id_ in jobs else "n" for id_ in IDS))
 
     def drain(self):
-        """Nothing was lost: what waits is handed out, and then the bucket is empty."""
+        """Nothing was lost: all pending jobs are delivered, and then the bucket is empty."""
         for _ in range(2000):
             self.now += LEASE + 1
             self.reap()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Order by key: lua/lib/order.lua and the scripts that keep it."""
+"""Order by key: lua/lib/order.lua and the scripts that maintain it."""
 import pytest
 
 from conftest import JOB, OUT_OF_MEMORY, script_text
@@ -22,7 +22,7 @@ def names(claimed):
 
 
 def all_in_turn(bucket, now):
-    """Claims what may be claimed and acks it, until there is nothing."""
+    """Claims and acks until no job is left. Returns the ids of each claim."""
     turns = []
     while names(claimed := bucket.claim(now)):
         turns.append(names(claimed))
@@ -65,7 +65,7 @@ def test_one_due_earlier_takes_the_front_unless_that_is_under_way_or_was_tried(k
     assert server.zcard(keyed.key["delay"]) == 0
     keyed.retry(("early", lease, 200, "1||0/0/0|1|1|x"))
     keyed.enqueue([job("before", 5, A)])
-    assert names(keyed.claim(199)) == []  # a failed one holds up its group, and only that
+    assert names(keyed.claim(199)) == []  # a failed job blocks its own group only
     _, lease, _ = keyed.claim(200)
     keyed.reap(300)
     claimed = keyed.claim(300)
@@ -85,7 +85,7 @@ def test_a_held_job_is_found_counted_cancelled_and_replaced(keyed, server):
 
 
 def replaced_in_flight(bucket, group=A):
-    """1 is in flight and replaced, behind it waits 2. Gives the lease of the old one."""
+    """Job 1 is in flight and replaced; 2 waits behind it. Returns the old lease of 1."""
     bucket.enqueue([job("1", 10, A), job("2", 10, A)])
     _, lease, _ = bucket.claim(10)
     row = list(job("1", 10, group, how="r"))
@@ -103,10 +103,10 @@ def test_the_front_that_is_replaced_while_in_flight_is_waited_for(keyed, word):
            "next run": lambda at: keyed.retry(("1", at, 60, "", "run 2"))[1],
            "give up": lambda at: keyed.retry(("1", at, 0, "", "", "1@10", "run 1", "n", "s"))[1],
            "bury": lambda at: keyed.bury(20, ("1", at, "1|rejected|0/0/0|1|1|x"))}[word]
-    assert say(lease + 1) == "x" and names(keyed.claim(50)) == []  # the word of another lease
+    assert say(lease + 1) == "x" and names(keyed.claim(50)) == []  # the outcome of another lease
     assert say(lease) == "y"
     claimed = keyed.claim(50)
-    assert names(claimed) == ["2"]  # it came before the new one
+    assert names(claimed) == ["2"]  # it arrived before the replacement
     assert say(lease) == "y" and names(keyed.claim(50)) == []
     keyed.ack(claimed[1], "2")
     assert keyed.claim(50)[2] == [(b"1", b"new", None)]
@@ -122,7 +122,7 @@ def test_the_lease_of_a_replaced_one_ends_without_a_word(keyed):
 def test_a_replaced_one_holds_up_its_own_group_and_no_other(keyed):
     lease = replaced_in_flight(keyed, group=B)
     claimed = keyed.claim(50)
-    assert claimed[2] == [(b"1", b"new", None)]  # it is of another group now
+    assert claimed[2] == [(b"1", b"new", None)]  # it belongs to another group now
     row = list(job("1", 10, A, how="r"))
     row[7] = "newer"
     assert keyed.enqueue([tuple(row), job("3", 10, B)], now=50)[1] == "is"
@@ -152,7 +152,7 @@ def test_a_job_acked_by_an_ended_lease_is_waited_for_where_it_is_in_flight_again
 
 
 def test_a_front_and_one_that_waits_behind_it_are_acked_in_one_call(keyed):
-    """The second by a lease from before it was a dead letter that was replayed."""
+    """The lease of the second job is from before it was buried and replayed."""
     keyed.enqueue([job("2", 5, A)])
     _, old, _ = keyed.claim(10)
     keyed.reap(old)
@@ -266,5 +266,5 @@ def test_the_queue_api_may_end_a_job_of_an_ordered_route(keyed, server):
     _, lease, jobs = keyed.claim(30)
     assert jobs[0][0] == b"3"
     keyed.enqueue([job("4", 20, A)])
-    assert finish("3") == (-1, "f") and names(keyed.claim(30)) == []  # the daemon has it
+    assert finish("3") == (-1, "f") and names(keyed.claim(30)) == []  # the daemon holds it
     assert keyed.ack(lease, "3") == "y" and names(keyed.claim(30)) == ["4"]

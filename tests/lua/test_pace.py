@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""lua/pace.lua against a private Redis. A name is the sentence that it proves."""
+"""lua/pace.lua against a private Redis. The name of a test states what it proves."""
 import heapq
 import random
 
@@ -20,7 +20,7 @@ class Pace:
         self.text = lasting(script_text("pace"))
 
     def __call__(self, now, *jobs, rate=10, burst=1, hold=0, owner=""):
-        """jobs: a target each, or (target, came back)."""
+        """jobs: targets, or (target, whether it was put back before)."""
         args = []
         for job in jobs:
             target, back = job if isinstance(job, tuple) else (job, False)
@@ -34,7 +34,7 @@ def pace(server):
 
 
 def assert_kept(leaves, rate, burst):
-    """No window of t seconds sees more than rate * t + burst."""
+    """Checks that no window of t seconds contains more than rate * t + burst."""
     leaves = sorted(leaves)
     for i, begin in enumerate(leaves):
         for j in range(i, min(len(leaves), i + 400)):
@@ -42,8 +42,8 @@ def assert_kept(leaves, rate, burst):
 
 
 def run(pace, arrivals, late, **how):
-    """Lets jobs of one target ask until all have left; late(): by how much one comes back late.
-    Gives {job: when it left}, and how often one was put back."""
+    """Asks for jobs of one target until all have left. late(): by how much a job that was put back
+    is late. Returns {job: when it left}, and how often a job was put back."""
     queue = [(at, n, False) for n, at in enumerate(arrivals)]
     heapq.heapify(queue)
     left, back = {}, 0
@@ -156,11 +156,11 @@ def test_a_clock_that_was_set_back_holds_nobody_up(pace):
 
 @pytest.mark.parametrize("rate, burst", [(1, 1), (10, 1), (10, 20), (1000, 100)])
 def test_after_the_clock_was_set_back_jobs_are_put_off_no_longer_than_the_backlog_takes(pace, rate, burst):
-    backlog = 3 * rate  # put off, besides those that leave at once
+    backlog = 3 * rate  # put back, besides those that leave at once
     pace(NOW, *"a" * (burst + backlog), rate=rate, burst=burst)
     back = NOW - 3600 * S
     waits = [-w / S for w in pace(back, *"aaa", ("a", True), rate=rate, burst=burst)]
-    # Further than before the clock was set by what the burst and a held job take, at most.
+    # At most the time of the burst and of a held job later than before the jump of the clock.
     most = (backlog + 4) / rate + burst / rate + 1
     assert max(waits) <= most, (waits, most)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The scripts of queues against a private Redis. A name is the sentence that it proves."""
+"""The scripts of queues against a private Redis. The name of a test states what it proves."""
 import random
 
 import pytest
@@ -42,7 +42,7 @@ def test_a_job_whose_lease_ended_comes_back_behind_the_others_and_that_counts(q)
 
 
 def test_what_comes_back_in_a_pull_is_handed_out_by_it_whatever_the_time(q):
-    """Numbers of Lua have 53 bits: a time in us takes 51 of them, and must not be multiplied."""
+    """Lua's numbers have 53 bits: a time in us needs 51 of them, and must not be multiplied."""
     for now in range(1795363158866, 1795363158866 + 80_000, 8000):
         q.put("a", now=now - 200)
         q.pull(now - 150)

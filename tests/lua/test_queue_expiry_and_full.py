@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Faults that a review of the scripts of queues has found; see test_queue.py."""
+"""Faults that a review of the queue scripts found; see test_queue.py."""
 from contextlib import contextmanager
 
 import pytest
@@ -11,7 +11,7 @@ from queues import q, record  # noqa: F401 a fixture
 
 @contextmanager
 def full(q):
-    """Redis takes no more memory: it refuses what may add some, if that is a script's first write."""
+    """Redis is full: it rejects a command that may need memory if it is the first write of a script."""
     q.client.config_set("maxmemory-policy", "noeviction")
     q.client.config_set("maxmemory", 1)
     try:
@@ -22,7 +22,7 @@ def full(q):
 
 @contextmanager
 def unreadable(q, part):
-    """Reading a part of the queue fails."""
+    """Makes reads of one part of the queue fail."""
     q.client.set(q.key[part], "of a wrong type")
     try:
         yield

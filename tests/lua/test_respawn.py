@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A run that is given up: kept under a name of its own and followed by the next one, in one step."""
+"""An exhausted run: one step keeps it under its own name and starts the next run."""
 import pytest
 
 from conftest import Bucket

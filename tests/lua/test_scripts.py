@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Each script of lua/ against a private Redis. A name is the sentence that it proves."""
+"""Each script of lua/ against a private Redis. The name of a test states what it proves."""
 import random
 
 import pytest
@@ -185,7 +185,7 @@ def test_a_job_cancelled_in_flight_is_never_tried_again(bucket, server):
                         ("again", lease, 50, "", "next run")) == (-1, "cc")
     assert bucket.bury(20, ("buried", lease, "1|rejected|0/0/0|1|1|x")) == "c"
     assert bucket.ack(lease, "acked") == "a"
-    assert bucket.retry(("retried", lease, 50, "1||0/0/0|1|1|x"))[1] == "c"  # once more
+    assert bucket.retry(("retried", lease, 50, "1||0/0/0|1|1|x"))[1] == "c"  # again
     assert bucket.bury(20, ("buried", lease, "1|rejected|0/0/0|1|1|x")) == "c"
     assert bucket.reap(110) == [0, -1, -1, 1]
     assert bucket.rest() == ["told"]
@@ -232,7 +232,7 @@ def test_words_of_a_replaced_lease_do_not_touch_the_new_job(bucket, server):
     assert bucket.claim(10)[2] == []  # it would have the token of the old lease
     _, lease, jobs = bucket.claim(11)
     assert jobs == [(b"a", b"new", None)]
-    bucket.retry(("a", lease, 20, "1||0/0/0|1|1|x"))  # the new one has failed meanwhile
+    bucket.retry(("a", lease, 20, "1||0/0/0|1|1|x"))  # the new lease has reported a failure meanwhile
     assert bucket.ack(old, "a") == "y"
     assert bucket.retry(("a", old, 99, "5||0/0/0|1|1|x"))[1] == "y"
     assert bucket.bury(20, ("a", old, "5|rejected|0/0/0|1|1|x")) == "y"
@@ -262,7 +262,7 @@ def test_a_delivered_id_is_remembered_for_its_time(bucket, server):
     bucket.remember = 1000
     lease = flying(bucket, "a", "b", "c")
     assert bucket.ack(lease, "a", now=20) == "a"
-    assert bucket.ack(lease, "b", now=20, how="l") == "a"  # lapsed: nobody got it
+    assert bucket.ack(lease, "b", now=20, how="l") == "a"  # expired: no receiver got it
     assert bucket.enqueue([("a", 50), ("b", 50)], now=1019)[1] == "ms"
     assert bucket.cancel("a", now=1019) == "m"
     assert HOUR_MS - 60_000 < server.pttl(bucket.key["seen"]) <= HOUR_MS + 2000
@@ -352,7 +352,7 @@ def test_no_window_of_time_sees_more_than_the_rate_and_the_burst(bucket):
         for i in range(0, len(went), 7):
             for k in range(i, len(went), 5):
                 assert k - i + 1 <= rate * (went[k] - went[i]) / 1000 + burst + 1e-6
-        if rate <= 1000:  # at more, the pauses of this test are what limits it
+        if rate <= 1000:  # at higher rates, the sleeps of this test are the limit
             assert len(went) - burst >= 0.5 * rate * (went[-1] - went[0]) / 1000
 
 
@@ -365,14 +365,14 @@ def test_at_a_rate_the_wait_is_neither_too_short_nor_too_long(bucket):
     assert len(bucket.claim(now + 9, most=50)[2]) == 9
     assert len(bucket.claim(now + 10, most=50)[2]) == 1
     assert len(bucket.claim(now + 20, most=4)[2]) == 4
-    assert bucket.wait_us == 0  # that was all that was asked for
+    assert bucket.wait_us == 0  # the claim returned as many as requested
     assert len(bucket.claim(now + 10000, most=50)[2]) == 10
     head, _, jobs = bucket.claim(now + 10100, most=99)
     assert len(jobs) == 10 and head == 1
     for _ in range(6):
         now += 20000
         bucket.claim(now, most=99)
-    assert bucket.wait_us == 0  # nothing is due any more
+    assert bucket.wait_us == 0  # no job is due
 
 
 def test_a_rate_is_of_each_field_and_leaves_nothing_behind(bucket, server):
@@ -447,7 +447,7 @@ def test_a_server_out_of_memory_takes_nothing_in_but_lets_due_jobs_leave(bucket,
         refused = None
         try:
             bucket.enqueue([("d", 1)])
-        except Exception as e:  # redis-py has a class of its own for it
+        except Exception as e:  # redis-py has its own class for it
             refused = str(e)
         assert refused is not None
         _, lease, jobs = bucket.claim(10)
@@ -491,7 +491,7 @@ def test_any_sequence_of_calls_keeps_every_job_in_one_place(bucket):
 
 
 def test_a_job_that_is_sent_again_is_told_that_it_was_stored(bucket):
-    """A: its answer was lost. So only what is there as it was stored may be that."""
+    """A: its answer was lost. So only a job that is unchanged since it was stored can be that one."""
     assert bucket.enqueue([("a", 10), ("gone", 10)])[1] == "ss"
     bucket.enqueue([("other", 10, "", "", 0, -1, "", "not the same")])
     bucket.cancel("gone")

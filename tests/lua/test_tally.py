@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""lua/tally.lua against a private Redis. A name is the sentence that it proves."""
+"""lua/tally.lua against a private Redis. The name of a test states what it proves."""
 import time
 
 import pytest

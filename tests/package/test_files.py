@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The files of service and packages, each judged by the tool that reads it."""
+"""Checks the files of service and packages, each with the tool that reads it."""
 import hashlib
 import json
 import os
@@ -55,7 +55,7 @@ def test_the_unit_is_fenced_in(tmp_path):
     assert exposure(re.sub(r"(?m)^SystemCallFilter=.*\n", "", UNIT.read_text())) > MOST_EXPOSED
 
 
-# --- what make builds, and what make install puts where ---
+# --- what make builds, and the paths of make install ---
 
 @pytest.mark.parametrize("path", ["sinks/kafka/kafka.o", "lua.o"])
 def test_an_object_whose_header_changed_is_built_anew_by_each_name_of_its_folder(tmp_path, path):
@@ -148,7 +148,7 @@ def test_the_manifest_is_what_kubernetes_takes(tmp_path):
 
 @pytest.fixture(scope="module")
 def helm():
-    """The program; built by Go where it is missing."""
+    """Returns the path of helm. Builds it with Go if it is missing."""
     there = shutil.which("helm")
     place = TOP / "build/helm"
     if there or (place / "helm").exists():
@@ -180,7 +180,7 @@ def test_the_chart_makes_the_manifest(helm):
 
 
 def test_the_compose_file_names_what_exists(tmp_path):
-    """Each configuration is given, each file is there, and the daemon accepts its own."""
+    """Each configuration exists, each file exists, and the daemon accepts its own configuration."""
     file = TOP / "etc/docker/compose.yaml"
     parts = yaml.safe_load(file.read_text())
     used = {config["source"] for service in parts["services"].values() for config in service.get("configs", [])}
@@ -214,7 +214,7 @@ def test_the_parts_of_the_manifest_mean_each_other():
         assert any(kept in volume for volume in pod["spec"]["volumes"] if volume["name"] == name)
 
 
-# --- versions and the list of parts ---
+# --- versions and the list of components ---
 
 def test_the_package_has_the_version_of_the_program():
     first = (TOP / "etc/debian/changelog").read_text().splitlines()[0]

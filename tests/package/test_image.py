@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""etc/docker/Dockerfile, carried out step by step, and what comes of it run as Docker would:
-another user, no capabilities, nothing to write to."""
+"""Executes etc/docker/Dockerfile step by step and runs the result as Docker would: as another user,
+without capabilities, on a read-only file system."""
 import shlex
 import subprocess
 import time
@@ -14,7 +14,7 @@ from lib.system import PATH, TOP
 pytestmark = [pytest.mark.slow,
               pytest.mark.skipif(system.why_not() is not None, reason=str(system.why_not()))]
 
-# A network of its own, with a Redis of the host in it.
+# A separate network that contains a Redis of the host.
 INSIDE = r"""
 set -e
 root=$1 command=$2
@@ -37,7 +37,7 @@ def image():
 
 @pytest.fixture
 def run(image):
-    """Starts the image; gives a function that runs a command beside it, in the same place."""
+    """Starts the image. Returns a function that runs a command in the same namespaces."""
     env = f"{PATH} TARRY_REDIS_URL=redis://127.0.0.1:6379/0"
     child = subprocess.Popen(
         ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "sh", "-c", INSIDE, "sh",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The package's life in a Debian that was booted for it: built, installed, started by its unit,
-fenced in, reloaded, upgraded, removed and purged, with jobs in Redis all the while."""
+"""The life of the package in a booted Debian: build, install, start by systemd, sandbox, reload,
+upgrade, remove and purge, with jobs in Redis all the time."""
 import json
 import re
 import shutil
@@ -37,7 +37,7 @@ def machine(debs):
 
 @pytest.fixture
 def installed(machine):
-    """The package of this version, freshly installed, and an empty Redis."""
+    """Returns the freshly installed package of this version, with an empty Redis."""
     machine.do("systemctl start redis-server && redis-cli flushall")
     machine.do("apt-get -y purge tarry; rm -rf /etc/systemd/system/tarry.service.d /var/lib/tarry")
     machine.do("systemctl daemon-reload; apt-get -y install /this.deb")
@@ -96,7 +96,7 @@ def publish(machine, count, after, name):
 
 
 def pull_all(machine, count, timeout_s=60):
-    """The payloads that come, each acknowledged."""
+    """Pulls and acknowledges jobs. Returns their payloads."""
     came, end = [], time.monotonic() + timeout_s
     while len(came) < count and time.monotonic() < end:
         text = machine.run(f"curl -s -X POST '{QUEUE}/pull?wait=2s&max=100'")[1]
@@ -144,7 +144,7 @@ def test_a_private_redis_and_mqtt_work_within_the_fence(installed):
     installed.wait("the subscription", "grep ^Subscribed /came")
     installed.do("mosquitto_pub -q 1 -t '$delayed/1/lamp' -m on")
     installed.wait("the message", "grep -x on /came")
-    # Zones are read from files, and names looked up: neither is beyond the fence.
+    # tarry reads time zones from files and resolves names: the sandbox must allow both.
     code = installed.do("curl -s -o /dev/null -w '%{http_code}' --unix-socket /run/tarry/http.sock "
                         "-H 'Delay-Repeat: 0 9 * * 1-5 Europe/Berlin' -d x "
                         "http://tarry/v1/routes/zones/jobs")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The package, built in a bare Debian that has what its Build-Depends name and nothing else."""
+"""Builds the package in a minimal Debian, with the packages of its Build-Depends and nothing else."""
 import hashlib
 import re
 import shutil
@@ -7,9 +7,9 @@ import shutil
 from lib.system import BUILD, TOP, chroot, sh, system
 
 NEXT = "0.1.1"
-SITE = "The mail room <ops@site.example>"  # builds that one
-# Debian 12 asks for an init script besides; Debian 13 does no more, and an override of ours would be
-# unknown there. The service is made for systemd; without it there is tarry run FILE.
+SITE = "The mail room <ops@site.example>"  # the maintainer of that build
+# Debian 12 also asks for an init script. Debian 13 does not, and would reject an override of ours as unknown.
+# The service requires systemd; without it, use tarry run FILE.
 SUPPRESSED = {"bookworm": "--suppress-tags package-supports-alternative-init-but-no-init.d-script",
               "trixie": ""}
 
@@ -21,7 +21,7 @@ def build_depends():
 
 
 def copy_tree(root, to):
-    """The tree as git sees it, changes included."""
+    """Copies the files that git does not ignore, including uncommitted changes."""
     folder = root / to.lstrip("/")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -36,8 +36,8 @@ def digest(path):
 
 
 class Debs:
-    """this and next: packages of the tree's version and of a newer one; again: this, built a
-    second time, in another folder."""
+    """this and next: packages of the tree's version and of a newer one. again: this, built a second
+    time in another folder."""
 
     def __init__(self, dist):
         self.dist = dist

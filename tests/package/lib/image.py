@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A Dockerfile carried out without Docker: each stage a folder with a Debian, each RUN in a
-chroot. Knows the instructions that ours uses, and stops at any other."""
+"""Executes a Dockerfile without Docker: each stage is a folder with a Debian, each RUN uses chroot.
+Supports only the instructions of our Dockerfile, and stops at any other."""
 import json
 import re
 import shlex
@@ -13,7 +13,7 @@ BASES = {"debian:12-slim": "bookworm", "debian:13-slim": "trixie"}
 
 
 def instructions(text):
-    """(word, rest) for each, comments left out and lines joined."""
+    """Yields (instruction, arguments), without comments and with joined lines."""
     text = re.sub(r"(?m)^\s*#.*\n", "", text)
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         if line.strip():
@@ -23,7 +23,7 @@ def instructions(text):
 
 class Image:
     def __init__(self, file, context):
-        """context: the folder that COPY takes from; made from the tree as git sees it."""
+        """context: the folder from which COPY copies; made from the files that git does not ignore."""
         copy_tree(context, "/")
         self.context, self.stages, self.said = context, {}, {}
         for word, rest in instructions(file.read_text()):
@@ -66,7 +66,7 @@ class Image:
         chroot(self.root, f"cd {self.folder} && {rest}")
 
     def exec_form(self, word):
-        """The words of ENTRYPOINT, CMD or HEALTHCHECK ... CMD."""
+        """Returns the words of ENTRYPOINT, CMD or HEALTHCHECK ... CMD."""
         return json.loads(self.said[word][self.said[word].index("["):])
 
     def argv(self):

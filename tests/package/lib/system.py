@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Debian systems made by debootstrap: to build the package in, and to boot with systemd as their
-first process, in name spaces and a control group of their own. Needs root."""
+first process, in separate namespaces and a control group. Needs root."""
 import os
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ BUILD = TOP / "build/package"
 MIRROR = os.environ.get("MIRROR", "http://deb.debian.org/debian")
 PATH = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
 CLEAN = ["/usr/bin/env", "-i", "HOME=/root", PATH, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"]
-# What a service is tried on, besides its package.
+# Packages that the tests of the service need in addition.
 SERVICES = "systemd systemd-sysv ca-certificates redis-server mosquitto mosquitto-clients curl procps"
 
 
@@ -23,7 +23,7 @@ def sh(*argv, **more):
 
 
 def chroot(root, command):
-    """Runs a shell command in a system that is not booted; with the host's network."""
+    """Runs a shell command in a system that is not booted, with the host's network."""
     script = (f"mount --rbind /dev '{root}/dev' && mount -t proc proc '{root}/proc' && "
               f"mount -t tmpfs tmpfs '{root}/tmp' && exec chroot '{root}' \"$@\"")
     return sh("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh",
@@ -31,7 +31,7 @@ def chroot(root, command):
 
 
 def base(dist):
-    """The bare system, which tests/fresh uses too."""
+    """Returns the minimal system, which tests/fresh uses too."""
     tar = TOP / f"build/fresh/{dist}.tar"
     if not tar.exists():
         root = fresh_root(f"{dist}-base")
@@ -52,12 +52,12 @@ def fresh_root(name):
 
 def unpack(tar, root):
     sh("tar", "-C", str(root), "-xf", str(tar))
-    # As in Docker's images of Debian: no sync per file, since nothing here must outlive a power cut.
+    # As in Docker's images of Debian: no sync per file, since these files need not survive a power cut.
     (root / "etc/dpkg/dpkg.cfg.d/unsafe-io").write_text("force-unsafe-io\n")
 
 
 def system(dist, name, packages):
-    """A folder with the system and these packages, which stay in a tar file for the next time."""
+    """Returns a folder with the system and these packages. Keeps it in a tar file for the next time."""
     key = f"{dist}-{name}"
     tar, root = BUILD / f"{key}.tar", fresh_root(key)
     listed = BUILD / f"{key}.packages"
@@ -86,7 +86,7 @@ def cgroup_top():
 
 
 def why_not():
-    """None, or why no system can be booted here."""
+    """Returns None, or why this machine cannot boot a system."""
     if os.geteuid() != 0:
         return "only root can boot a system"
     if not shutil.which("debootstrap"):
@@ -96,7 +96,7 @@ def why_not():
     return None
 
 
-# In the new name spaces; systemd wants what https://systemd.io/CONTAINER_INTERFACE lists.
+# In the new namespaces; systemd requires what https://systemd.io/CONTAINER_INTERFACE lists.
 BOOT = r"""
 set -e
 root=$1
@@ -124,7 +124,7 @@ mount --make-rshared /
 exec /usr/bin/env -i container=tarry-test /lib/systemd/systemd --system --show-status=no \
     --log-target=journal < /dev/null
 """
-# Nobody logs in, no hardware comes, nothing is updated.
+# No logins, no hardware, no updates.
 NOT_WANTED = ["getty.target", "getty-static.service", "console-getty.service",
               "systemd-udevd.service", "systemd-udev-trigger.service", "systemd-logind.service",
               "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer",
@@ -133,7 +133,7 @@ NOT_WANTED = ["getty.target", "getty-static.service", "console-getty.service",
 
 
 class Booted:
-    """A system whose first process is systemd. The network is its own: a loopback device."""
+    """A system whose first process is systemd. It has its own network with a loopback device only."""
 
     def __init__(self, root):
         self.root = Path(root)
@@ -161,7 +161,7 @@ class Booted:
         return children[0] if children else None
 
     def run(self, command):
-        """(exit code, output) of a shell command in the system."""
+        """Runs a shell command in the system. Returns (exit code, output)."""
         pid = self.first_pid()
         if pid is None:
             return 255, "it does not run"
@@ -171,7 +171,7 @@ class Booted:
         return done.returncode, done.stdout
 
     def do(self, command):
-        """The output; the command must succeed."""
+        """Runs a command, which must succeed. Returns its output."""
         code, text = self.run(command)
         assert code == 0, f"{command}\nended with {code}: {text[-6000:]}\n{self.journal()}"
         return text.strip()
@@ -180,7 +180,7 @@ class Booted:
         return self.run(f"journalctl --no-pager -q -n 60 -u {unit}")[1]
 
     def wait(self, what, command, timeout_s=120):
-        """Until the command succeeds; the limit is for what never comes, on a loaded machine too."""
+        """Repeats the command until it succeeds. The limit is long enough for a loaded machine."""
         end = time.monotonic() + timeout_s
         while self.run(command)[0] != 0:
             assert self.child.poll() is None, f"the system ended while waiting for {what}"
@@ -192,7 +192,7 @@ class Booted:
         (self.root / path.lstrip("/")).write_text(text)
 
     def end(self):
-        """Its processes end with the first one."""
+        """All its processes end with the first one."""
         self.child.kill()
         self.child.wait(60)
         for _ in range(100):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Checkers of PyPI, each in a folder of its own under build/package/."""
+"""Checkers from PyPI, each in its own folder under build/package/."""
 import os
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from lib.system import BUILD
 
 
 def tool(package, version, program):
-    """The path of its program; skips the test where it can't be had."""
+    """Returns the path of its program. Skips the test if it cannot be installed."""
     venv = BUILD / package
     if not (venv / version).exists():
         if os.environ.get("TARRY_NO_INSTALL"):
