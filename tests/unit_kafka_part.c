@@ -70,7 +70,7 @@ static int end(void **state)
     return 0;
 }
 
-/* Partition t/0, whose reading is known, begun at that offset. */
+/* Partition t/0, whose reading is known, started at that offset. */
 static struct kafka_part *part_at(int64_t start, int64_t mark)
 {
     struct kafka_part *part = kafka_part_add(&kafka.parts, "t", 0, start, mark);

@@ -18,7 +18,7 @@
 
 enum { PARTS = 3, NONE = RD_KAFKA_OFFSET_INVALID };
 
-struct begun {
+struct started {
     bool done, sure;
     int64_t offsets[PARTS];
 };
@@ -27,7 +27,7 @@ static struct kafka_start s; /* of the test that runs */
 
 static void on_done(void *arg, rd_kafka_topic_partition_list_t *list)
 {
-    struct begun *b = arg;
+    struct started *b = arg;
     b->done = true;
     b->sure = s.has_committed && s.fields;
     for (int i = 0; i < PARTS; i++)
@@ -45,7 +45,7 @@ static rd_kafka_topic_partition_list_t *list_of(const int64_t *offsets)
 }
 
 /* As after kafka_start_begin(), without a client to ask; with the marks of Redis. */
-static void begin(struct begun *b, bool latest, const int64_t *marks)
+static void begin(struct started *b, bool latest, const int64_t *marks)
 {
     static char names[PARTS][16], numbers[PARTS][24];
     static struct kv_item items[PARTS];
@@ -60,7 +60,7 @@ static void begin(struct begun *b, bool latest, const int64_t *marks)
             items[fields.n++] =
                 (struct kv_item){slice_of(names[i]), slice_of(numbers[i])};
     }
-    *b = (struct begun){0};
+    *b = (struct started){0};
     s = (struct kafka_start){0};
     kafka_start_init(&s, "in", "group", latest);
     s.done = on_done;
@@ -84,7 +84,7 @@ static const int64_t no_marks[] = {-1, -1, -1};
 
 static void latest_waits_while_the_offset_of_one_partition_is_an_error(void **state)
 {
-    struct begun b;
+    struct started b;
     (void)state;
     begin(&b, true, no_marks);
     answer((const int64_t[]){7, NONE, NONE}, 1);
@@ -100,7 +100,7 @@ static void latest_waits_while_the_offset_of_one_partition_is_an_error(void **st
 static void partition_without_a_known_offset_begins_at_the_mark_or_where_librdkafka_finds(
     void **state)
 {
-    struct begun b;
+    struct started b;
     (void)state;
     begin(&b, false, (const int64_t[]){-1, 4, -1});
     answer((const int64_t[]){7, NONE, NONE}, 1);
@@ -115,7 +115,7 @@ static void partition_without_a_known_offset_begins_at_the_mark_or_where_librdka
 
 static void partition_begins_at_a_mark_below_its_committed_offset(void **state)
 {
-    struct begun b;
+    struct started b;
     (void)state;
     begin(&b, true, (const int64_t[]){5, 9, 3});
     answer((const int64_t[]){7, 9, NONE}, -1);

@@ -333,11 +333,11 @@ static void jobs_that_wait_too_long_are_put_back_each_with_its_own_due_time(void
     assert_true(asked[20].back_ms - asked[11].back_ms >= 9 - 2);
 }
 
-/* The least of a rest of ms that is left after the time since begun_ms, with 10 ms to
+/* The least of a rest of ms that is left after the time since started_ms, with 10 ms to
  * spare. */
-static int64_t least_left_ms(int64_t ms, int64_t begun_ms)
+static int64_t least_left_ms(int64_t ms, int64_t started_ms)
 {
-    int64_t left_ms = ms - 10 - (loop_mono_ms() - begun_ms);
+    int64_t left_ms = ms - 10 - (loop_mono_ms() - started_ms);
     return left_ms > 0 ? left_ms : 0;
 }
 
@@ -346,11 +346,11 @@ static void a_failing_target_is_paused_and_other_targets_are_not(void **state)
     (void)state;
     struct pace *p = begin("{topic}");
     assert_true(goes(p, "b"));
-    int64_t begun_ms = loop_mono_ms();
+    int64_t started_ms = loop_mono_ms();
     let_fail(p, "a", 4);
     assert_false(goes(p, "a"));
     assert_true(asked[0].answered);
-    assert_in_range(asked[0].got.wait_ms, least_left_ms(300, begun_ms), 300);
+    assert_in_range(asked[0].got.wait_ms, least_left_ms(300, started_ms), 300);
     assert_true(goes(p, "b"));
 }
 
@@ -379,10 +379,10 @@ static void jobs_of_a_resting_target_come_back_one_by_one_after_the_probe(void *
 {
     (void)state;
     struct pace *p = begin("{topic}");
-    int64_t begun_ms = loop_mono_ms();
+    int64_t started_ms = loop_mono_ms();
     let_fail(p, "a", 4);
     int64_t first_ms = ask(p, "a", 0)->got.wait_ms;
-    assert_in_range(first_ms, least_left_ms(300, begun_ms), 300);
+    assert_in_range(first_ms, least_left_ms(300, started_ms), 300);
     for (unsigned i = 1; i < JOBS; i++)
         assert_in_range(ask(p, "a", i)->got.wait_ms, first_ms + 190 + i,
                         first_ms + 200 + i);
@@ -411,10 +411,10 @@ static void a_route_with_one_target_claims_nothing_while_it_is_paused(void **sta
     assert_int_equal(pace_room(p), 1);
     world.route.reserved = 0;
     report(p, "a", TRY_AGAIN, 1);
-    int64_t begun_ms = loop_mono_ms();
+    int64_t started_ms = loop_mono_ms();
     let_fail(p, "a", 3);
     if (loop_mono_ms() % 60000 > 1200) /* not in the moment of the minute when it looks */
-        assert_in_range(pace_rest_us(p), least_left_ms(290, begun_ms) * 1000, 300000);
+        assert_in_range(pace_rest_us(p), least_left_ms(290, started_ms) * 1000, 300000);
     pass(310);
     assert_int_equal(pace_rest_us(p), 0);
     assert_int_equal(pace_room(p), 1);

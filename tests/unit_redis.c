@@ -393,7 +393,7 @@ static int64_t lose_again_and_again(unsigned times, bool call)
     assert_int_equal(redis_url_parse(buf_str(&url), &conf.url, &err), 0);
     struct redis *r = redis_new(&conf, on_state, &w);
     assert_true(reached(&w.up, 1, SOON_MS));
-    int64_t begun_ms = loop_mono_ms();
+    int64_t started_ms = loop_mono_ms();
     for (unsigned i = 1; i <= times; i++) {
         struct answers a = {0};
         resp_begin(&call_of);
@@ -406,7 +406,7 @@ static int64_t lose_again_and_again(unsigned times, bool call)
         redis_reconnect(r, "cut");
         assert_true(reached(&w.up, i + 1, SOON_MS));
     }
-    int64_t took_ms = loop_mono_ms() - begun_ms;
+    int64_t took_ms = loop_mono_ms() - started_ms;
     redis_free(r);
     resp_free(&call_of);
     redis_url_free(&conf.url);

@@ -106,7 +106,7 @@ static void found_by_its_finder_and_asked_again_each_time(void **state)
     (void)state;
     struct seeking s = {.port = port};
     seek(&s, 5);
-    assert_true(reached(&s.up, 1, 5000)); /* the server may have begun only now */
+    assert_true(reached(&s.up, 1, 5000)); /* the server may have started only now */
     unsigned down = s.down;
     assert_int_equal(s.asked, s.connecting);
     redis_found(s.redis, "127.0.0.1", closed_port); /* asked for by nobody */
@@ -142,9 +142,9 @@ static void a_find_that_hangs_is_cut_by_the_connect_timeout(void **state)
     (void)state;
     struct seeking s = {.port = ""};
     seek(&s, 5);
-    int64_t begun_ms = loop_mono_ms();
+    int64_t started_ms = loop_mono_ms();
     assert_true(reached(&s.down, 1, 5000));
-    int64_t took_ms = loop_mono_ms() - begun_ms;
+    int64_t took_ms = loop_mono_ms() - started_ms;
     assert_true(took_ms >= 395 && took_ms < 2000);
     assert_non_null(strstr(s.why, "the address of the server"));
     redis_found(s.redis, "127.0.0.1", port); /* too late: it rests */

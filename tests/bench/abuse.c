@@ -72,9 +72,9 @@ static int dial(bool patient)
 
 /* Wait until request number n is due. The clients share per_s requests a second and send
  * in turns. */
-static void wait_for_turn(int64_t begun_us, int64_t n, int per_s)
+static void wait_for_turn(int64_t started_us, int64_t n, int per_s)
 {
-    int64_t at_us = begun_us + n * 1000000 / per_s, now = now_us();
+    int64_t at_us = started_us + n * 1000000 / per_s, now = now_us();
     if (at_us > now)
         usleep((useconds_t)(at_us - now));
 }
@@ -97,11 +97,11 @@ static bool publish(int fd, int64_t n)
 
 static void *good_client(void *arg)
 {
-    int64_t begun_us = now_us(), n = (intptr_t)arg;
+    int64_t started_us = now_us(), n = (intptr_t)arg;
     static atomic_llong ids;
     int fd = dial(true);
     for (; !stop; n += GOOD_CLIENTS) {
-        wait_for_turn(begun_us, n, o.good);
+        wait_for_turn(started_us, n, o.good);
         if (!publish(fd, atomic_fetch_add(&ids, 1) + getpid() * 1000000000LL)) {
             failed++;
             close(fd);
@@ -109,7 +109,7 @@ static void *good_client(void *arg)
         }
         int i = atomic_fetch_add(&times_n, 1);
         if (i < TIMES_MAX)
-            times_us[i] = (int32_t)(now_us() - begun_us - n * 1000000 / o.good);
+            times_us[i] = (int32_t)(now_us() - started_us - n * 1000000 / o.good);
     }
     close(fd);
     return NULL;
@@ -133,11 +133,11 @@ static size_t damaged(char *text, unsigned *seed)
 
 static void *bad_client(void *arg)
 {
-    int64_t begun_us = now_us();
+    int64_t started_us = now_us();
     unsigned seed = (unsigned)(intptr_t)arg + 1;
     char text[FILE_MAX], answer[1024];
     for (int64_t n = (intptr_t)arg; !stop; n += BAD_CLIENTS) {
-        wait_for_turn(begun_us, n, o.bad);
+        wait_for_turn(started_us, n, o.bad);
         if (!abusing)
             continue;
         int fd = dial(false);

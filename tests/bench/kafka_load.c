@@ -109,9 +109,9 @@ static void produce(rd_kafka_t *rk, const char *value)
 }
 
 /* Serve reports until record number n is due at this rate. */
-static void keep_rate(rd_kafka_t *rk, int64_t begun_us, int64_t n)
+static void keep_rate(rd_kafka_t *rk, int64_t started_us, int64_t n)
 {
-    const int64_t at_us = begun_us + n * 1000000 / o.rate;
+    const int64_t at_us = started_us + n * 1000000 / o.rate;
     int64_t left_us = at_us - now_us();
 
     if (left_us < 1000) /* a poll for each would be the load */
@@ -126,9 +126,9 @@ static void keep_rate(rd_kafka_t *rk, int64_t begun_us, int64_t n)
 
 /* Wait until record number n is due, at a whole millisecond. Returns that time in ms
  * since 1970. */
-static int64_t wait_due(rd_kafka_t *rk, int64_t begun_ms, int64_t n)
+static int64_t wait_due(rd_kafka_t *rk, int64_t started_ms, int64_t n)
 {
-    const int64_t due_ms = begun_ms + n * 1000 / o.rate;
+    const int64_t due_ms = started_ms + n * 1000 / o.rate;
     const struct timespec due = {due_ms / 1000, due_ms % 1000 * 1000000};
 
     rd_kafka_poll(rk, 0);
@@ -154,11 +154,11 @@ static void fill(void)
         produce(rk, value);
         rd_kafka_flush(rk, 60000);
     }
-    const int64_t begun_us = now_us(), begun_ms = (int64_t)time(NULL) * 1000 + 2000;
+    const int64_t started_us = now_us(), started_ms = (int64_t)time(NULL) * 1000 + 2000;
     for (int64_t n = 0; n < o.count; n++) {
-        const int64_t head = o.stamp ? wait_due(rk, begun_ms, n) : n;
+        const int64_t head = o.stamp ? wait_due(rk, started_ms, n) : n;
         if (o.rate > 0 && !o.stamp)
-            keep_rate(rk, begun_us, n);
+            keep_rate(rk, started_us, n);
         const int digits =
             snprintf(number, sizeof(number), "%0*" PRId64, NUMBER_BYTES, head);
         memcpy(value, number, (size_t)digits);
@@ -166,7 +166,7 @@ static void fill(void)
     }
     if (rd_kafka_flush(rk, 60000) != RD_KAFKA_RESP_ERR_NO_ERROR)
         fail("flush", "the broker does not take the rest");
-    const double seconds = (double)(now_us() - begun_us) / 1e6;
+    const double seconds = (double)(now_us() - started_us) / 1e6;
     printf("{\"count\":%" PRId64 ",\"seconds\":%.3f,\"per_s\":%.0f,\"refused\":%" PRId64
            ",\"cpu_us\":%" PRId64 "}\n",
            o.count, seconds, (double)o.count / seconds, refused,

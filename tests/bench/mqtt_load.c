@@ -329,12 +329,12 @@ int main(int argc, char **argv)
         seen = calloc((size_t)o.count, 1);
     if (late)
         lateness_init(o.count);
-    const int64_t begun_us = now_us();
+    const int64_t started_us = now_us();
     run(reads ? 1 : o.conns);
     if (late)
         return lateness_print();
     if (!reads) {
-        first_us = begun_us;
+        first_us = started_us;
         last_us = now_us();
         came = acked;
     }

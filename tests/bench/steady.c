@@ -67,7 +67,7 @@ struct steady {
     struct source *src;
     int fd;
     struct watch *watch;
-    int64_t begun_us, sent;
+    int64_t started_us, sent;
     bool paused;
     struct figures stored_us;
 };
@@ -81,7 +81,7 @@ static void on_stored(void *arg, const struct stored_reply *reply)
 {
     struct sent *sent = arg;
     must(reply->outcome == STORED);
-    if (sent->at_us - sent->s->begun_us > WARM_UP_US)
+    if (sent->at_us - sent->s->started_us > WARM_UP_US)
         note(&sent->s->stored_us, loop_mono_us() - sent->at_us);
     free(sent);
 }
@@ -107,7 +107,7 @@ static void on_step(void *arg, unsigned events)
     (void)events;
     if (read(s->fd, &expirations, sizeof(expirations)) < 0)
         return;
-    int64_t want = (loop_mono_us() - s->begun_us) * s->per_s / 1000000;
+    int64_t want = (loop_mono_us() - s->started_us) * s->per_s / 1000000;
     while (!s->paused && s->sent < want && s->sent < s->jobs)
         submit(s);
     if (s->sent == s->jobs)
@@ -125,7 +125,7 @@ static int source_start(struct source *src, void *self, struct err *err)
     if (s->fd < 0 || timerfd_settime(s->fd, 0, &when, NULL) < 0)
         return err_set(err, "no timer");
     s->watch = watch_add(s->fd, WATCH_READ, on_step, s);
-    s->begun_us = loop_mono_us();
+    s->started_us = loop_mono_us();
     return 0;
 }
 
@@ -155,7 +155,7 @@ static const struct opt source_opts[] = {
 /* ------------------------------------------------------------------------ sink */
 
 struct now {
-    int64_t begun_us, early;
+    int64_t started_us, early;
     struct figures late_us;
 };
 
@@ -176,9 +176,9 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
     int64_t late_us =
         (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000 - d->job->due_ms * 1000;
     int64_t now_us = loop_mono_us();
-    if (s->begun_us == 0)
-        s->begun_us = now_us;
-    if (now_us - s->begun_us > WARM_UP_US)
+    if (s->started_us == 0)
+        s->started_us = now_us;
+    if (now_us - s->started_us > WARM_UP_US)
         note(&s->late_us, late_us);
     s->early += late_us < 0;
     delivery_done(d, DELIVERED, NULL);

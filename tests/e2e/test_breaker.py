@@ -28,9 +28,9 @@ def test_a_failing_target_rests_and_the_other_is_not_delayed(bench, hooks):
     shown = targets(tarry)[origin(bad)]
     assert shown["state"] == "resting" and 0 < shown["wait_ms"] <= 2000, shown
     post_all(tarry, bad, [{}] * 20)
-    begun = time.time()
+    started = time.time()
     post_all(tarry, good, [{}] * 20)
-    assert max(seconds(hooks[1].wait(good, 20))) - begun < soon_s(1)
+    assert max(seconds(hooks[1].wait(good, 20))) - started < soon_s(1)
     assert attempts(hooks[1].got(good)) == [1] * 20
     calls = hooks[0].wait(bad, tried + 1)
     rested = emitted(calls)[tried] - emitted(calls)[tried - 1]
@@ -73,9 +73,9 @@ def test_a_slow_target_gets_so_many_at_a_time_and_the_other_is_not_delayed(bench
     tarry, = start(bench, conf("target_in_flight = 2;", "max_in_flight = 16;"))
     slow, fast = hooks[0].url(("after", 0.1, response())), hooks[1].url(response())
     post_all(tarry, slow, [{}] * 40)
-    begun = time.time()
+    started = time.time()
     post_all(tarry, fast, [{}] * 20)
-    assert max(seconds(hooks[1].wait(fast, 20))) - begun < soon_s(0.8)
+    assert max(seconds(hooks[1].wait(fast, 20))) - started < soon_s(0.8)
     times = seconds(hooks[0].wait(slow, 40))
     for i in range(2, 40):
         assert times[i] - times[i - 2] > 0.09, times

@@ -184,10 +184,10 @@ def test_route_that_comes_back_by_a_reload_with_jobs_and_other_buckets_is_refuse
     h.tarry.conf.write_text(without)
     h.tarry.start()
     h.tarry.conf.write_text(text.replace('old: { from', 'old: { buckets = 3; from'))
-    begun = time.monotonic()
+    started = time.monotonic()
     status, _, answer = h.tarry.ask("POST", "/v1/admin/reload", timeout_s=60)
     assert status == 422 and "routes.old.buckets: 3 is configured, but the route has 1 jobs in 1" in answer["errors"][0]
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - started < 10
     assert h.tarry.metric("tarry_config_generation") == 1 and h.add("a", "1ms")[0] == 201
     h.tarry.conf.write_text(text)
     assert h.tarry.ask("POST", "/v1/admin/reload", timeout_s=60)[0] == 200

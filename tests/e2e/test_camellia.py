@@ -83,9 +83,9 @@ def now_ms():
 
 
 def timed(f, *args, **more):
-    begun = time.monotonic()
+    started = time.monotonic()
     result = f(*args, **more)
-    return (time.monotonic() - begun) * 1000, result
+    return (time.monotonic() - started) * 1000, result
 
 
 def later(f, *args, **more):
@@ -496,10 +496,10 @@ def test_each_send_wakes_the_long_poll_that_has_waited_longest(own):
         polls.append(later(Api(own.port).poll, "t", 60000))
         wait_polls(own, n + 1)
     for n in range(3):
-        begun = time.monotonic()
+        started = time.monotonic()
         Api(own.port).send("t", f"m{n}")
         assert [m["msg"] for m in polls[n].result(30)] == [f"m{n}"]
-        assert time.monotonic() - begun < machine.soon_s(0.5)
+        assert time.monotonic() - started < machine.soon_s(0.5)
     own.daemon.stop()
 
 
@@ -809,7 +809,7 @@ def test_monitor_data_counts_messages_and_successful_calls_of_the_last_window(ap
     m = None
     for _ in range(5):  # the calls may fall into two windows
         topic += "x"
-        begun = now_ms()
+        started = now_ms()
         for n in range(3):
             m = api.send(topic, "m", 30)
         api.send(topic, "m", 60000, "later")
@@ -817,7 +817,7 @@ def test_monitor_data_counts_messages_and_successful_calls_of_the_last_window(ap
         assert len(api.pull(topic, batch=5)) == 3
         api.ack(topic, m["msgId"]), api.message(topic, m["msgId"]), api.delete(topic, "later")
         api.message(topic, "none"), api.delete(topic, "none")
-        took_ms, end = now_ms() - begun, time.monotonic() + 4.5
+        took_ms, end = now_ms() - started, time.monotonic() + 4.5
         while not (found := look()) and time.monotonic() < end:
             time.sleep(0.05)
         if found and found[0][0]["getMsg"] == 1:
@@ -937,10 +937,10 @@ def test_a_listener_gets_a_message_again_that_it_rejected(served, topic):
         return True
 
     listener = Listener(served.port, topic, on_msg, poll_ms=60000)
-    api, begun = Api(served.port), time.monotonic()
+    api, started = Api(served.port), time.monotonic()
     sent = [api.send(topic, text, delay) for text, delay in (("a", 0), ("bad", 100), ("c", 200))]
     wait_for("all to be consumed", lambda: all(status(api, topic, m["msgId"]) == 4 for m in sent), 50)
-    assert time.monotonic() - begun < 50  # no retry waits for the end of a poll
+    assert time.monotonic() - started < 50  # no retry waits for the end of a poll
     assert [m["msg"] for _, m in listener.seen].count("bad") == 3 and not listener.errors
     listener.close()
 

@@ -63,11 +63,11 @@ def test_options_are_the_defaults_of_parameters_that_a_call_omits(bench):
     m = api.send("t", "m", 0, "id")
     assert (m["maxRetry"], m["expireTime"] - m["triggerTime"]) == (1, 5000)
     for retry in (1, 2):
-        begun = time.monotonic()
+        started = time.monotonic()
         assert pull_one(api, "t", ack_timeout_ms=-retry + 1)["retry"] == retry
-    assert status(api, "t", "id") == 3 or time.monotonic() - begun >= 0.3
+    assert status(api, "t", "id") == 3 or time.monotonic() - started >= 0.3
     wait_for("the end", lambda: status(api, "t", "id") == 6)
-    assert time.monotonic() - begun >= 0.29
+    assert time.monotonic() - started >= 0.29
     for timeout in (None, 0, -1):
         took, r = timed(api.call, "longPollingMsg", topic="none", longPollingTimeoutMillis=timeout)
         assert r == {"code": 200, "delayMsgList": []} and 395 <= took < soon_ms(1500)
@@ -124,9 +124,9 @@ def test_an_event_at_another_daemon_wakes_a_long_poll(pair):
         return time.monotonic()
 
     def send_later():
-        begun = time.monotonic()
+        started = time.monotonic()
         here.send("due", "m", 500)
-        return begun + 0.499
+        return started + 0.499
 
     assert woken("sent", send)["retry"] == 1
     assert woken("due", send_later)["retry"] == 1
@@ -141,9 +141,9 @@ def test_an_event_at_another_daemon_wakes_a_long_poll(pair):
 
     def take_and_forget():  # in the very moment that the poll there is open
         here.send("late", "m", 0, "late")
-        begun = time.monotonic()
+        started = time.monotonic()
         got = here.pull("late", ack_timeout_ms=600) or [{"retry": 0}]
-        return begun + (0.599 if got[0]["retry"] else 0)
+        return started + (0.599 if got[0]["retry"] else 0)
     assert woken("late", take_and_forget)["msgId"] == "late"
 
     here.send("late2", "m")
@@ -158,12 +158,12 @@ def test_an_ack_timeout_expires_after_the_daemon_that_set_it_died(bench):
     one, two = Daemon(bench, "one"), Daemon(bench, "two")
     one.api.send("t", "m")
     poll = later(Api(two.port).poll, "u", 100)
-    begun = time.monotonic()
+    started = time.monotonic()
     assert pull_one(one.api, "t", ack_timeout_ms=1500)["retry"] == 1
     one.tarry.kill()
     assert poll.result(30) == []
     assert two.api.poll("t", 20000)[0]["retry"] == 2
-    assert 1.49 <= time.monotonic() - begun < soon_s(2.5)
+    assert 1.49 <= time.monotonic() - started < soon_s(2.5)
     two.tarry.stop()
 
 
@@ -223,7 +223,7 @@ def test_a_stop_that_takes_its_time_answers_no_poll_early(bench):
     wait_for("the call", lambda: hook.arrivals)
     before = later(Api(d.port, 60).post, "longPollingMsg", {"topic": "t", "longPollingTimeoutMillis": 40000})
     waits(d)
-    begun = time.monotonic()
+    started = time.monotonic()
     stopped = later(d.tarry.stop)
     wait_for("it to stop", lambda: "stopping" in d.tarry.log.read_text())
     answered = 0
@@ -234,7 +234,7 @@ def test_a_stop_that_takes_its_time_answers_no_poll_early(bench):
         except OSError:
             pass
         time.sleep(0.05)
-    assert time.time_ns() - hook.arrivals[0].ns > 3e9 and time.monotonic() - begun < 20
+    assert time.time_ns() - hook.arrivals[0].ns > 3e9 and time.monotonic() - started < 20
     assert answered < 8
     code, headers, body = before.result(30)
     assert (code, body) == (200, b'{"code":200,"delayMsgList":[]}')
@@ -295,10 +295,10 @@ def test_metrics_of_very_many_topics_are_bounded_and_have_those_used_last(bench)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: Api(d.port).send(f"t{n}", "m"), range(1500)))
     d.api.send("the-last", "m")
-    begun = bench.store.client().info("commandstats")["cmdstat_evalsha"]["calls"]
+    started = bench.store.client().info("commandstats")["cmdstat_evalsha"]["calls"]
     with ThreadPoolExecutor(8) as pool:
         texts = list(pool.map(lambda _: Api(d.port).ask("GET", "/metrics")[2].decode(), range(16)))
-    calls = bench.store.client().info("commandstats")["cmdstat_evalsha"]["calls"] - begun
+    calls = bench.store.client().info("commandstats")["cmdstat_evalsha"]["calls"] - started
     for text in texts:
         shown = re.findall(r'topic_info\{topic="([^"]*)",type="readyQueueSize"\} 1\n', text)
         assert len(shown) == 1000 and "the-last" in shown
@@ -347,9 +347,9 @@ def test_idle_topics_cost_almost_no_processor_time(bench):
 
     def commands():
         return redis.info("commandstats")["cmdstat_evalsha"]["calls"]
-    before, cpu_s, begun = commands(), d.tarry.cpu_s(), time.monotonic()
+    before, cpu_s, started = commands(), d.tarry.cpu_s(), time.monotonic()
     time.sleep(1.5)
-    made, took_s = commands() - before, time.monotonic() - begun
+    made, took_s = commands() - before, time.monotonic() - started
     assert made < 160 * took_s  # every one is looked at in ten seconds; the original: 14000
     assert d.tarry.cpu_s() - cpu_s < 0.5
     assert [p.result(60) for p in polls] == [[]] * 10

@@ -98,11 +98,11 @@ def test_a_replaced_job_comes_once_as_the_new_one_at_its_time(bench):
     status, _, body = h.add("a", "3500ms", b"new", delay_op="replace")
     assert status == 200 and body["replaced"] is True and "due" in body, (status, body)
     would_be_over = time.monotonic() + 4
-    begun = time.monotonic()
+    started = time.monotonic()
     status, _, body = h.tarry.ask("PUT", "/v1/routes/r/jobs/a", b"newest", {"deliver-after": "1s"})
     assert status == 200 and body["replaced"] is True, (status, body)
     h.hook.wait_count(1)
-    assert time.monotonic() - begun >= 0.99  # Redis counts whole milliseconds
+    assert time.monotonic() - started >= 0.99  # Redis counts whole milliseconds
     time.sleep(max(0, would_be_over - time.monotonic()))
     assert [a.payload for a in h.hook.arrivals] == [b"newest"]
     assert h.tarry.metric("tarry_jobs_replaced_total", route="r") == 2
@@ -270,11 +270,11 @@ class Racer(threading.Thread):
         return [json.loads(line) for line in body.decode().splitlines()]
 
     def race(self, first):
-        ids, begun = [f"{self.name_}-{first + i}" for i in range(self.batch)], time.monotonic()
+        ids, started = [f"{self.name_}-{first + i}" for i in range(self.batch)], time.monotonic()
         for line in self.post([{"id": i, "payload": i, "deliver-after":
                                 f"{random.randint(1, self.within_ms)}ms"} for i in ids]):
             assert "due" in line, line
-        self.within_ms = 40 + int((time.monotonic() - begun) * 1000)
+        self.within_ms = 40 + int((time.monotonic() - started) * 1000)
         time.sleep(random.random() * 0.06)
         for id, line in zip(ids, self.post([{"id": i, "delay-op": "cancel"} for i in ids])):
             if line.get("cancelled"):

@@ -336,9 +336,9 @@ def test_a_tap_that_waits_hears_of_the_end(bench):
     child = subprocess.Popen([BIN, "tap", "r"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                              env=cli.environment(place.url))
     wait_taps(place)
-    begun = time.monotonic()
+    started = time.monotonic()
     place.tarry.stop()
-    assert time.monotonic() - begun < soon_s(3)
+    assert time.monotonic() - started < soon_s(3)
     assert child.wait(30) == 69 and "no daemon responds" in child.stderr.read()
 
 
@@ -349,9 +349,9 @@ def test_taps_that_wait_are_answered_at_once_when_the_daemon_stops(bench):
                 for _ in range(8)]
         wait_taps(place, 8)
         assert not any(tap.done() for tap in taps)
-        begun = time.monotonic()
+        started = time.monotonic()
         place.tarry.stop()
-        assert time.monotonic() - begun < soon_s(3)
+        assert time.monotonic() - started < soon_s(3)
         for tap in taps:
             status, _, body = tap.result(30)
             assert (status, body["events"], body["missed"]) == (200, [], 0) and body["cursor"]
@@ -367,9 +367,9 @@ def test_a_tap_shows_the_last_deliveries_of_a_daemon_that_stops_and_asks_ten_tim
     wait_taps(place)
     place.tarry.child.send_signal(signal.SIGTERM)
     wait_for("the stop", lambda: place.tarry.ask("GET", "/readyz")[0] == 503)
-    begun = time.monotonic()
+    started = time.monotonic()
     assert place.tarry.ask("GET", "/v1/admin/routes/r/tap?wait=30s")[2]["events"] == []
-    assert 0.08 < time.monotonic() - begun < soon_s(1)
+    assert 0.08 < time.monotonic() - started < soon_s(1)
     go_on.set()
     assert child.wait(30) == 69
     assert [json.loads(line)["what"] for line in child.stdout] == ["delivered"]

@@ -75,12 +75,12 @@ def test_an_event_goes_from_protocol_to_protocol(bench, name):
     way = ways.Way(bench, name)
     others = [("content-type", TYPE), ("x-other", "1")] + list(TRACE.items())
     almost = [("id", "5"), ("source", "s"), ("type", "t"), ("x-other", "2")]
-    begun = time.time()
+    started = time.time()
     send(way, event_for(way.source, EVENT) + others + [("deliver-after", "300ms")])
     send(way, almost + [("deliver-after", "300ms"), ("content-type", "a/b")], b"no event")
     arrived = {a.payload: a for a in way.collector.wait_count(2)}
     event = arrived[PAYLOAD]
-    assert event.ns / 1e9 - begun >= 0.3
+    assert event.ns / 1e9 - started >= 0.3
     assert texts(event) == sorted(event_for(way.sink, EVENT) + others)
     assert texts(arrived[b"no event"]) == sorted(almost + [("content-type", "a/b")])
     way.tarry.stop()

@@ -105,12 +105,12 @@ def test_two_nodes_that_name_each_other_are_asked_now_and_then(bench):
     assert moved(owner, slot).endswith(f":{other.port}") and moved(other, slot).endswith(f":{owner.port}")
     adding = [threading.Thread(target=way.tarry.ask, args=("POST", "/v1/routes/main/jobs", "x",
                                                            {"delay-id": f"j{n}"}), daemon=True) for n in range(3)]
-    before, cpu_s, begun = errors(way, "elsewhere"), way.tarry.cpu_s(), time.monotonic()
+    before, cpu_s, started = errors(way, "elsewhere"), way.tarry.cpu_s(), time.monotonic()
     for thread in adding:
         thread.start()
     wait_for("several calls, each again and again", lambda: errors(way, "elsewhere") - before >= 6)
     time.sleep(3)
-    asked, cpu_s, took_s = errors(way, "elsewhere") - before, way.tarry.cpu_s() - cpu_s, time.monotonic() - begun
+    asked, cpu_s, took_s = errors(way, "elsewhere") - before, way.tarry.cpu_s() - cpu_s, time.monotonic() - started
     verify.note(f"two nodes that name each other: {asked:.0f} answers and {cpu_s:.2f} s of CPU in {took_s:.1f} s")
     assert asked < 100 * took_s, "several calls, each ten times a second"
     assert "the redirection is followed later" in way.tarry.log.read_text()

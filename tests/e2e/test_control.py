@@ -70,19 +70,19 @@ def test_a_paused_route_takes_jobs_and_delivers_none(yard):
         yard.run("pause", "r")
         yard.post(f"a{n}")
         time.sleep(0.1)
-        begun = time.monotonic()
+        started = time.monotonic()
         yard.tarry.ask("POST", "/v1/admin/routes/r/resume")
         wait_for("it to go on", lambda n=n: f"a{n}" in yard.ids(), step_s=0.01)
-        assert time.monotonic() - begun < soon_s(0.4)
+        assert time.monotonic() - started < soon_s(0.4)
 
 
 @pytest.mark.slow
 def test_a_pause_lasts_over_a_restart_and_reaches_other_instances(yard):
     two = yard.more()
     yard.run("pause", "r")
-    begun = time.monotonic()
+    started = time.monotonic()
     wait_for("the other to know", lambda: yard.state(tarry=two) == "paused")
-    assert time.monotonic() - begun < soon_s(2), "by itself it looks every ten seconds"
+    assert time.monotonic() - started < soon_s(2), "by itself it looks every ten seconds"
     yard.post("a")
     yard.tarry.stop()
     yard.post("b", tarry=two)
@@ -209,14 +209,14 @@ def test_waiting_for_a_drain_waits_for_instances_that_were_not_told(yard):
     waits = subprocess.Popen([BIN, "drain", "r", "--wait"], stdout=subprocess.DEVNULL,
                              env=cli.environment(f"http://127.0.0.1:{yard.tarry.port}"))
     wait_for("it to drain", lambda: yard.state() == "draining")
-    begun = time.monotonic()
+    started = time.monotonic()
     assert waits.wait(60) == 0
     ended = time.monotonic()
     count = len(posting.answers)
     wait_for("some more", lambda: len(posting.answers) > count + 5)
     posting.over = True
     posting.join(60)
-    assert [s for at, s in posting.answers if begun < at < ended].count(201) > 3, "or this has shown nothing"
+    assert [s for at, s in posting.answers if started < at < ended].count(201) > 3, "or this has shown nothing"
     assert {s for at, s in posting.answers if at > ended} == {503}
     assert yard.tarry.metric("tarry_jobs_pending", route="r") == 0
     deaf.stop()

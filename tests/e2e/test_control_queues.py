@@ -74,11 +74,11 @@ class ByDelayQueue:
         self.api.push(f"j{self.puts}", "a", delay=1, body=text.decode())
 
     def take(self, wait_s):
-        begun = time.monotonic()
+        started = time.monotonic()
         while True:  # each waits a second
             if job := self.api.pop_id("a"):
                 return job
-            if time.monotonic() - begun >= wait_s:
+            if time.monotonic() - started >= wait_s:
                 return None
 
     def end(self, job):
@@ -135,9 +135,9 @@ def test_consumers_of_a_paused_route_get_nothing_until_it_is_resumed(place, by):
     control(daemon, "pause", api.route)
     api.put(b"second")
     time.sleep(1.2)  # it is due, by any API
-    begun = time.monotonic()
+    started = time.monotonic()
     assert api.take(0) is None and api.take(2) is None
-    assert 1.8 < time.monotonic() - begun < soon_s(6), "who waits is answered at the end of its time"
+    assert 1.8 < time.monotonic() - started < soon_s(6), "who waits is answered at the end of its time"
     api.end(held)
     assert daemon.metric("tarry_jobs_delivered_total", route=api.route) == 1
     got = []
@@ -145,10 +145,10 @@ def test_consumers_of_a_paused_route_get_nothing_until_it_is_resumed(place, by):
     waits.start()
     time.sleep(1.5)
     assert waits.is_alive() and not got
-    begun = time.monotonic()
+    started = time.monotonic()
     control(daemon, "resume", api.route)
     waits.join(30)
-    assert got and got[0] and time.monotonic() - begun < soon_s(1), "who waited gets it at once"
+    assert got and got[0] and time.monotonic() - started < soon_s(1), "who waited gets it at once"
     api.end(got[0])
     assert daemon.metric("tarry_jobs_delivered_total", route=api.route) == 2
 

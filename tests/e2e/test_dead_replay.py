@@ -262,11 +262,11 @@ def test_a_replayed_letter_is_delivered_anew_with_its_count(yard):
     yard.wait_dead(1)
     dry = yard.change("replay", dry_run="true")
     assert (dry["done"], dry["items"][0]["id"]) == (1, "one") and yard.dead() == 1
-    yard.answer, begun = 200, time.monotonic()
+    yard.answer, started = 200, time.monotonic()
     done = yard.change("replay")
     assert (done["done"], done["refused"], done["cursor"]) == (1, 0, None)
     arrival = yard.hook.wait_count(2)[-1]
-    assert time.monotonic() - begun < machine.soon_s(3), "at once, and not when next looked at"
+    assert time.monotonic() - started < machine.soon_s(3), "at once, and not when next looked at"
     assert arrival.payload == b"pay\0load" and arrival.header("x-colour") == b"blue"
     assert arrival.header("delay-replays") == b"1" and arrival.header("delay-attempt") == b"1"
     wait_for("the delivery to be counted",
@@ -306,7 +306,7 @@ def test_what_expired_comes_back_and_is_judged_again(yard):
 def test_with_a_rate_letters_come_spaced_and_nobody_need_wait(yard):
     yard.bury([f"j{n}" for n in range(21)])
     yard.answer = 200
-    begun = time.time()
+    started = time.time()
     page = yard.change("replay", rate="5", max=10)
     items = page["items"]
     while page["cursor"]:
@@ -316,8 +316,8 @@ def test_with_a_rate_letters_come_spaced_and_nobody_need_wait(yard):
     due = [datetime.datetime.fromisoformat(item["due"].replace("Z", "+00:00")).timestamp() for item in items]
     assert [at - due[0] for at in due] == pytest.approx([n / 5 for n in range(21)], abs=0.0015)
     times = [a.ns / 1e9 for a in yard.hook.wait_count(21)]
-    assert all(at >= begun + n / 5 for n, at in enumerate(times)), "none before its turn"
-    assert times[-1] < begun + machine.soon_s(6)
+    assert all(at >= started + n / 5 for n, at in enumerate(times)), "none before its turn"
+    assert times[-1] < started + machine.soon_s(6)
     assert max(yard.arrivals_by_id().values()) == 1
 
 

@@ -406,9 +406,9 @@ def test_a_pop_without_a_job_waits_and_answers_null(api, name):
     api.finish(finished)
 
     def hold(topic):
-        begun = time.time()
+        started = time.time()
         assert api.call("/pop", {"topic": topic}) == NOTHING
-        return time.time() - begun
+        return time.time() - started
     for held_s in together(*(lambda t=t: hold(t) for t in (name, ",", ", ,", deleted, finished))):
         assert POP_S - 0.01 <= held_s <= soon_s(POP_S + LATE_S)
 
@@ -519,10 +519,10 @@ def test_a_crash_of_the_daemon_loses_no_job(own):
     own.daemon.kill()
     time.sleep(0.3)
     own.daemon.start()
-    begun = time.time()
-    assert own.take_id("t1") == "waits" and time.time() - begun < soon_s(LATE_S)
+    started = time.time()
+    assert own.take_id("t1") == "waits" and time.time() - started < soon_s(LATE_S)
     id, at = own.take("t2")
-    assert id == "popped" and sent + 2.998 <= at <= soon_s(max(begun, popped + 2) + LATE_S)
+    assert id == "popped" and sent + 2.998 <= at <= soon_s(max(started, popped + 2) + LATE_S)
     assert own.get("far")["topic"] == "t3"
     own.daemon.stop()
 
@@ -641,9 +641,9 @@ def test_calls_answer_code_1_and_a_pop_waits_while_redis_is_unreachable(own):
     waiting.result()
     for path, body in (("/push", {"id": "a", "topic": "b", "delay": 1, "ttr": 1}),
                        ("/get", {"id": "kept"}), ("/finish", {"id": "kept"}), ("/pop", {"topic": "t"})):
-        begun = time.time()
+        started = time.time()
         answer = json.loads(own.call(path, body))
-        took_s = time.time() - begun
+        took_s = time.time() - started
         assert answer["code"] == 1 and answer["message"] and answer["data"] is None, (path, answer)
         assert took_s < soon_s(8), path  # a client waits 10 s
         if path == "/pop":
@@ -661,9 +661,9 @@ def test_requests_are_answered_while_redis_is_frozen(own):
     own.redis.child.send_signal(signal.SIGSTOP)
     try:
         def timed(path, body):
-            begun = time.time()
+            started = time.time()
             answer = json.loads(own.call(path, body))
-            return answer["code"], time.time() - begun
+            return answer["code"], time.time() - started
         for code, took_s in together(
                 lambda: timed("/push", {"id": "a", "topic": "b", "delay": 1, "ttr": 1}),
                 lambda: timed("/get", {"id": "a"}), lambda: timed("/delete", {"id": "a"}),

@@ -16,10 +16,10 @@ def test_sigterm_under_load_loses_nothing_and_repeats_nothing(bench, name):
     batch = way.make_jobs(2000, named=True, max_delay_ms=2000)
     sending = way.sending(batch, rate=1000)
     time.sleep(1.2)
-    begun = time.monotonic()
+    started = time.monotonic()
     assert way.tarry.stop() == 0
-    verify.note(f"stopped within {time.monotonic() - begun:.2f} s")
-    assert time.monotonic() - begun < 15
+    verify.note(f"stopped within {time.monotonic() - started:.2f} s")
+    assert time.monotonic() - started < 15
     way.tarry.start()
     sending.join()
     verify.expect(verify.judge(batch, way.collector.wait(batch), way.keys))

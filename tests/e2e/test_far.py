@@ -116,9 +116,9 @@ def test_a_move_that_is_refused_is_tried_again_soon(bench):
     w.r.acl_setuser("default", enabled=True, commands=["-ltrim"])
     wait_for("the move to be refused", lambda: "move: " in w.tarry.log.read_text())  # /metrics would count
     w.r.acl_setuser("default", enabled=True, commands=["+ltrim"])
-    begun = now_ms()
+    started = now_ms()
     wait_for("it to be moved", lambda: w.near() == 1)
-    assert now_ms() - begun < soon_ms(3000)
+    assert now_ms() - started < soon_ms(3000)
     w.expect(["a"])
     w.tarry.stop()
 

@@ -20,9 +20,9 @@ def test_a_large_slot_moves_in_time_and_holds_nobody_up(bench):
     half_ms = 20000 if COUNT > 20000 else 10000  # of the horizon: so long before its beginning a slot is moved
     count, sample = COUNT, 2000
     w = World(bench, horizon=f"{2 * half_ms}ms")
-    begun = now_ms()
+    started = now_ms()
     post_lines(w.tarry, [{"payload": "x", "id": f"s{n}", "deliver-after": "10h"} for n in range(sample)])
-    takes_ms = min((now_ms() - begun) * count // sample * 4, 90000)  # a moment may have been a bad one
+    takes_ms = min((now_ms() - started) * count // sample * 4, 90000)  # a moment may have been a bad one
     due = (now_ms() + half_ms + 2000 + max(half_ms, takes_ms)) // half_ms * half_ms + half_ms  # the first ms of a slot
     post_lines(w.tarry, [{"payload": "x", "id": f"j{n}", "deliver-at": str(due + n % 1000)}
                                  for n in range(count)])
@@ -38,10 +38,10 @@ def test_a_large_slot_moves_in_time_and_holds_nobody_up(bench):
             time.sleep(0.05)
         w.hook.wait_count(before + probes)
         return sorted(a.ns / 1e9 - int(a.header("delay-due")) / 1e3 for a in w.hook.arrivals[before:])
-    quiet, begun, ended = probe_while(lambda: far() == count and now_ms() < due), now_ms(), []
-    assert abs(begun - (due - half_ms)) < 4000, "half a horizon before it begins"
+    quiet, started, ended = probe_while(lambda: far() == count and now_ms() < due), now_ms(), []
+    assert abs(started - (due - half_ms)) < 4000, "half a horizon before it begins"
     late = probe_while(lambda: far() > 0 or ended.append(now_ms()))
-    took_s, early_s = (ended[0] - begun) / 1000, (due - ended[0]) / 1000
+    took_s, early_s = (ended[0] - started) / 1000, (due - ended[0]) / 1000
     verify.notes.append(f"{count} far jobs moved in {took_s:.1f} s, {early_s:.1f} s before they are due; "
                         f"{len(late)} others late p50 {late[len(late) // 2] * 1e3:.1f} ms, "
                         f"max {late[-1] * 1e3:.1f} ms, before it {quiet[-1] * 1e3:.1f} ms; slowest script "

@@ -91,9 +91,9 @@ def test_mosquitto_gives_back_what_was_sent_also_over_a_restart(bench):
 def test_the_callback_server_takes_pipelined_requests_and_comes_back(bench):
     collector = bench.keep(collect.FromHttp())
     batch = jobs.many(4000)
-    begun_s = time.process_time()
+    started_s = time.process_time()
     load.http(collector.port, "main", batch[:2000])
-    rate = 2000 / (time.process_time() - begun_s)
+    rate = 2000 / (time.process_time() - started_s)
     collector.go_away()
     collector.come_back()
     load.http(collector.port, "main", batch[2000:])

@@ -66,11 +66,11 @@ def test_what_cannot_be_taken_is_refused_with_a_word_for_programs_and_one_for_pe
 
 
 def test_a_job_without_a_delay_is_delivered_at_once(tarry, hook):
-    begun = time.time()
+    started = time.time()
     assert post(tarry, b"\0\1\2", x_colour="blue")[0] == 201
     arrival = hook.wait_count(1)[0]
     assert arrival.payload == b"\0\1\2" and arrival.header("x-colour") == b"blue"
-    assert int(arrival.header("delay-due")) / 1000 <= arrival.ns / 1e9 < begun + 10
+    assert int(arrival.header("delay-due")) / 1000 <= arrival.ns / 1e9 < started + 10
 
 
 def test_a_batch_is_answered_line_by_line(tarry, hook):

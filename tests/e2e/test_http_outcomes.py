@@ -133,7 +133,7 @@ def test_retry_after_in_seconds_or_as_a_date_is_applied_up_to_the_maximum(bench,
             ("short", lambda: "9223372036854775807", 1.0, 2.5),
             ("none", lambda: "3600", 0.1, 1.5),
             ("a", lambda: "-5", 0.1, 1.5), ("a", lambda: "soon", 0.1, 1.5))
-    urls, begun = [], time.time()
+    urls, started = [], time.time()
     for i, (sink, after, _, _) in enumerate(rows):
         status = (503, 429, 500, 408)[i % 4]
         url = hook.url(response(b"", status, f"Retry-After: {after()}"), response())
@@ -141,7 +141,7 @@ def test_retry_after_in_seconds_or_as_a_date_is_applied_up_to_the_maximum(bench,
         urls.append(url)
     for url, (_, _, least, most) in zip(urls, rows):
         assert least <= gap_s(hook.wait(url, 2)) <= soon_s(most)
-    assert hook.got(urls[1])[1].ns / 1e9 >= int(begun + 3)  # a date is in full seconds
+    assert hook.got(urls[1])[1].ns / 1e9 >= int(started + 3)  # a date is in full seconds
 
 
 def test_a_retry_after_applies_only_to_its_own_answer(bench, hook):

@@ -304,9 +304,9 @@ def test_lmstfy_lists_of_many_pages_keep_their_order_and_delete_leaves_what_was_
     move.old.set("other", "somebody's")
     move.old.hset("tk/default/ns", TOKEN["X-Token"], "mine")
     want = {"pending": 11350, "tokens and limits": 1, "skipped: gone": 1}
-    begun = time.monotonic()
+    started = time.monotonic()
     assert move.run("--delete")[:2] == (0, want)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - started < 30
     assert set(move.old.scan_iter()) == {b"q/ns/q", b"other", b"tk/default/ns"}
     assert move.old.lrange("q/ns/q", 0, -1) == [stale]
     assert move.run("--delete")[:2] == (0, {"already imported": 1, "skipped: gone": 1})

@@ -72,12 +72,12 @@ def test_the_owner_alone_claims_and_the_others_hardly_ask(bench):
     for daemons in (1, 8):
         g = Group(bench, daemons)
         assert g.sum("tarry_buckets_owned") == 1
-        asked, begun = g.sum("tarry_redis_scripts_total", script="count"), time.monotonic()
+        asked, started = g.sum("tarry_redis_scripts_total", script="count"), time.monotonic()
         post_lines(g.all[0], spread(count, 1000, 20))
         g.hook.wait_count(count)
         claims = g.sum("tarry_redis_scripts_total", script="claim")
         empty, late = g.sum("tarry_empty_claims_total"), g.sum("tarry_late_claims_total")
-        asked, took_s = g.sum("tarry_redis_scripts_total", script="count") - asked, time.monotonic() - begun
+        asked, took_s = g.sum("tarry_redis_scripts_total", script="count") - asked, time.monotonic() - started
         p99_s[daemons] = g.late_s()[count * 99 // 100]
         verify.note(f"{daemons} instances, {count} jobs: {claims:.0f} claims, {empty:.0f} of them "
                     f"empty, {late:.0f} late; {asked:.0f} other looks; late p99 "
@@ -122,7 +122,7 @@ def test_what_a_killed_owner_had_in_flight_comes_back_when_its_lease_ends(bench)
     g = Group(bench, 3, 'lease = "5s";',
               lambda a: ("after", 60) if a.header("delay-attempt") == b"1" else 200)
     owner, others = g.owner(), g.others()
-    begun = time.monotonic()
+    started = time.monotonic()
     post_lines(others[0], [{"payload": "x", "id": f"j{i}"} for i in range(20)])
     g.hook.wait_count(20)
     claimed = time.monotonic()
@@ -130,7 +130,7 @@ def test_what_a_killed_owner_had_in_flight_comes_back_when_its_lease_ends(bench)
     g.hook.wait_count(40)
     now = time.monotonic()
     verify.note(f"they came again after {now - claimed:.1f} s")
-    assert now - begun >= 5 and now - claimed < soon_s(8)
+    assert now - started >= 5 and now - claimed < soon_s(8)
     assert sorted(a.header("delay-id") for a in g.hook.arrivals[:20]) == \
         sorted(a.header("delay-id") for a in g.hook.arrivals[20:])
     assert all(a.header("delay-attempt") == b"2" for a in g.hook.arrivals[20:])
@@ -158,10 +158,10 @@ def test_when_the_owner_stops_another_takes_over_at_once(bench):
 def test_where_a_sink_is_slow_all_instances_help(bench):
     took_s, at_once, count = 0.5, 4, 192
     g = Group(bench, 4, policy=lambda a: ("after", took_s), sink=f"max_in_flight = {at_once};")
-    begun = time.monotonic()
+    started = time.monotonic()
     post_lines(g.all[0], [{"payload": "x", "id": f"j{i}"} for i in range(count)])
     g.hook.wait_count(count, 60)
-    all_s, alone_s = time.monotonic() - begun, count / at_once * took_s
+    all_s, alone_s = time.monotonic() - started, count / at_once * took_s
     verify.note(f"{all_s:.1f} s; one instance alone needs {alone_s:.0f} s")
     assert all_s < min(alone_s, soon_s(alone_s / 4 + LATE_S + 3 * took_s))
     g.expect_each_once(count)

@@ -96,11 +96,11 @@ def test_with_key_is_id_a_tombstone_cancels_the_job_of_its_key(bench):
 @pytest.mark.slow
 def test_a_null_value_with_a_time_or_of_an_event_is_a_job(bench):
     r = Records(bench)
-    begun = time.time()
+    started = time.time()
     r.send(None, key="timed", deliver_after="500ms")
     timed = r.receive(1)[0]
     assert timed.value() is None and timed.key() == b"timed"
-    assert time.time() - begun >= 0.49  # the timestamp of a record is a whole millisecond
+    assert time.time() - started >= 0.49  # the timestamp of a record is a whole millisecond
     r.send_raw(None, "event", list(EVENT.items()))  # has no data: as the binding writes it
     r.send(b"", key="empty", deliver_after="0s")
     got = {m.key(): m.value() for m in r.receive(2)}

@@ -237,6 +237,6 @@ def test_a_delay_beyond_the_last_date_is_rejected_and_one_of_years_accepted(late
         answer = later.call("/create", {"delay": delay})
         assert (answer.status, answer.body) == (400, b""), delay
     for delay in (86397, 90000, 2**31):  # the limit of 24 hours is gone
-        begun = int(time.time())
+        started = int(time.time())
         task_id = later.create(delay=delay)
-        assert begun + delay <= later.task(task_id)["execute_time"] <= time.time() + delay + 1
+        assert started + delay <= later.task(task_id)["execute_time"] <= time.time() + delay + 1

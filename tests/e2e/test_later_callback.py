@@ -188,12 +188,12 @@ def test_connections_to_a_receiver_are_reused(later, hook):
 @pytest.mark.slow
 def test_a_callback_is_made_when_due_and_not_seconds_later(later, hook):
     urls = {hook.url(): delay for delay in (0, 1, 1, 2)}
-    begun = {}
+    started = {}
     for url, delay in urls.items():
-        begun[url] = time.time()
+        started[url] = time.time()
         later.create(url, delay=delay)
     for url, delay in urls.items():
-        late = hook.wait(url)[0].ns / 1e9 - begun[url] - delay
+        late = hook.wait(url)[0].ns / 1e9 - started[url] - delay
         assert 0 <= late < soon_s(0.5), delay
 
 
@@ -288,12 +288,12 @@ def test_all_tasks_that_fail_in_one_second_are_retried(later, hook):
 @pytest.mark.slow
 def test_many_tasks_due_at_once_are_called_at_once(later, hook):
     url, connection = hook.url(), http.client.HTTPConnection("127.0.0.1", later.api)
-    begun = time.monotonic()
+    started = time.monotonic()
     for _ in range(1000):
         connection.request("POST", "/create", json.dumps({"callback": url, "delay": 2}))
         assert connection.getresponse().read()
     connection.close()
-    took_s = time.monotonic() - begun
+    took_s = time.monotonic() - started
     calls = hook.wait(url, 1000)  # 200 in a second would take five
     assert (calls[-1].ns - calls[0].ns) / 1e9 < max(4.5, took_s + soon_s(1))
     assert len({call.body for call in calls}) == 1000 == len(calls)

@@ -164,9 +164,9 @@ def parallel(*functions):
 
 
 def timed(function):
-    begun = time.monotonic()
+    started = time.monotonic()
     value = function()
-    return value, time.monotonic() - begun
+    return value, time.monotonic() - started
 
 
 def data(job):
@@ -703,9 +703,9 @@ def test_destroy_deletes_only_the_ready_jobs(api, q):
 
 def test_a_job_id_contains_time_and_delay(api, q):
     for delay, end in ((0, "000000"), (1, None), (86400, None), (4294967295, "ZZZZZZ")):
-        begun = time.time() * 1000
+        started = time.time() * 1000
         job_id = api.publish(q, delay=delay, ttl=0)
-        assert ULID.fullmatch(job_id) and begun - 2 <= id_ms(job_id) <= time.time() * 1000 + 2
+        assert ULID.fullmatch(job_id) and started - 2 <= id_ms(job_id) <= time.time() * 1000 + 2
         assert id_delay_s(job_id) == delay
         assert end is None or job_id.endswith(end)
 
@@ -864,26 +864,26 @@ def test_delayed_and_retried_jobs_are_never_early(api, q):
     dead does not expire."""
     def delayed(delay):
         name = f"{q}-delay-{delay}"
-        begun = time.monotonic()
+        started = time.monotonic()
         api.publish(name, delay=delay)
         published = time.monotonic()
         assert api.consume(name) is None and api.size(name) == 0
         job = api.consume(name, timeout=20)
         now = time.monotonic()
         assert delay * 1000 <= job["elapsed_ms"] < soon_s(delay + 0.5) * 1000, job
-        assert begun + delay <= now < soon_s(published + delay + 0.5)
+        assert started + delay <= now < soon_s(published + delay + 0.5)
 
     def tried():
         name = f"{q}-tries"
-        job_id, begun, last = api.publish(name, tries=3), time.monotonic(), None
+        job_id, started, last = api.publish(name, tries=3), time.monotonic(), None
         for left in (2, 1, 0):
             job = api.consume(name, ttr=1, timeout=20)
             now = time.monotonic()
             assert (job["job_id"], job["remain_tries"]) == (job_id, left)
-            assert now - begun >= 2 - left and (last is None or now - last < soon_s(1.6)), (now - begun, last)
+            assert now - started >= 2 - left and (last is None or now - last < soon_s(1.6)), (now - started, last)
             last = now
         api.wait_dead(name)
-        assert time.monotonic() - begun >= 2.99  # Redis counts whole milliseconds
+        assert time.monotonic() - started >= 2.99  # Redis counts whole milliseconds
         assert api.consume(name) is None
 
     def expired():

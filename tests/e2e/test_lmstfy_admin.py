@@ -224,11 +224,11 @@ def test_quirk_7_a_token_made_or_deleted_on_one_counts_on_the_other_at_once(one,
     assert other.job("PUT", f"/api/{ns}/q", token, b"x").status == 201  # the first time it sees it
     assert one.job("PUT", f"/api/{ns}/q", token, b"x").status == 201
     assert one.admin("DELETE", f"/token/{ns}/{token}").status == 204
-    begun = time.monotonic()
+    started = time.monotonic()
     assert one.job("PUT", f"/api/{ns}/q", token, b"x").status == 401
     wait_for("the other to refuse it", lambda: other.job("PUT", f"/api/{ns}/q", token, b"x").status == 401,
              step_s=0.005)
-    assert time.monotonic() - begun < soon_s(0.5)
+    assert time.monotonic() - started < soon_s(0.5)
     for _ in range(20):
         assert other.job("PUT", f"/api/{ns}/q", token, b"x").status == 401
     again = other.token(ns, token=token)
@@ -327,10 +327,10 @@ def test_section_5_a_window_opens_with_its_first_request_and_ends_after_the_inte
     token = one.token(ns)
     limit(one, "POST", ns, token, read=0, write=1, interval=1)
     time.sleep(0.4)
-    begun = time.monotonic()
+    started = time.monotonic()
     assert puts(one, ns, token, 1) == [201]
     wait_for("the window to be over", lambda: puts(one, ns, token, 1) == [201])
-    assert 0.9 < time.monotonic() - begun < soon_s(3)
+    assert 0.9 < time.monotonic() - started < soon_s(3)
 
 
 @pytest.mark.slow
@@ -361,13 +361,13 @@ def test_section_5_a_new_limit_counts_on_the_other_at_once(one, other, ns):
     token = one.token(ns)
     assert puts(other, ns, token, 2) == [201] * 2
     limit(one, "POST", ns, token, read=0, write=1, interval=60)
-    begun = time.monotonic()
+    started = time.monotonic()
     wait_for("the other to know", lambda: 429 in puts(other, ns, token, 2), step_s=0.005)
-    assert time.monotonic() - begun < soon_s(1)
+    assert time.monotonic() - started < soon_s(1)
     one.admin("DELETE", f"/token/{ns}/{token}/limit")
-    begun = time.monotonic()
+    started = time.monotonic()
     wait_for("the other to know", lambda: puts(other, ns, token, 2) == [201] * 2, step_s=0.005)
-    assert time.monotonic() - begun < soon_s(1)
+    assert time.monotonic() - started < soon_s(1)
 
 
 # ---------------------------------------------------------------- the admin API
@@ -699,10 +699,10 @@ def test_section_7_where_accounts_guard_tokens_the_statistics_do_not_show_them(g
 @pytest.mark.long
 @pytest.mark.slow
 def test_section_7_timer_due_jobs_counts_what_came_due_though_nobody_consumes_it(alone, ns):
-    token, begun = alone.token(ns), alone.metric("redis_timer_due_jobs", pool="default")
+    token, started = alone.token(ns), alone.metric("redis_timer_due_jobs", pool="default")
 
     def due():
-        return alone.metric("redis_timer_due_jobs", pool="default") - begun
+        return alone.metric("redis_timer_due_jobs", pool="default") - started
 
     for n in range(3):
         alone.job("PUT", f"/api/{ns}/q", token, b"x", delay=1, tries=2)
@@ -749,9 +749,9 @@ def test_section_7_sizes_are_gauges_read_every_five_seconds_and_leave_with_their
     puts(one, ns, token, 1, delay=3600)
     one.job("GET", f"/api/{ns}/q", token, ttr=0)
     wait_for("the dead letter", lambda: one.job("GET", f"/api/{ns}/q/deadletter/size").json()["size"] == 1)
-    begun = time.monotonic()
+    started = time.monotonic()
     wait_for("the gauges", lambda: one.metric("redis_queue_sizes", **of_queue) == 2, step_s=0.1)
-    assert time.monotonic() - begun < soon_s(7)
+    assert time.monotonic() - started < soon_s(7)
     assert one.metric("redis_deadletter_sizes", **of_queue) == 1
     assert one.metric("redis_timer_sizes", pool="default") >= 1
     assert one.metric("redis_timer_sizes", pool="second") is not None
@@ -779,9 +779,9 @@ def test_section_7_a_stalled_redis_does_not_keep_the_statistics_waiting(store, n
     fresh = Api(store.top / "stalled", store.url, name="stalled")
     try:
         store.child.send_signal(signal.SIGSTOP)
-        begun = time.monotonic()
+        started = time.monotonic()
         assert fresh.metric("redis_publish_jobs", pool="default") == 0
-        assert 1.5 < time.monotonic() - begun < soon_s(5)
+        assert 1.5 < time.monotonic() - started < soon_s(5)
     finally:
         store.child.send_signal(signal.SIGCONT)
         fresh.daemon.stop()

@@ -110,9 +110,9 @@ def test_a_reload_is_told_whatever_comes_of_it(bench, listener):
 def test_it_says_that_it_lives_while_the_loop_turns(bench, listener):
     tarry = begin(bench, listener, bench.redis().url, env=[("WATCHDOG_USEC", "2000000")])
     listener.wait("READY=1")
-    begun = time.monotonic()
+    started = time.monotonic()
     heard = listener.listen(3.5).count("WATCHDOG=1")
-    assert 2 <= heard <= time.monotonic() - begun + 1, "once a second, half of what is asked for"
+    assert 2 <= heard <= time.monotonic() - started + 1, "once a second, half of what is asked for"
     tarry.child.send_signal(signal.SIGSTOP)
     listener.listen(0.5)
     assert listener.listen(2.5) == []
@@ -128,10 +128,10 @@ def test_it_lives_while_redis_is_away(bench, listener):
     listener.wait("READY=1")
     redis.stop()
     assert "sources paused: " in listener.wait("STATUS=sources")
-    begun = time.monotonic()
+    started = time.monotonic()
     for _ in range(3):
         listener.wait("WATCHDOG=1")
-    assert time.monotonic() - begun < machine.soon_s(5), "once a second"
+    assert time.monotonic() - started < machine.soon_s(5), "once a second"
     tarry.stop()
 
 

@@ -182,26 +182,26 @@ def test_a_job_that_is_given_up_or_cancelled_lets_the_next_of_its_key_go(bench):
 def test_jobs_that_are_due_at_once_leave_at_the_rate_of_the_route(bench, daemons, route):
     count, rate, burst = 700, 200, 10
     h = Hook(bench, route, daemons=daemons)
-    begun = time.time()
+    started = time.time()
     h.post_many([{"payload": "x", "id": f"j{i}"} for i in range(count)])
     h.hook.wait_count(count)
     times = [a.ns / 1e9 for a in h.hook.arrivals]
     assert len(set(h.ids())) == count
     expect_rate(times, rate, burst)
-    verify.note(f"{count / (max(times) - begun):.0f} a second")
-    assert max(times) - begun < count / rate * 1.8, "half as fast as it may be"
+    verify.note(f"{count / (max(times) - started):.0f} a second")
+    assert max(times) - started < count / rate * 1.8, "half as fast as it may be"
     h.stop()
 
 
 @pytest.mark.slow
 def test_without_shared_each_daemon_has_a_rate_of_its_own(bench):
     h = Hook(bench, "rate = 100; burst = 5;", daemons=2)
-    begun = time.time()
+    started = time.time()
     h.post_many([{"payload": "x", "id": f"j{i}"} for i in range(800)])
     h.hook.wait_count(800)
     times = [a.ns / 1e9 for a in h.hook.arrivals]
     expect_rate(times, 200, 10)
-    assert max(times) - begun < 7, "one of them would need eight seconds"
+    assert max(times) - started < 7, "one of them would need eight seconds"
     h.stop()
 
 

@@ -19,7 +19,7 @@ from lib.targets import (  # noqa: F401
 def test_a_target_keeps_to_its_rate_whichever_instance_sends(bench, hooks):
     daemons = start(bench, conf("target_rate = 20; target_burst = 2; shared = true;"), 2)
     busy, free = hooks[0].url(response()), hooks[1].url(response())
-    begun = time.time()
+    started = time.time()
     for n in range(60):
         post(daemons[n % 2], busy)
     posted = time.time()
@@ -31,7 +31,7 @@ def test_a_target_keeps_to_its_rate_whichever_instance_sends(bench, hooks):
     times = seconds(calls)
     assert_kept(calls, 20, 2)
     assert len({c.header("delay-id") for c in calls}) == len(calls) == 60
-    assert 58 / 20 - 0.1 - stall_s() < max(times) - min(times) < posted - begun + soon_s(58 / 20 + 1)
+    assert 58 / 20 - 0.1 - stall_s() < max(times) - min(times) < posted - started + soon_s(58 / 20 + 1)
     assert attempts(calls) == [1] * 60
     daemons[0].stop()
 

@@ -166,19 +166,19 @@ def test_the_lease_of_the_consumer_overrides_that_of_the_job_and_queue(c, q):
     c.put(q, lease="5s", id_="a")
     c.put(q, headers={"Delay-Lease": "6s"}, id_="b")
     c.put(q, id_="c")
-    begun, answer = now_ms(), c.pull(q, max=9)
+    started, answer = now_ms(), c.pull(q, max=9)
     leases = {"a": 5000, "b": 6000, "c": 30000}
     assert set(answer.ids) == set(leases)
     for job in answer.jobs:
-        assert begun - 1 <= ms_of(job["lease_ends"]) - leases[job["id"]] <= answer.ms + 1, job
+        assert started - 1 <= ms_of(job["lease_ends"]) - leases[job["id"]] <= answer.ms + 1, job
     c.put(q, lease="5s")
-    begun, answer = now_ms(), c.pull(q, lease="9s")
+    started, answer = now_ms(), c.pull(q, lease="9s")
     # A claim within the ms of the one before counts from the next.
-    assert begun - 1 <= ms_of(one(answer)["lease_ends"]) - 9000 <= answer.ms + 2
+    assert started - 1 <= ms_of(one(answer)["lease_ends"]) - 9000 <= answer.ms + 2
 
 
 def test_out_of_tries_a_job_is_dead_and_can_be_respawned_once(c, q):
-    begun = now_ms()
+    started = now_ms()
     c.put(q, b"x", tries=2, id_="a")
     job = one(c.pull(q, lease="100ms"))
     assert (job["attempt"], job["tries_left"]) == (1, 1)
@@ -188,7 +188,7 @@ def test_out_of_tries_a_job_is_dead_and_can_be_respawned_once(c, q):
     wait_for("the lease to end", lambda: c.counts(q) == (0, 0, 0, 1, 0))
     dead = c.peek(q, part="dead")
     assert (dead.status, dead["id"], dead["state"], dead["payload"]) == (200, "a", "dead", "x")
-    assert begun + 200 <= ms_of(dead["dead_since"]) <= now_ms() + 1 and c.get(q, "a")["state"] == "dead"
+    assert started + 200 <= ms_of(dead["dead_since"]) <= now_ms() + 1 and c.get(q, "a")["state"] == "dead"
     assert c.peek(q).status == 204
     again = c.ask("POST", c.path(q, "dead", "respawn"), limit=5)
     assert (again.status, again.body) == (200, {"respawned": 1})
@@ -226,12 +226,12 @@ def test_release_makes_a_job_available_now_or_later(c, q):
     assert c.release(job).body == {"id": "a", "was": "in-flight"}
     assert [one(c.pull(q))["id"] for _ in range(2)] == ["b", "a"], "behind those who wait"
     job = {"queue": q, "id": "a", "token": None}  # whoever has it
-    begun = now_ms()
+    started = now_ms()
     assert c.release(job, delay="1500ms").status == 200
     released = now_ms()
     assert c.get(q, "a")["state"] == "waiting" and c.pull(q).status == 204
     answer = c.pull(q, wait="20s")
-    assert begun + 1500 <= answer.ms < released + soon_ms(1500 + SOON_MS) and one(answer)["attempt"] == 3
+    assert started + 1500 <= answer.ms < released + soon_ms(1500 + SOON_MS) and one(answer)["attempt"] == 3
     assert c.release(one(answer)).status == 200
     assert c.release(job).error == (409, "not-held"), "it is not in flight"
     assert c.release({"queue": q, "id": "none", "token": None}).error == (404, "not-found")
@@ -365,12 +365,12 @@ def test_a_pull_from_several_queues_uses_strict_order(d, c):
 
 
 def test_a_wait_ends_in_time_and_not_sooner(d, q):
-    begun = now_ms()
+    started = now_ms()
     waits = [Waiting(d, q, wait=f"{ms}ms") for ms in (0, 200, 500, 500)]
     for ms, w in zip((0, 200, 500, 500), waits):
         answer = w.result()
         assert answer.status == 204 and answer.body == b""
-        assert ms <= answer.ms - begun < soon_ms(ms + SOON_MS)
+        assert ms <= answer.ms - started < soon_ms(ms + SOON_MS)
 
 
 def test_waiting_pulls_are_served_first_come_first_served(d, c, q):
@@ -509,10 +509,10 @@ def test_a_queue_is_destroyed_in_part_or_whole(d, c, q):
         c.put(q, delay=60_000, id_="w")
         assert c.counts(q) == (3, 1, 1, 1, 0)
 
-    begun = now_ms() - 1
+    started = now_ms() - 1
     fill()
     w = c.ask("GET", c.path(q))
-    assert begun <= ms_of(w["oldest_ready"]) <= now_ms() and w["name"] == q
+    assert started <= ms_of(w["oldest_ready"]) <= now_ms() and w["name"] == q
     assert c.ask("DELETE", c.path(q)).body == {"deleted": 3}
     assert c.counts(q) == (0, 1, 1, 1, 0)
     assert c.ask("DELETE", c.path(q), all="true").body == {"deleted": 3}
@@ -773,11 +773,11 @@ def test_a_stopping_daemon_answers_waiting_pulls_at_once(bench):
     daemon = bench.tarry(bench.redis().url, PLAIN).start()
     waiting = [Waiting(daemon, "q", wait="60s") for _ in range(3)]
     wait_held(daemon, 3)
-    begun = now_ms()
+    started = now_ms()
     daemon.stop()
     for w in waiting:
         assert w.result(30).status == 204
-    assert now_ms() - begun < 20000
+    assert now_ms() - started < 20000
 
 
 @pytest.mark.slow
@@ -796,11 +796,11 @@ def test_jobs_of_mqtt_and_of_http_routes_can_be_pulled(bench):
     client = new_client("p", mqtt.MQTTv311)
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
-    begun = now_ms()
+    started = now_ms()
     client.publish("$delayed/1/devices/7/wake", b"up", qos=1).wait_for_publish()
     answer = waiting.result()
     job = one(answer)
-    assert (job["queue"], job["payload"]) == ("devices/7/wake", "up") and answer.ms - begun >= 1000
+    assert (job["queue"], job["payload"]) == ("devices/7/wake", "up") and answer.ms - started >= 1000
     assert c.ack(job).status == 200
     client.disconnect()
     client.loop_stop()
@@ -929,9 +929,9 @@ def test_thousands_of_queues(bench):
         while jobs := c.pull(*part, lease="5m").jobs:
             got += [job["queue"] for job in jobs]
     assert len(got) == len(set(got)) == count
-    begun, cpu = time.monotonic(), daemon.cpu_s()
+    started, cpu = time.monotonic(), daemon.cpu_s()
     nap(2000)
-    assert (daemon.cpu_s() - cpu) / (time.monotonic() - begun) < 0.2, "idle queues cost nothing"
+    assert (daemon.cpu_s() - cpu) / (time.monotonic() - started) < 0.2, "idle queues cost nothing"
     daemon.stop()
 
 

@@ -97,10 +97,10 @@ def pulls(daemon):
 
 def load(daemon, ms):
     """Share of a processor, and turns of the loop in a second, while ms go by."""
-    begun, cpu_s, turns = time.monotonic(), daemon.cpu_s(), daemon.metric("tarry_loop_wakeups_total")
+    started, cpu_s, turns = time.monotonic(), daemon.cpu_s(), daemon.metric("tarry_loop_wakeups_total")
     nap(ms)
     cpu_s, turns = daemon.cpu_s() - cpu_s, daemon.metric("tarry_loop_wakeups_total") - turns
-    passed = time.monotonic() - begun
+    passed = time.monotonic() - started
     return cpu_s / passed, turns / passed
 
 
@@ -110,11 +110,11 @@ def load(daemon, ms):
 def test_pulls_of_many_jobs_do_not_delay_other_answers(d, c, q):
     waiting = [Waiting(d, q, max=100, wait="2s") for _ in range(10)]
     nap(300)
-    begun, before = now_ms(), pulls(d)
-    assert c.pull(q).status == 204 and now_ms() - begun < soon_ms(SOON_MS)
-    begun = now_ms()
+    started, before = now_ms(), pulls(d)
+    assert c.pull(q).status == 204 and now_ms() - started < soon_ms(SOON_MS)
+    started = now_ms()
     answer = c.pull(q, wait="300ms")
-    assert answer.status == 204 and 300 <= answer.ms - begun < soon_ms(300 + SOON_MS)
+    assert answer.status == 204 and 300 <= answer.ms - started < soon_ms(300 + SOON_MS)
     assert pulls(d) - before < 20, "nobody asks Redis again and again"
     c.put(q, id_="a")
     assert sorted(w.result().ids for w in waiting) == 9 * [[]] + [["a"]]
@@ -175,12 +175,12 @@ def test_pulls_that_are_sent_in_one_go_are_answered_at_once(d):
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", d.port), timeout=30) as s:
             nap(130)
-            begun, got = now_ms(), b""
+            started, got = now_ms(), b""
             s.sendall(pull % b"none-a" + pull % b"none-b")
             while got.count(b"HTTP/1.1 204") < 2:
                 got += (more := s.recv(4096))
                 assert more
-            took_ms.append(now_ms() - begun)
+            took_ms.append(now_ms() - started)
     assert sorted(took_ms)[2] < soon_ms(300)
 
 
@@ -203,10 +203,10 @@ def test_a_waiting_pull_gets_a_job_whose_lease_a_touch_has_shortened(d, c, q):
     job = c.pull(q, lease="60s").jobs[0]
     waiting = Waiting(d, q)
     nap(200)
-    begun = now_ms()
+    started = now_ms()
     assert c.touch(job, lease="400ms").status == 200
     answer = waiting.result()
-    assert answer.ids == ["a"] and 400 <= answer.ms - begun < soon_ms(400 + SOON_MS)
+    assert answer.ids == ["a"] and 400 <= answer.ms - started < soon_ms(400 + SOON_MS)
 
 
 def test_a_queue_that_cannot_be_read_does_not_hide_the_next(redis, c, q):
@@ -285,8 +285,8 @@ def test_while_redis_takes_no_writes_an_empty_pull_is_answered_at_once(bench):
     redis.config_set("min-replicas-to-write", 1)
     in_background(Queues(daemon).put, "other")
     nap(250)
-    begun = now_ms()
-    assert Queues(daemon).pull("empty").status == 204 and now_ms() - begun < soon_ms(1000)
+    started = now_ms()
+    assert Queues(daemon).pull("empty").status == 204 and now_ms() - started < soon_ms(1000)
     redis.config_set("min-replicas-to-write", 0)
     daemon.stop()
 
@@ -391,13 +391,13 @@ def test_a_wake_is_not_lost_with_the_pull_that_failed_after_it(bench):
     assert Queues(two).ack(Queues(two).pull("q", wait="5s").jobs[0]).status == 200
     waiting = Waiting(two, "q", wait="20s")
     nap(500)
-    begun = now_ms()
+    started = now_ms()
     redis.set(key("q", "done"), "of a wrong type")
     assert Queues(one).put("q", id_="b").status == 201
     nap(50)
     redis.delete(key("q", "done"))
     answer = waiting.result(60)
-    assert answer.ids == ["b"] and answer.ms - begun < soon_ms(1000)
+    assert answer.ids == ["b"] and answer.ms - started < soon_ms(1000)
     one.stop()
     two.stop()
 
@@ -442,11 +442,11 @@ def test_a_job_is_not_early_where_the_redis_of_its_queue_is_ahead_of_the_other(b
     c = Queues(daemon)
     put = None
     while put is None or put.status == 503:  # until the daemon knows the clock of the pool
-        begun = now_ms()
+        started = now_ms()
         put = c.put("q", id_="a", delay=2000)
     assert put.status == 201
     answer = c.pull("q", wait="10s")
-    assert answer.ids == ["a"] and 2000 <= answer.ms - begun < soon_ms(2000 + SOON_MS)
+    assert answer.ids == ["a"] and 2000 <= answer.ms - started < soon_ms(2000 + SOON_MS)
     daemon.stop()
 
 

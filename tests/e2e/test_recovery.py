@@ -82,15 +82,15 @@ def test_an_attempt_is_bounded_by_the_lease_of_its_route(bench):
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 60) if a.header("delay-attempt") == b"1" else 200))
     store = bench.redis()
     redis, daemon = store.client(), bench.tarry(store.url, hooks(hook.url, 'lease = "14s";')).start()
-    begun = time.monotonic()
+    started = time.monotonic()
     post(daemon, "a")
     hook.wait_count(1)
-    while time.monotonic() < begun + 10:
+    while time.monotonic() < started + 10:
         (left,) = left_s(redis)
-        assert time.monotonic() + left <= begun + 15
+        assert time.monotonic() + left <= started + 15
         time.sleep(0.1)
     hook.wait_count(2)
-    assert time.monotonic() - begun < 13
+    assert time.monotonic() - started < 13
     wait_for("the outcome", lambda: counts(daemon)["delivered"] == 1)
     assert counts(daemon)["retried"] == 1 and hook.arrivals[1].header("delay-attempt") == b"2"
     daemon.stop()

@@ -220,7 +220,7 @@ def starve(child, rounds):
 
 @pytest.mark.slow
 def test_a_sink_that_changes_lets_old_deliveries_end_and_holds_its_limit(bench):
-    """Two at a time, those of the old one counted; no delivery is begun twice."""
+    """Two at a time, those of the old one counted; no delivery is started twice."""
     slow = bench.keep(collect.FromHttp(lambda a: ("after", 5) if b"slow" in a.payload else 200))
     redis = bench.redis()
 
@@ -252,11 +252,11 @@ def test_a_sink_that_changes_lets_old_deliveries_end_and_holds_its_limit(bench):
 @pytest.mark.slow
 def test_rates_limits_of_targets_and_retries_change_under_way(bench, hook):
     d = Reloaded(bench, bench.redis(), hooked(hook, "rate = 1.0; burst = 1;"))
-    begun = time.monotonic()
+    started = time.monotonic()
     for i in range(60):
         d.post(str(i))
     time.sleep(1.2)
-    assert len(hook.arrivals) <= 2 + time.monotonic() - begun
+    assert len(hook.arrivals) <= 2 + time.monotonic() - started
     assert d.to(hooked(hook)) == ["routes.r.rate", "routes.r.burst"]
     hook.wait_count(60, 20)  # at the rate as it was it would be most of a minute
     hook.policy = lambda a: ("after", 1)
@@ -306,11 +306,11 @@ def test_a_queue_changes_its_rules_goes_and_comes_back(bench, hook):
     assert len(pull()["jobs"]) == 1
     time.sleep(1.3)
     assert len(pull()["jobs"]) == 1, "its lease is a second now"
-    waiting, begun = ways.Sending(lambda: pull("1m")), time.monotonic()
+    waiting, started = ways.Sending(lambda: pull("1m")), time.monotonic()
     time.sleep(0.5)
     assert sorted(d.to(body(""))) == ["routes.q (removed)", "sinks.q (removed)"]
     waiting.join()
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - started < 30
     assert d.tarry.ask("POST", "/v1/queues/jobs%2Fa/jobs", "x")[0] == 404
     d.to(body('lease = "2s";'))
     put("second")
@@ -363,10 +363,10 @@ def test_a_pop_is_answered_when_its_route_changes_so_that_it_is_asked_anew(bench
     d, answers = Reloaded(bench, bench.redis(), body("q")), []
     popping = ways.Sending(lambda: answers.append(ask("/pop", {"topic": "t"})))
     wait_for("it to wait", lambda: d.tarry.metric("tarry_queue_consumers", sink="q") == 1)
-    begun = time.monotonic()
+    started = time.monotonic()
     d.to(body("q2"))
     popping.join()
-    assert answers == [None] and time.monotonic() - begun > 0.9
+    assert answers == [None] and time.monotonic() - started > 0.9
     ask("/push", {"id": "a", "topic": "t", "delay": 1, "ttr": 10, "body": "x"})
     assert ask("/pop", {"topic": "t"})["id"] == "a"
     d.tarry.stop()
@@ -515,14 +515,14 @@ def test_a_sink_is_ready_before_it_takes_the_place_of_another(bench):
     d.post("first", "m")
     collector.wait_count(1)
     for most in (50, 100, 50):
-        begun = time.monotonic()
+        started = time.monotonic()
         d.to(body(most))
         connected = broker.log.read_text().count(" as tarry-")
         # It gives up waiting after three seconds, which the broker of a starved machine may need.
-        assert connected == d.generation or time.monotonic() - begun >= 3, "it is there when it is in use"
+        assert connected == d.generation or time.monotonic() - started >= 3, "it is there when it is in use"
         d.post(f"with {most}", "m")
         collector.wait_count(d.generation)
-    begun = time.monotonic()
+    started = time.monotonic()
     d.to(body(100, free_port()))
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - started < 15
     d.tarry.stop()

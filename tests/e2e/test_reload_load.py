@@ -70,14 +70,14 @@ routes: {{ {" ".join(routes[::-1] if o["order"] else routes)} }};''')
         self.options.update(options)
         head = self.head.replace("daemon: {",
                                  f'daemon: {{ queue_max_jobs = {self.options["limit"]};')
-        before, begun = self.reloaded.log(), time.monotonic()
+        before, started = self.reloaded.log(), time.monotonic()
         changed = self.reloaded.to(self.body(), head)
         assert changed, options
         for part, words in (("sources.k.commit", "partitions assigned"),
                             ("sources.m.receive", "connected as in")):
             if any(name.startswith(part) for name in changed):
                 wait_for(words, lambda w=words: self.reloaded.log().count(w) > before.count(w), 60)
-        return time.monotonic() - begun
+        return time.monotonic() - started
 
 
 CHANGES = [  # each differs from the one before it, and from itself by its number
@@ -90,13 +90,13 @@ CHANGES = [  # each differs from the one before it, and from itself by its numbe
     lambda n: {"commit": 2000 + n, "receive": 30 + n, "linger": 9, "timeout": 30 + n, "extra": 3}]
 
 
-def split(batch, arrivals, begun_ms):
+def split(batch, arrivals, started_ms):
     """How late the jobs were that were due before the first reload, and the others."""
     due_ms = {str(job.seq).encode(): job.due_ms for job in batch}
     control, reloads = [0], [0]
     for a in arrivals:
         at_ms = due_ms[a.header("test-seq")]
-        (control if at_ms < begun_ms - 500 else reloads).append(a.ns / 1e6 - at_ms)
+        (control if at_ms < started_ms - 500 else reloads).append(a.ns / 1e6 - at_ms)
     return sorted(control), sorted(reloads)
 
 
@@ -113,7 +113,7 @@ def test_many_changes_under_load_lose_double_and_delay_nothing(bench):
              ways.Sending(lambda: load.mqtt5(three.broker.port, three.into, batches[1], 40)),
              ways.Sending(lambda: load.http(three.reloaded.tarry.port, "http", batches[2], 100))]
     time.sleep(CONTROL_S)
-    begun_ms, took = time.time() * 1000, []
+    started_ms, took = time.time() * 1000, []
     for n in range(RELOADS):
         took.append(three.change(**CHANGES[n % len(CHANGES)](n)))
         time.sleep(0.5)
@@ -123,7 +123,7 @@ def test_many_changes_under_load_lose_double_and_delay_nothing(bench):
     verify.note(f"{RELOADS} reloads took {took[0]:.3f}/{took[RELOADS // 2]:.3f}/{took[-1]:.3f} s")
     for batch, collector, keys in zip(batches, three.collectors, (True, False, True)):
         verify.expect(verify.judge(batch, collector.wait(batch), keys))
-        control, late = split(batch, collector.arrivals, begun_ms)
+        control, late = split(batch, collector.arrivals, started_ms)
         verify.note(f"late by {control[len(control) // 2]:.1f}, at most {control[-1]:.1f} ms; with "
                     f"reloads {late[len(late) // 2]:.1f}, at most {late[-1]:.1f} ms")
         assert len(control) > 100 and len(late) > 100

@@ -198,13 +198,13 @@ def test_an_api_that_is_always_asked_ends_all_the_same(bench, hook):
     time.sleep(0.5)
     took = []
     for idle in (21, 22, 23):
-        begun = time.monotonic()
+        started = time.monotonic()
         assert d.to(body(idle)) == ["sources.l.idle"]
-        took.append(time.monotonic() - begun)
+        took.append(time.monotonic() - started)
         time.sleep(0.5)
-    begun = time.monotonic()
+    started = time.monotonic()
     assert d.tarry.stop() == 0
-    took.append(time.monotonic() - begun)
+    took.append(time.monotonic() - started)
     until.set()
     for one in asking:
         one.join()
@@ -238,13 +238,13 @@ def test_brokers_that_are_away_hold_no_reload_up(bench, hook):
     for n in range(2, 7):
         if n == 4:
             broker.kill()
-        begun = time.monotonic()
+        started = time.monotonic()
         d.to(body(n))
-        took.append(time.monotonic() - begun)
+        took.append(time.monotonic() - started)
         d.post(str(n))
-    begun = time.monotonic()
+    started = time.monotonic()
     d.to(body(9, more=""))
-    took.append(time.monotonic() - begun)
+    took.append(time.monotonic() - started)
     hook.wait_count(5)
     verify.note("reloads took " + ", ".join(f"{t:.2f}" for t in took) + " s")
     assert max(took) < 15
@@ -263,9 +263,9 @@ def test_a_sink_that_never_connects_holds_a_reload_up_for_a_moment_only(bench, h
     d.post("x", "m")
     wait_for("the delivery", lambda: d.tarry.metric("tarry_delivery_attempts_total", sink="m",
                                                     result="delivered") == 1)
-    begun = time.monotonic()
+    started = time.monotonic()
     assert d.to(body(f"mqtt://127.0.0.1:{away}")) == ["sinks.m.url"]
-    assert 2 < time.monotonic() - begun < 15, "the old one delivers meanwhile"
+    assert 2 < time.monotonic() - started < 15, "the old one delivers meanwhile"
     assert d.tarry.stop() == 0
 
 
@@ -353,14 +353,14 @@ def test_a_hundred_routes_come_and_go(bench, hook):
                                     for i in range(100))}
     took, waits = [], {"deliver-after": "8s"}
     for n in range(6):
-        begun = time.monotonic()
+        started = time.monotonic()
         assert len(d.to(hooked(hook, **(many if n % 2 == 0 else {})))) == 110
-        took.append(time.monotonic() - begun)
+        took.append(time.monotonic() - started)
         if n == 0:
             ids = [d.post(str(i), f"r{i}", waits) for i in range(100)]
-    begun = time.monotonic()
+    started = time.monotonic()
     assert len(d.to(hooked(hook, **many))) == 110
-    took.append(time.monotonic() - begun)
+    took.append(time.monotonic() - started)
     verify.note("reloads took " + ", ".join(f"{t:.2f}" for t in took) + " s")
     hook.wait_count(100)
     for i in (0, 57, 99):

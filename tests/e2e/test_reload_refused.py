@@ -169,9 +169,9 @@ def test_a_source_that_fails_as_redis_comes_is_refused_and_ends_no_daemon(bench,
 @pytest.mark.slow
 def test_a_new_source_waits_for_redis_as_long_as_a_reload_may(bench, hook, early):
     d = early
-    begun = time.monotonic()
+    started = time.monotonic()
     errors = d.refuses(with_broken_source(bench, hook))
-    assert 1.4 < time.monotonic() - begun < soon_s(5)
+    assert 1.4 < time.monotonic() - started < soon_s(5)
     assert errors == [f"{d.tarry.conf}: not applied: after daemon.stop_timeout the reload still waited for Redis, "
                       "which new sources need to start: in"]
     d.to(hooked(hook, f'topic = "{hook.url}/new";'))  # routes change all the same
@@ -278,9 +278,9 @@ def test_a_new_route_that_redis_does_not_note_is_given_up(bench, hook, word):
                   more_routes='s: { from = "http"; to = "s"; }; t: { from = "http"; to = "hook"; };')
     refuse, allow = REFUSING[word]
     redis.client().execute_command(*refuse)
-    begun = time.monotonic()
+    started = time.monotonic()
     errors = d.refuses(more)
-    assert 1.4 < time.monotonic() - begun < soon_s(5)
+    assert 1.4 < time.monotonic() - started < soon_s(5)
     assert len(errors) == 1 and "the buckets of new routes: " in errors[0], errors
     assert word in errors[0] and str(d.tarry.conf) in errors[0], errors
     assert d.tarry.metric("tarry_config_last_reload_successful") == 0

@@ -65,7 +65,7 @@ def test_an_order_that_nobody_paid_is_reported_and_one_that_was_paid_is_not(benc
     wait_for("the group to assign partitions",
              lambda: "partitions assigned" in daemon.log.read_text())
     producer = confluent_kafka.Producer({"bootstrap.servers": bench.kafka.address})
-    begun = time.time()
+    started = time.time()
     for n in (1, 2, 3, 3):
         producer.produce(placed, f"order {n}", f"order-{n}")
     assert producer.flush(20) == 0
@@ -77,7 +77,7 @@ def test_an_order_that_nobody_paid_is_reported_and_one_that_was_paid_is_not(benc
     wait_for("the cancels", lambda: daemon.count("jobs_cancelled", "unpaid") == 2)
     seen.wait_count(1)
     assert (seen.arrivals[0].key, seen.arrivals[0].payload) == (b"order-3", b"order 3")
-    assert seen.arrivals[0].ns / 1e9 - begun >= 8
+    assert seen.arrivals[0].ns / 1e9 - started >= 8
     producer.produce(placed, "order 3", "order-3")  # a second time, after the report
     assert producer.flush(20) == 0
     wait_for("the repetition", lambda: daemon.count("jobs_duplicate", "unpaid") == 2)
@@ -147,7 +147,7 @@ def test_a_device_is_reminded_later_unless_the_reminder_was_cancelled_or_replace
     device = bench.keep(collect.FromMqtt(broker.port, "devices/#"))
     daemon = Sample(bench, "reminders", MQTT_URL=broker.url)
     broker.wait_subscribed("remind/+")
-    begun = time.time()
+    started = time.time()
     publish(broker.port, "$delayed/4/devices/7/remind", "water")
     publish(broker.port, "remind/8", "old", deliver_after="4s", delay_id="plants")
     publish(broker.port, "remind/8", "new", deliver_after="4s", delay_id="plants",
@@ -162,5 +162,5 @@ def test_a_device_is_reminded_later_unless_the_reminder_was_cancelled_or_replace
     got = sorted((a.topic, a.payload) for a in device.arrivals)
     assert got == [("devices/5/remind", b"again")] * 2 + [("devices/7/remind", b"water"),
                                                           ("devices/8/remind", b"new")]
-    assert min(a.ns / 1e9 for a in device.arrivals if a.payload != b"again") - begun >= 4
+    assert min(a.ns / 1e9 for a in device.arrivals if a.payload != b"again") - started >= 4
     daemon.stop()

@@ -72,10 +72,10 @@ def test_a_master_killed_under_load_is_replaced(bench, watched):
     master = watched.master()
     master.ask("CLIENT", "PAUSE", "60000", "WRITE")
     watched.wait_replicated()
-    begun = time.monotonic()
+    started = time.monotonic()
     master.kill()
     new = watched.wait_failover()
-    back_in_work(way.tarry, way.collector, "master killed", begun)
+    back_in_work(way.tarry, way.collector, "master killed", started)
     sending.join()
     arrivals = [a for a in way.collector.wait(batch) if a.header("test-seq")]
     v = verify.judge(batch, arrivals, way.keys)
@@ -95,9 +95,9 @@ def test_a_planned_failover_and_the_return_of_the_old_master_as_a_replica(bench,
                          {"deliver-after": "8s", "delay-id": f"later{n}"})[0] == 201
     watched.wait_replicated()
     old = watched.master()
-    begun = time.monotonic()
+    started = time.monotonic()
     new = watched.fail_over()
-    back_in_work(tarry, hook, "planned failover", begun)
+    back_in_work(tarry, hook, "planned failover", started)
     wait_told("the daemon at the new master", lambda: connected_to(tarry, new))
     assert new is not old
     wait_told("the old master to follow", lambda: old.role == "slave")
@@ -128,11 +128,11 @@ def test_a_master_that_hangs_is_left_as_soon_as_the_sentinels_have_another(bench
     tarry = start(bench, hook, watched.url)
     assert works(tarry)
     old = watched.master()
-    begun = time.monotonic()
+    started = time.monotonic()
     os.kill(old.child.pid, signal.SIGSTOP)
     try:
         new = watched.wait_failover()
-        back_in_work(tarry, hook, "master stopped", begun)
+        back_in_work(tarry, hook, "master stopped", started)
     finally:
         os.kill(old.child.pid, signal.SIGCONT)
     wait_told("the old master to follow", lambda: old.role == "slave")
@@ -148,13 +148,13 @@ def test_a_master_that_hangs_is_left_as_soon_as_the_sentinels_have_another(bench
 
 def test_a_sentinel_that_is_down_is_no_matter(bench, hook, watched):
     watched.sentinels[0].kill()
-    begun = time.monotonic()
+    started = time.monotonic()
     tarry = start(bench, hook, watched.url)
-    assert time.monotonic() - begun < BACK_S and works(tarry)
-    begun = time.monotonic()
+    assert time.monotonic() - started < BACK_S and works(tarry)
+    started = time.monotonic()
     watched.master().kill()
     watched.wait_failover()
-    back_in_work(tarry, hook, "one sentinel down, master killed", begun)
+    back_in_work(tarry, hook, "one sentinel down, master killed", started)
     assert f"sentinel 127.0.0.1:{watched.sentinels[0].port}: unreachable" in tarry.log.read_text()
     tarry.stop()
 
@@ -178,10 +178,10 @@ def test_work_goes_on_while_all_sentinels_are_down(bench, hook, watched):
         sentinel.start()
     back_in_work(tarry, hook, "all sentinels back", time.monotonic())
     watched.wait_settled()
-    begun = time.monotonic()
+    started = time.monotonic()
     watched.master().kill()
     watched.wait_failover()
-    back_in_work(tarry, hook, "and a failover then", begun)
+    back_in_work(tarry, hook, "and a failover then", started)
     tarry.stop()
 
 
@@ -238,9 +238,9 @@ def test_a_master_that_was_made_a_replica_is_told_and_left(bench, hook, single, 
     master.ask("REPLICAOF", "127.0.0.1", port)
     assert not works(tarry)
     wait_for("the reason", lambda: b"the server is a replica (of 127.0.0.1" in tarry.ask("GET", "/readyz")[2])
-    begun = time.monotonic()
+    started = time.monotonic()
     master.ask("REPLICAOF", "NO", "ONE")
-    back_in_work(tarry, hook, stale, begun)
+    back_in_work(tarry, hook, stale, started)
     tarry.stop()
 
 
@@ -261,10 +261,10 @@ def test_with_tls_and_users_of_their_own_in_redis_and_at_the_sentinels(bench, ho
     tarry.stop()
 
     tarry = start(bench, hook, watched.url_of(login), redis_options=files + at_sentinels)
-    begun = time.monotonic()
+    started = time.monotonic()
     watched.master().kill()
     new = watched.wait_failover()
-    back_in_work(tarry, hook, "TLS and users, master killed", begun)
+    back_in_work(tarry, hook, "TLS and users, master killed", started)
     assert connected_to(tarry, new)
     tarry.stop()
     log = tarry.log.read_text()

@@ -133,8 +133,8 @@ def test_a_hanging_kafka_delays_the_stop_only_once(bench):
     assert producer.flush(30) == 0
     wait_for("the record", lambda: tarry.metric("tarry_jobs_stored_total", route="r") == 1)
     servers.freeze(kafka.child)
-    begun = time.monotonic()
+    started = time.monotonic()
     tarry.stop()
-    took_s = time.monotonic() - begun
+    took_s = time.monotonic() - started
     assert "could not leave the consumer group in time" in tarry.log.read_text(), "this has shown nothing"
     assert took_s < machine.soon_s(7.5)

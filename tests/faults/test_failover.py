@@ -133,7 +133,7 @@ def test_jobs_are_delivered_after_a_sentinel_failover_under_load(bench, scenario
     redis = three(bench)
     way = ways.Way(bench, "http-http", route='lease = "5s";', redis=redis, redis_options=WAITING)
     batch = after.stamped(way.make_jobs(scenario.jobs(10000), named=True, max_delay_ms=3000))
-    sending, old, begun_ns = way.sending(batch, rate=500), redis.master(), time.time_ns()
+    sending, old, started_ns = way.sending(batch, rate=500), redis.master(), time.time_ns()
     time.sleep(2)
     scenario.fault(f"{old}: kill -9 of Redis and sentinel")
     old.kill()
@@ -143,7 +143,7 @@ def test_jobs_are_delivered_after_a_sentinel_failover_under_load(bench, scenario
     redis.come_back(old)
     wait_told(f"{old} to follow {new}", lambda: old.redis.ask("ROLE")[0] == "slave")
     sending.join()
-    gap_s = away_s(batch, begun_ns)
+    gap_s = away_s(batch, started_ns)
     verify.note(f"no job was accepted for {gap_s:.1f} s")
     finish(scenario, 9, "Sentinel failover under load, replicas:1 of 2", way, batch, [], lambda a: [])
     assert gap_s < BACK_S
@@ -158,12 +158,12 @@ def test_jobs_are_delivered_after_a_planned_failover_under_load(bench, scenario,
     sending, old = way.sending(batch, rate=500), redis.master()
     time.sleep(3)
     scenario.fault(f"SENTINEL FAILOVER, away from {old}")
-    begun_ns, new = time.time_ns(), redis.fail_over()
+    started_ns, new = time.time_ns(), redis.fail_over()
     # The daemon asks the sentinels once a second. Until then it sends acks to the old master.
     told_ns = time.time_ns() + 2_000_000_000
     sending.join()
-    gap_s = away_s(batch, begun_ns)
+    gap_s = away_s(batch, started_ns)
     verify.note(f"{new} took over; no job was accepted for {gap_s:.1f} s")
     finish(scenario, 9, f"planned failover under load, {promise} of 2", way, batch, [],
-           lambda a: after.arrived_between(a, begun_ns, told_ns))
+           lambda a: after.arrived_between(a, started_ns, told_ns))
     assert gap_s < BACK_S

@@ -63,8 +63,8 @@ def test_far_jobs_are_delivered_after_redis_was_killed_during_a_move(bench, scen
     batch = way.make_jobs(scenario.jobs(5000), named=way.source == "http", max_delay_ms=15000)
     sending = way.sending(batch, rate=2000)
     for _ in range(3):  # the third daemon must still find slots to move
-        begun = moves(way)
-        wait_for("slots to be moved", lambda: moves(way) > begun)
+        started = moves(way)
+        wait_for("slots to be moved", lambda: moves(way) > started)
         time.sleep(scenario.rng.uniform(0, 0.3))
         scenario.fault("redis: kill -9")
         way.redis.kill()

@@ -87,11 +87,11 @@ def test_the_publisher_outlives_a_broker_that_comes_back_without_its_subscriber(
 @pytest.mark.limit_s(1500)
 def test_kafka_to_kafka_and_mqtt_to_http_with_a_kill_9_every_few_seconds(bench, scenario):
     run = million.Million(bench)
-    begun = time.monotonic()
+    started = time.monotonic()
     run.start(JOBS, RATE)
     bound = kill_while_it_sends(run, scenario, PAUSE_S)
     verdicts = run.end()
-    verify.note(f"{JOBS} jobs in {time.monotonic() - begun:.0f} s")
+    verify.note(f"{JOBS} jobs in {time.monotonic() - started:.0f} s")
     judge(scenario, "M", "random kill -9 of daemon, Redis, Kafka, mosquitto, receiver",
           verdicts, bound)
     run.tarry.stop()

@@ -54,10 +54,10 @@ def test_a_wire_to_redis_that_carries_one_way_hangs_nothing(bench, scenario, wir
         time.sleep(scenario.rng.uniform(2, 3))
         scenario.fault(f"the wire to Redis: silent {name} for 6 s")
         wire.cut(**how)
-        begun = time.monotonic()
+        started = time.monotonic()
         wait_for(f"the hang to be noticed ({name})", lambda: not ready(daemon), TIMEOUT_S + 4, 0.1)
-        noticed_s = time.monotonic() - begun
-        time.sleep(max(0, begun + 6 - time.monotonic()))
+        noticed_s = time.monotonic() - started
+        time.sleep(max(0, started + 6 - time.monotonic()))
         wire.heal()
         healed = time.monotonic()
         wait_for(f"readiness ({name})", lambda: ready(daemon), BACK_S, 0.1)

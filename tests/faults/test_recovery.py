@@ -63,9 +63,9 @@ class Crossing(million.Million):
 
 def kill_at(run, scenario, times_s):
     """Kills the daemon at these times and restarts it at once, as a supervisor would."""
-    begun = time.monotonic()
+    started = time.monotonic()
     for n, at_s in enumerate(times_s, 1):
-        time.sleep(max(0, begun + at_s - time.monotonic()))
+        time.sleep(max(0, started + at_s - time.monotonic()))
         assert run.sends(), "a kill while nothing is sent shows little"
         scenario.fault(f"daemon: kill -9 number {n}")
         run.tarry.kill()

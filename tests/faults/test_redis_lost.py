@@ -87,9 +87,9 @@ class Storm:
         time.sleep(self.rng.uniform(0, 0.1))
         self.lives()
         start(redis)
-        begun = time.monotonic()
+        started = time.monotonic()
         wait_for("the daemon to be ready again", self.is_up, BACK_S)
-        self.longest_away_s = max(self.longest_away_s, time.monotonic() - begun)
+        self.longest_away_s = max(self.longest_away_s, time.monotonic() - started)
 
     def never_done(self):
         """Returns the calls that never succeeded."""

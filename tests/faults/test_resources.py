@@ -65,9 +65,9 @@ def test_a_redis_whose_disk_is_full_takes_nothing_it_could_lose(bench, scenario)
     scenario.fault("Redis: its disk is full for 5 s")
     redis.fill()
     wait_for("Redis to refuse", lambda: way.tarry.ask("GET", "/readyz")[0] == 503, 10)
-    begun, lines = way.tarry.cpu_s(), len(way.tarry.log.read_text().splitlines())
+    started, lines = way.tarry.cpu_s(), len(way.tarry.log.read_text().splitlines())
     time.sleep(5)
-    assert way.tarry.cpu_s() - begun < 2.5, "busy while Redis can't write"
+    assert way.tarry.cpu_s() - started < 2.5, "busy while Redis can't write"
     assert len(way.tarry.log.read_text().splitlines()) - lines < 60, way.tarry.tail(30)
     redis.filler.unlink()
     wait_for("readiness", lambda: way.tarry.ask("GET", "/readyz")[0] == 200, 20)
@@ -124,9 +124,9 @@ def test_without_descriptors_it_waits_for_some(bench, scenario, name):
     scenario.fault("no descriptor is left for 3 s, and connections wait")
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, limits[1]))
     waiting = [socket.create_connection(("127.0.0.1", way.tarry.port)) for _ in range(20)]
-    begun = way.tarry.cpu_s()
+    started = way.tarry.cpu_s()
     time.sleep(3)
-    busy = way.tarry.cpu_s() - begun
+    busy = way.tarry.cpu_s() - started
     resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
     for s in waiting:
         s.close()
@@ -200,9 +200,9 @@ class Good:
             if n % 2 and loader.sock:
                 loader.sock.close()
                 loader.sock = None
-            begun = time.monotonic()
+            started = time.monotonic()
             loader.exchange([self.jobs.pop()])
-            self.took_ms.append((time.monotonic() - begun) * 1000)
+            self.took_ms.append((time.monotonic() - started) * 1000)
             n += 1
             time.sleep(0.005)
         took, self.took_ms = sorted(self.took_ms), []

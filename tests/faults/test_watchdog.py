@@ -51,7 +51,7 @@ def test_a_lost_answer_to_a_claim_ends_no_route(bench, scenario):
     tarry.env["TARRY_FAULT"] = "C2:lose:1"
     tarry.env["ASAN_OPTIONS"] = "exitcode=99:detect_leaks=0"  # the fault leaks the call that it loses
     tarry.start()
-    begun = time.monotonic()
+    started = time.monotonic()
     publish(tarry)
     redis = bench.kept[1].client()
     wait_for("the claim", lambda: redis.zcard("tarry:{r/0}:unack") == 1)
@@ -62,7 +62,7 @@ def test_a_lost_answer_to_a_claim_ends_no_route(bench, scenario):
     said = watch(tarry, ALARM_S + 3)
     assert set(said) == {200, 503} and "[-]route r due jobs are stalled in" in said[503], said
     wait_for("the two jobs behind it", lambda: len(hook.arrivals) >= 2)
-    assert time.monotonic() - begun < machine.soon_s(ALARM_S + 6)
+    assert time.monotonic() - started < machine.soon_s(ALARM_S + 6)
     assert tarry.metric("tarry_watchdog_rearms_total", route="r") == 1
     assert tarry.ask("GET", "/readyz")[0] == 200, "it is well again by itself"
     log = tarry.log.read_text()

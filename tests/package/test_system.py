@@ -229,9 +229,9 @@ def test_an_upgrade_loses_no_job_and_no_configuration(installed):
     publish(installed, 300, "15s", "soon")
     publish(installed, 50, "1h", "later")
     assert installed.do("tarry --version | head -n 1") != f"tarry {NEXT}"
-    begun = time.monotonic()
+    started = time.monotonic()
     installed.do("apt-get -y install /next.deb")
-    took = time.monotonic() - begun
+    took = time.monotonic() - started
     assert installed.do("tarry --version | head -n 1") == f"tarry {NEXT}"
     assert installed.do("readlink /proc/$(systemctl show -P MainPID tarry)/exe") == "/usr/bin/tarry"
     assert installed.do("systemctl is-active tarry") == "active"

@@ -59,11 +59,11 @@ def run(b, masters, jobs):
     clients = children_cpu_s()
     b.run([load, "fill", "--brokers", kafka.address, "--topic", topic, "--count", jobs])
     pids = [kafka.child.pid, *(node.child.pid for node in redis_cluster.nodes)]
-    begun = [threads_cpu_s(pid) for pid in pids]
+    started = [threads_cpu_s(pid) for pid in pids]
     daemon = b.tarry(CONF.format(brokers=kafka.address, topic=topic, out=out), redis=redis_cluster.url)
     wait_for("all deliveries", lambda: daemon.metric("tarry_jobs_delivered_total") >= jobs, 120, 0.1)
     loop, all_threads = threads_cpu_s(daemon.child.pid)
-    (_, broker), *redis = [tuple(b - a for a, b in zip(old, threads_cpu_s(pid))) for pid, old in zip(pids, begun)]
+    (_, broker), *redis = [tuple(b - a for a, b in zip(old, threads_cpu_s(pid))) for pid, old in zip(pids, started)]
     b.run([load, "read", "--brokers", kafka.address, "--topic", out, "--count", jobs])
     us = 1e6 / jobs
     return {"daemon, its loop": loop * us, "daemon, librdkafka": (all_threads - loop) * us, "broker": broker * us,

@@ -80,8 +80,8 @@ def ingest_rate(way, count):
         return marks[-1][1] >= count
 
     wait_for(f"{count} jobs to be stored", all_stored, 120, 0.05)
-    begun = next(mark for mark in marks if mark[1] >= count / 20)
-    return (marks[-1][1] - begun[1]) / (marks[-1][0] - begun[0])
+    started = next(mark for mark in marks if mark[1] >= count / 20)
+    return (marks[-1][1] - started[1]) / (marks[-1][0] - started[0])
 
 
 def ingest(b, name, want, **redis):

@@ -35,9 +35,9 @@ def seed(b, redis, pending, route="r/0"):
 def core(b, redis, rate, jobs, kind="steady"):
     """Returns what the core measures under that load: lateness, time until stored, CPU per job."""
     daemon = b.tarry(CORE.format(kind=kind, rate=rate, jobs=jobs), redis, binary=b.program("steady"))
-    begun = redis.cpu_s(), daemon.cpu_s()
+    started = redis.cpu_s(), daemon.cpu_s()
     wait_for(f"{jobs} jobs", lambda: daemon.metric("tarry_jobs_delivered_total") >= jobs, 60, 0.5)
-    spent = redis.cpu_s() - begun[0], daemon.cpu_s() - begun[1]
+    spent = redis.cpu_s() - started[0], daemon.cpu_s() - started[1]
     daemon.stop()
     rows = [json.loads(line) for line in daemon.log.read_text().splitlines() if line.startswith('{"who"')]
     told = {row["who"]: row for row in rows}

@@ -23,11 +23,11 @@ def configuration():
 
 def scrape(daemon):
     c = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=30)
-    begun = time.monotonic()
+    started = time.monotonic()
     c.request("GET", "/metrics")
     answer = c.getresponse()
     text = answer.read()
-    took_s = time.monotonic() - begun
+    took_s = time.monotonic() - started
     c.close()
     assert answer.status == 200
     return took_s, text.decode()

@@ -63,10 +63,10 @@ def into_redis(b, workers, count, binary=None):
     broker, redis = b.mosquitto(), b.redis()
     daemon = b.tarry(CONF_IN.format(url=broker.url, workers=workers), binary=binary)
     wait_for("all workers to subscribe", lambda: broker.log.read_text(errors="replace").count("bench/in") >= workers)
-    before, begun = cpu(daemon, redis, broker), time.monotonic()
+    before, started = cpu(daemon, redis, broker), time.monotonic()
     b.run(argv(b, "publish", broker, "bench/in", count, conns=PUBLISHERS))
     wait_for(f"{count} messages to be stored", lambda: stored(daemon) >= count, 120, 0.01)
-    per_s = count / (time.monotonic() - begun)
+    per_s = count / (time.monotonic() - started)
     return per_s, {who: (s - before[who]) / count * 1e6 for who, s in cpu(daemon, redis, broker).items()}
 
 

@@ -70,12 +70,12 @@ class Pending:
         client = self.redis.client()
         script, keys = client.register_script(PLAIN), ("plain:z", "plain:h")
         script(keys, (self.entries, 1, "x"))  # loads the script
-        begun = cpu_ns(self.redis.child.pid)
+        started = cpu_ns(self.redis.child.pid)
         for first in range(self.entries, self.entries + entries, PLAIN_CALL):
             script(keys, (first, min(PLAIN_CALL, self.entries + entries - first), "x" * PLAIN_BYTES))
         self.entries += entries
         client.close()
-        return (cpu_ns(self.redis.child.pid) - begun) / 1000 / entries
+        return (cpu_ns(self.redis.child.pid) - started) / 1000 / entries
 
     def start(self):
         """Returns the daemon, and two times in seconds from its exec: until it is ready, and until
@@ -83,12 +83,12 @@ class Pending:
         self.raw("enqueue", jobs=DUE, due=-1000, ids="name")
         receiver = self.b.spawn([self.b.program("receiver"), DUE])
         daemon = self.b.tarry(CONF.format(port=int(receiver.stdout.readline())), redis=self.redis, start=False)
-        begun = time.monotonic()
+        started = time.monotonic()
         daemon.spawn(daemon.argv())
         wait_for("the daemon", daemon.up_or_dead, 60, 0.002)
-        ready = time.monotonic() - begun
+        ready = time.monotonic() - started
         receiver.stdout.readline()
-        return daemon, ready, time.monotonic() - begun
+        return daemon, ready, time.monotonic() - started
 
     def costs(self):
         """Returns us of Redis' CPU per job and script, in calls of 200 jobs."""
@@ -119,11 +119,11 @@ class Pending:
         client, us = self.redis.client(), {"count": 0, "audit": 0}
 
         def call(name, *words):
-            begun = cpu_ns(self.redis.child.pid)
+            started = cpu_ns(self.redis.child.pid)
             answer = client.evalsha(sha[name], *words)
             while " S " not in Path(f"/proc/{self.redis.child.pid}/stat").read_text():
                 time.sleep(0.00002)  # Redis updates its CPU time when it sleeps
-            us[name] = max(us[name], (cpu_ns(self.redis.child.pid) - begun) / 1000)
+            us[name] = max(us[name], (cpu_ns(self.redis.child.pid) - started) / 1000)
             return answer
 
         for _ in range(20):
@@ -179,10 +179,10 @@ def work(b, daemon):
     published by HTTP, due at once, and delivered over HTTP."""
     jobs = b.jobs(20000)
     wait_for("the first jobs", lambda: daemon.metric("tarry_jobs_delivered_total") == DUE)
-    begun = daemon.cpu_s()
+    started = daemon.cpu_s()
     publish(daemon, "bench", jobs)
     wait_for("all deliveries", lambda: daemon.metric("tarry_jobs_delivered_total") == DUE + jobs, 60)
-    cost_us = (daemon.cpu_s() - begun) * 1e6 / jobs
+    cost_us = (daemon.cpu_s() - started) * 1e6 / jobs
     connection = http.client.HTTPConnection("127.0.0.1", daemon.port)
     for answer in publish(daemon, "bench", 1000, **{"deliver-after": "1h"}):
         connection.request("DELETE", f"/v1/routes/bench/jobs/{answer['id']}")

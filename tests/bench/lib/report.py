@@ -103,7 +103,7 @@ def run_case(c, args, kafka):
     entry = {"case": c.name, "what": c.what, "revision": revision(),
              "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
              "rounds": 1 if args.quick else args.runs, "quick": args.quick, "figures": [], "charts": []}
-    begun = time.monotonic()
+    started = time.monotonic()
     b = bench.Bench(c.name, entry["rounds"], 0.1 if args.quick else 1.0, kafka)
     try:
         for part in c.function(b):
@@ -123,7 +123,7 @@ def run_case(c, args, kafka):
             raise
     finally:
         b.close("error" in entry)
-        entry["seconds"] = round(time.monotonic() - begun, 1)
+        entry["seconds"] = round(time.monotonic() - started, 1)
     if "error" in entry:
         print(f"{c.name}: {entry['error']}", flush=True)
     entry["ok"] = "error" not in entry and all(row.get("ok", True) for row in entry["figures"])

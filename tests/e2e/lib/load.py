@@ -17,11 +17,11 @@ class Pace:
     """Limits a loop to `rate` jobs a second. None: no limit."""
 
     def __init__(self, rate):
-        self.rate, self.begun, self.n = rate, time.monotonic(), 0
+        self.rate, self.started, self.n = rate, time.monotonic(), 0
 
     def step(self, n=1):
         self.n += n
-        ahead_s = self.rate and self.begun + self.n / self.rate - time.monotonic()
+        ahead_s = self.rate and self.started + self.n / self.rate - time.monotonic()
         if ahead_s and ahead_s > 0.002:
             time.sleep(ahead_s)
 

@@ -19,10 +19,10 @@ stalls = collections.deque(maxlen=int(KEPT_S / NAP_S))  # (when, how long)
 
 def watch():
     while True:
-        begun = time.monotonic()
+        started = time.monotonic()
         time.sleep(NAP_S)
         now = time.monotonic()
-        stalls.append((now, now - begun - NAP_S))
+        stalls.append((now, now - started - NAP_S))
 
 
 def stall_s(last_s=LAST_S):

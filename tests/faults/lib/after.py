@@ -52,7 +52,7 @@ class Watch:
     """Measures what the daemon uses in a period: processor time and lines of its log."""
 
     def __init__(self, tarry):
-        self.tarry, self.begun = tarry, time.monotonic()
+        self.tarry, self.started = tarry, time.monotonic()
         self.cpu_s, self.lines = tarry.cpu_s(), self.count()
 
     def count(self):
@@ -60,5 +60,5 @@ class Watch:
 
     def read(self):
         """Returns (share of one processor, log lines per second)."""
-        for_s = time.monotonic() - self.begun
+        for_s = time.monotonic() - self.started
         return (self.tarry.cpu_s() - self.cpu_s) / for_s, (self.count() - self.lines) / for_s

@@ -89,7 +89,7 @@ class Flood:
     async def ask(self, call, what, held):
         """Returns the status. None: the connection could not be made, or was closed while it was idle."""
         fresh = call.listener not in held
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             if fresh:
                 held[call.listener] = await asyncio.open_connection(
@@ -100,7 +100,7 @@ class Flood:
         except (OSError, EOFError, asyncio.TimeoutError) as fault:
             if fresh or isinstance(fault, asyncio.TimeoutError):
                 self.silent.append(f"{call.listener} {call.method} {call.path}: {fault!r} after "
-                                   f"{time.monotonic() - begun:.1f} s")
+                                   f"{time.monotonic() - started:.1f} s")
             self.drop(call, held)
             return None
         if call.tail:

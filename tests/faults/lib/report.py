@@ -44,7 +44,7 @@ class Scenario:
     """The fixture. The seed of rng is the run's seed and the scenario's name."""
 
     def __init__(self, name):
-        self.name, self.begun = name, time.monotonic()
+        self.name, self.started = name, time.monotonic()
         self.rng = random.Random(f"{SEED}/{name}")
         self.lines = logs.setdefault(name, [])
         print(f"{name}: TARRY_FAULT_SEED={SEED}")
@@ -57,7 +57,7 @@ class Scenario:
 
     def fault(self, text):
         """Logs a fault at the moment when the test injects it."""
-        line = f"{time.monotonic() - self.begun:8.3f} s  {text}"
+        line = f"{time.monotonic() - self.started:8.3f} s  {text}"
         self.lines.append(line)
         print(line)
 
@@ -89,7 +89,7 @@ class Scenario:
                  verdict.twice, bound, may_lose)
 
     def close(self):
-        self.lines.append(f"{time.monotonic() - self.begun:8.3f} s  end")
+        self.lines.append(f"{time.monotonic() - self.started:8.3f} s  end")
 
 
 def order(row):

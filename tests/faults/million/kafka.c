@@ -62,7 +62,7 @@ int produce_main(int argc, char **argv)
     (void)argc;
     const char *topic = argv[3];
     uint64_t count = strtoull(argv[5], NULL, 10), rate = strtoull(argv[6], NULL, 10);
-    int64_t spread_ms = strtoll(argv[7], NULL, 10), begun_us = clock_us();
+    int64_t spread_ms = strtoll(argv[7], NULL, 10), started_us = clock_us();
     uint32_t run = (uint32_t)strtoul(argv[8], NULL, 10);
     struct entry *ledger = ledger_open(argv[4], count);
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -73,7 +73,7 @@ int produce_main(int argc, char **argv)
     rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
     rd_kafka_t *rk = client(RD_KAFKA_PRODUCER, conf, argv[2]);
     for (uint64_t seq = 0; seq < count;) {
-        uint64_t may = pace_allows(seq, rate, begun_us);
+        uint64_t may = pace_allows(seq, rate, started_us);
         for (; may > 0 && seq < count; may--) {
             /* Kept if the queue was full: the ledger must contain what is sent. */
             if (ledger[seq].due_ms == 0)

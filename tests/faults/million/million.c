@@ -109,9 +109,9 @@ struct record record_of(const void *body, size_t n, int64_t us, const char *due,
     };
 }
 
-uint64_t pace_allows(uint64_t sent, uint64_t rate, int64_t begun_us)
+uint64_t pace_allows(uint64_t sent, uint64_t rate, int64_t started_us)
 {
-    uint64_t by_now = (uint64_t)(clock_us() - begun_us) * rate / 1000000;
+    uint64_t by_now = (uint64_t)(clock_us() - started_us) * rate / 1000000;
     return by_now > sent ? by_now - sent : 0;
 }
 

@@ -46,7 +46,7 @@ struct record record_of(const void *body, size_t n, int64_t us, const char *due,
                         const char *attempt);
 
 /* Returns how many more jobs may be sent now, at rate jobs a second. */
-uint64_t pace_allows(uint64_t sent, uint64_t rate, int64_t begun_us);
+uint64_t pace_allows(uint64_t sent, uint64_t rate, int64_t started_us);
 
 int64_t clock_us(void);
 _Noreturn void die(const char *what);

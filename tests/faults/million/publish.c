@@ -192,7 +192,7 @@ static void receive(int wait_ms)
 }
 
 /* Return the next job to send: an unsafe one first, then a new one if the rate allows. */
-static bool next(uint64_t rate, int64_t begun_us, int64_t spread_ms, uint64_t *seq)
+static bool next(uint64_t rate, int64_t started_us, int64_t spread_ms, uint64_t *seq)
 {
     if (p.again_n > 0) {
         *seq = p.again[p.again_at];
@@ -200,7 +200,7 @@ static bool next(uint64_t rate, int64_t begun_us, int64_t spread_ms, uint64_t *s
         p.again_n--;
         return true;
     }
-    if (p.sent == p.count || pace_allows(p.sent, rate, begun_us) == 0)
+    if (p.sent == p.count || pace_allows(p.sent, rate, started_us) == 0)
         return false;
     *seq = p.sent++;
     p.ledger[*seq].due_ms = due_of(*seq, clock_us(), spread_ms);
@@ -219,7 +219,7 @@ int publish_main(int argc, char **argv)
 {
     (void)argc;
     uint64_t rate = strtoull(argv[6], NULL, 10), seq;
-    int64_t spread_ms = strtoll(argv[7], NULL, 10), begun_us = clock_us(), safe_us = 0;
+    int64_t spread_ms = strtoll(argv[7], NULL, 10), started_us = clock_us(), safe_us = 0;
     p.port = atoi(argv[2]);
     p.topic = argv[3];
     p.count = strtoull(argv[5], NULL, 10);
@@ -234,7 +234,7 @@ int publish_main(int argc, char **argv)
             connect_again();
             continue;
         }
-        while (p.open < OPEN_MAX && next(rate, begun_us, spread_ms, &seq)) {
+        while (p.open < OPEN_MAX && next(rate, started_us, spread_ms, &seq)) {
             safe_us = clock_us() + UNSAFE_MS * 1000;
             if (!publish(seq, free_slot())) {
                 lose();
