@@ -4,7 +4,7 @@
  * itself: tries, numbers of buckets, instances, INFO. What is read is written and read
  * again as it was.
  */
-#include "bridge/engine/member_list.h"
+#include "bridge/engine/membership.h"
 #include "bridge/base/unpack.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/meta.h"

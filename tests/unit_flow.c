@@ -2,7 +2,7 @@
 /*
  * unit_flow.c - when sources are paused and resumed.
  */
-#include "bridge/engine/flow.h"
+#include "bridge/engine/submit.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

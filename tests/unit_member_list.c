@@ -2,7 +2,7 @@
 /*
  * unit_member_list.c - which live instance owns a bucket.
  */
-#include "bridge/engine/member_list.h"
+#include "bridge/engine/membership.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

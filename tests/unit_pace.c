@@ -6,7 +6,7 @@
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/breaker.h"
 #include "bridge/engine/gate.h"
-#include "bridge/engine/pace.h"
+#include "bridge/engine/pace_internal.h"
 #include "bridge/job/tmpl.h"
 #include "tests/unit.h"
 
@@ -222,7 +222,7 @@ static struct pace *begin(const char *topic)
 {
     struct err err;
     world.route.target = tmpl_compile(topic, &err);
-    world.route.pace = pace_new(&world.route);
+    pace_change(&world.route);
     assert_non_null(world.route.pace);
     return world.route.pace;
 }
@@ -273,7 +273,7 @@ static bool goes(struct pace *p, const char *target)
 static void report(struct pace *p, const char *target, enum outcome outcome, unsigned n)
 {
     for (; n > 0; n--)
-        pace_done(p, slice_of(target), outcome, false);
+        pace_done(p, target_find(p, slice_of(target)), slice_of(target), outcome, false);
 }
 
 static void let_fail(struct pace *p, const char *target, unsigned n)
@@ -509,7 +509,8 @@ static void a_route_without_rate_options_has_no_rate_limit(void **state)
 {
     make_world(state);
     world.conf.breaker = 0;
-    assert_null(pace_new(&world.route));
+    pace_change(&world.route);
+    assert_null(world.route.pace);
     end_world(state);
 }
 

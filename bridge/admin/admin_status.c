@@ -45,24 +45,26 @@ static void add_all_redis(struct buf *out, const struct bridge *bridge)
     buf_add_str(out, "]");
 }
 
-struct instances { /* output of the list of instances */
-    struct buf *out;
-    unsigned n;
-};
-
-static void add_instance(void *arg, const struct membership_instance *one)
+static void add_instances(struct buf *out, const struct bridge *bridge)
 {
-    struct instances *list = arg;
-    struct slice rest = one->routes;
-    buf_add_str(list->out, list->n++ > 0 ? ",{" : "{");
-    text_add_json_member(list->out, "id", one->id);
-    add_bool(list->out, "self", one->self);
-    buf_add_str(list->out, ",\"routes\":[");
-    for (struct slice name; (name = text_take_word(&rest)).n > 0;) {
-        text_add_json(list->out, name);
-        buf_add_str(list->out, rest.n > 0 ? "," : "");
+    const struct member_list *list = membership_list(bridge->membership);
+    char own[24];
+    snprintf(own, sizeof(own), "%010" PRIx64, bridge->instance);
+    buf_add_str(out, ",\"instances\":[");
+    for (size_t i = 0; i < list->n; i++) {
+        const struct member *one = &list->members[i];
+        struct slice rest = one->routes;
+        buf_add_str(out, i > 0 ? ",{" : "{");
+        text_add_json_member(out, "id", one->id);
+        add_bool(out, "self", slice_is(one->id, own));
+        buf_add_str(out, ",\"routes\":[");
+        for (struct slice name; (name = text_take_word(&rest)).n > 0;) {
+            text_add_json(out, name);
+            buf_add_str(out, rest.n > 0 ? "," : "");
+        }
+        buf_add_str(out, "]}");
     }
-    buf_add_str(list->out, "]}");
+    buf_add_str(out, "]");
 }
 
 static const char *source_state(const struct source *src)
@@ -114,7 +116,6 @@ static void status(void *arg, struct httpd_req *req)
 {
     const struct bridge *bridge = arg;
     struct buf out = {0};
-    struct instances list = {&out, 0};
     buf_add_str(&out, "{");
     add_text(&out, "version", TARRY_VERSION);
     buf_addf(&out, ",\"instance\":\"%010" PRIx64 "\",\"started_ms\":%" PRId64 ",",
@@ -124,9 +125,7 @@ static void status(void *arg, struct httpd_req *req)
     add_bool(&out, "stopping", bridge->draining);
     admin_more->status(bridge, &out);
     add_all_redis(&out, bridge);
-    buf_add_str(&out, ",\"instances\":[");
-    membership_each(bridge->membership, add_instance, &list);
-    buf_add_str(&out, "]");
+    add_instances(&out, bridge);
     add_sources(&out, bridge);
     add_sinks(&out, bridge);
     buf_add_str(&out, "}\n");

@@ -6,7 +6,7 @@
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"
-#include "bridge/engine/emit.h"
+#include "bridge/engine/deliver.h"
 #include "bridge/job/tries.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/admit.h"

@@ -34,7 +34,7 @@ static void print_instances(const struct bridge *bridge, struct buf *out)
         EACH_SCHED (route, s)
             owned += s->rank == 0;
     gauge(out, "tarry_instances", "Instances that share this Redis; 0: unknown.",
-          (int64_t)membership_count(bridge->membership));
+          (int64_t)membership_list(bridge->membership)->n);
     gauge(out, "tarry_buckets_owned",
           "Buckets that this instance owns; it claims jobs of other buckets only with a "
           "delay.",

@@ -7,7 +7,7 @@
 #include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/cli/cli.h"
-#include "bridge/engine/core_tool.h"
+#include "bridge/engine/core.h"
 #include "bridge/engine/meta.h"
 #include "bridge/engine/queue_object.h"
 #include "bridge/redis/embedded.h"

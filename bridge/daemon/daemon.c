@@ -64,19 +64,7 @@ static void fail_start(struct daemon *daemon, const struct err *err)
     stop(daemon);
 }
 
-static void each_sched(struct bridge *bridge, void (*what)(struct sched *s))
-{
-    EACH_ROUTE (bridge, route)
-        EACH_SCHED (route, s)
-            what(s);
-}
-
 /* --- events from the store and other instances --- */
-
-static void on_instances(void *arg)
-{
-    each_sched(arg, sched_members_changed);
-}
 
 static void on_store_up(void *arg)
 {
@@ -103,12 +91,6 @@ static void on_store_up(void *arg)
     EACH_ROUTE (bridge, route)
         route_start(route);
     queue_look_all(bridge);
-}
-
-static void on_store_down(void *arg, const char *why)
-{
-    (void)arg;
-    (void)why; /* on_turn() pauses the sources */
 }
 
 static void on_notified(void *arg, struct slice name)
@@ -211,9 +193,11 @@ static void on_tick(void *arg)
     membership_report(bridge->membership);
     route_states_tick(bridge->states);
     deliver_tick(bridge);
-    each_sched(bridge, sched_tick);
-    EACH_ROUTE (bridge, route)
+    EACH_ROUTE (bridge, route) {
+        EACH_SCHED (route, s)
+            sched_tick(s);
         recent_tick(&route->recent, &route->stats.lateness, loop_mono_ms());
+    }
     queue_tick(bridge);
     meta_tick(bridge->meta);
     EACH_POOL (bridge, pool)
@@ -269,8 +253,8 @@ static int start_listeners(struct bridge *bridge, struct err *err)
 
 static int start(struct daemon *daemon, struct err *err)
 {
-    static const struct core_events events = {on_store_up, on_store_down, on_notified,
-                                              on_pool_up, on_incompatible};
+    static const struct core_events events = {on_store_up, on_notified, on_pool_up,
+                                              on_incompatible};
     struct bridge *bridge = &daemon->bridge;
     struct conf *conf = bridge->conf;
     bridge->serves = true;
@@ -278,7 +262,7 @@ static int start(struct daemon *daemon, struct err *err)
     bridge->flow.max_bytes = conf->daemon.queue_max_bytes;
     if (core_start(bridge, &events, daemon, err) < 0)
         return -1;
-    bridge->membership = membership_new(bridge, on_instances, bridge);
+    bridge->membership = membership_new(bridge);
     bridge->states = route_states_new(bridge);
     /* Before the listeners: work that their hooks submit is handled in the same turn. */
     bridge->hook = loop_each_turn(on_turn, daemon);

@@ -49,9 +49,6 @@ void reload_plan(struct reload *r);
 /* Return whether the running part continues with the next configuration. */
 bool reload_keeps_source(const struct reload *r, const struct source *src);
 bool reload_keeps_sink(const struct reload *r, const struct sink *sink);
-/* Return whether the limits per target of the i-th route must be created anew; before the
- * switch the route must be still. */
-bool reload_paces_anew(const struct reload *r, size_t i);
 /* Return whether the sink runs and would disturb a new one, for example by the same
  * client id, so that it must stop first. Includes sinks that an earlier reload has taken
  * out. */

@@ -4,7 +4,6 @@
  * beside the old ones.
  */
 #include "bridge/engine/inst.h"
-#include "bridge/engine/pace.h"
 #include "bridge/daemon/reload_internal.h"
 #include "bridge/engine/route.h"
 
@@ -103,16 +102,6 @@ static void plan_route(struct reload *r, size_t i)
         r->routes[i] = leaving;
         leaving->use = PART_RETURNING;
     }
-}
-
-bool reload_paces_anew(const struct reload *r, size_t i)
-{
-    const struct route *route = r->routes[i];
-    const struct conf_route *conf = r->next->routes[i];
-    size_t sink = sink_index(r->next, conf->to);
-    return route && route->use != PART_NEW && route->sink->rules == NULL &&
-           pace_needs_replacement(route, conf, r->next->sinks[sink]->ops,
-                                  r->sinks[sink] != route->sink);
 }
 
 static void note_gone(struct reload *r, enum conf_kind kind, const char *section,

@@ -73,11 +73,11 @@ static const char *lacks_buckets(struct reload *r)
     for (size_t i = 0; i < r->next->route_count; i++) {
         struct route **route = &r->routes[i];
         const char *name = r->next->routes[i]->name;
-        if (*route == NULL && meta_orphan_release(bridge->meta, name)) {
+        if (*route == NULL) {
             *route = new_route(r, r->next->routes[i]);
             made = true;
         }
-        if (who == NULL && (*route == NULL || !has_buckets(*route)))
+        if (who == NULL && !has_buckets(*route))
             who = name;
     }
     if (made && store_is_up(bridge->store))
@@ -135,9 +135,6 @@ static int suspend_parts(struct reload *r, struct err *err)
     EACH_SINK (r->bridge, sink)
         if (reload_ends_first(r, sink))
             sink->use = PART_SUSPENDED;
-    for (size_t i = 0; i < r->next->route_count; i++)
-        if (r->routes[i]->use == PART_USED && reload_paces_anew(r, i))
-            r->routes[i]->use = PART_SUSPENDED;
     return 0;
 }
 
@@ -148,14 +145,6 @@ static bool ends_first(const struct reload *r, const struct sink *sink)
     return sink->use != PART_USED && reload_ends_first(r, sink);
 }
 
-static const char *busy_route(const struct reload *r)
-{
-    for (size_t i = 0; i < r->next->route_count; i++)
-        if (!route_is_idle(r->routes[i]) && reload_paces_anew(r, i))
-            return r->next->routes[i]->name;
-    return NULL;
-}
-
 static const char *is_busy(struct reload *r)
 {
     EACH_SOURCE (r->bridge, src)
@@ -164,13 +153,13 @@ static const char *is_busy(struct reload *r)
     EVERY_SINK (r->bridge, sink)
         if (!inst_sink_quiet(sink) && ends_first(r, sink))
             return sink->conf->name;
-    return busy_route(r);
+    return NULL;
 }
 
 /* --- stop the old parts --- */
 
 /* Stop all of them at each call: a part that had not started may start when Redis is
- * reached. Meanwhile a route may have asked Redis for its rates again. */
+ * reached. */
 static const char *still_runs(struct reload *r)
 {
     const char *who = NULL;
@@ -180,7 +169,7 @@ static const char *still_runs(struct reload *r)
     EVERY_SINK (r->bridge, sink)
         if (ends_first(r, sink) && !inst_sink_end(sink))
             who = sink->conf->name;
-    return who ? who : busy_route(r);
+    return who;
 }
 
 /* --- start the new parts that waited for them --- */

@@ -31,8 +31,6 @@ void reload_resume_parts(struct reload *r)
     EVERY_ROUTE (bridge, route)
         if (route->use == PART_RETURNING)
             route->use = PART_LEAVING;
-        else if (route->use == PART_SUSPENDED)
-            route->use = PART_USED;
     EACH_ROUTE (bridge, route)
         pump(route);
     timer_set(r->leave, 0);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/admit.h"
 #include "bridge/engine/bridge.h"
+#include "bridge/base/text.h"
 #include "bridge/job/cloudevent.h"
 #include "bridge/job/repeat.h"
-#include "bridge/engine/job_id.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/queue_object.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+
+enum { COUNTER_BITS = 14, INSTANCE_BITS = 40, NAME_CHARS = 16 };
 
 static struct delay_rules rules_of(const struct source *src,
                                    const struct conf_route *route)
@@ -269,6 +272,50 @@ static struct slice read_asked(struct admission *a, struct delay_read *read)
 
 /* ---------------------------------------------------------------- route and id */
 
+/* Return "source/topic/partition/offset", or "source/topic/partition~incarnation/offset"
+ * if the topic was deleted and created again: the same each time the record is read.
+ * Empty if longer than JOB_ID_MAX. */
+static struct slice id_of_record(struct source *src, struct job *job)
+{
+    char id[JOB_ID_MAX + 4 * (1 + TEXT_DECIMAL_MAX)], *at = id;
+    const struct slice source = slice_of(src->conf->name);
+    if (source.n + job->topic.n > JOB_ID_MAX)
+        return (struct slice){NULL, 0};
+    at = slice_put(at, source);
+    *at++ = '/';
+    at = slice_put(at, job->topic);
+    *at++ = '/';
+    at += text_put_decimal(at, job->partition);
+    if (job->incarnation > 0) {
+        *at++ = '~';
+        at += text_put_decimal(at, job->incarnation);
+    }
+    *at++ = '/';
+    at += text_put_decimal(at, job->offset);
+    size_t n = (size_t)(at - id);
+    return job_copy_slice(job, (struct slice){n <= JOB_ID_MAX ? id : NULL, n});
+}
+
+/* Return a new id of 16 letters, digits, - and _, sorted by time: 42 bits of ms, 14 bits
+ * of a counter, 40 bits of the instance. */
+static struct slice new_id(struct bridge *bridge, struct job *job)
+{
+    /* Sorted by ASCII code, so that ids sort by time. */
+    static const char letters[] =
+        "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
+    uint64_t now = (uint64_t)loop_wall_ms() << COUNTER_BITS;
+    if (bridge->next_id < now)
+        bridge->next_id = now;
+    /* If the counter overflows within a ms, it runs into the next: the id is still
+     * unique. */
+    uint64_t high = bridge->next_id++, low = bridge->instance;
+    char text[NAME_CHARS];
+    unsigned __int128 all = (unsigned __int128)high << INSTANCE_BITS | low;
+    for (int i = NAME_CHARS; i-- > 0; all >>= 6)
+        text[i] = letters[(unsigned)all & 63];
+    return job_copy_slice(job, (struct slice){text, sizeof(text)});
+}
+
 /* Set the id: the one asked for (empty: none), the one of the record, or a new one. */
 static void name_it(struct admission *a, struct slice asked)
 {
@@ -277,11 +324,11 @@ static void name_it(struct admission *a, struct slice asked)
         job->id = job_copy_slice(job, asked);
     } else if (job->id.n == 0 && job->offset >= 0) {
         a->unknown = job->partition >= 0;
-        job->id = job_id_of_record(a->src, job);
+        job->id = id_of_record(a->src, job);
     }
     a->named = job->id.n > 0 && job->id.n <= JOB_ID_MAX;
     if (!a->named)
-        job->id = job_id_new(a->src->bridge, job);
+        job->id = new_id(a->src->bridge, job);
 }
 
 /* A rejected message must not use the id of another job. Operators find it by the prefix
@@ -346,4 +393,54 @@ void admit(struct source *src, struct job *job, struct admission *a)
         name_refused(a, asked);
     else
         name_it(a, asked);
+}
+
+/* ---------------------------------------------------------- names of partitions */
+
+static int64_t digits_of(const char *p, const char *end)
+{
+    int64_t n = 0;
+    for (; p < end && *p >= '0' && *p <= '9' && n < INT64_MAX / 10 - 9; p++)
+        n = n * 10 + (*p - '0');
+    return n;
+}
+
+int64_t job_rewind_number(struct slice rewinds, struct slice route)
+{
+    const char *p = rewinds.p, *end = p ? p + rewinds.n : p;
+    while (p < end) {
+        const char *blank = memchr(p, ' ', (size_t)(end - p));
+        const char *stop = blank ? blank : end;
+        if ((size_t)(stop - p) > route.n && memcmp(p, route.p, route.n) == 0 &&
+            p[route.n] == ':')
+            return digits_of(p + route.n + 1, stop);
+        p = stop + 1;
+    }
+    return 0;
+}
+
+void admit_set_origin(const struct admission *a, struct bucket *b, struct origin *origin)
+{
+    struct source *src = a->src;
+    const struct route *route = a->route;
+    const struct job *job = a->job;
+    struct buf *name = &src->partition_name;
+    const int64_t rewind = job_rewind_number(job->rewinds, slice_of(route->conf->name));
+    buf_clear(name);
+    buf_add_str(name, src->conf->name);
+    buf_add_str(name, "/");
+    buf_add_slice(name, job->topic);
+    buf_add_str(name, "/");
+    text_add_decimal(name, job->partition);
+    if (job->incarnation > 0)
+        buf_addf(name, "~%u", job->incarnation);
+    /* The number of buckets decides the bucket of a record. With a different number each
+     * bucket starts a new chain, because records in its old chain may belong to other
+     * buckets now. */
+    if (route->bucket_count > 1)
+        buf_addf(name, "*%" PRId64, route->bucket_count);
+    if (rewind > 0)
+        buf_addf(name, "+%" PRId64, rewind);
+    bucket_set_origin(b, buf_slice(name), job->offset, origin);
+    origin->stamp_ms = job->timestamp_ms > 0 ? job->timestamp_ms : 0;
 }

@@ -15,7 +15,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct bucket;
 struct job;
+struct origin;
 struct route;
 struct source;
 
@@ -44,6 +46,12 @@ struct admission {
 void admit(struct source *src, struct job *job, struct admission *a);
 /* Remove the control headers from the job; keep delay-hops, which tarry counts. */
 void admit_strip(const struct admission *a);
+
+/* Fill in origin of a Kafka record for bucket b. The partition's name is a field of
+ * :ingest: "source/topic/partition", then "~incarnation" if the topic was created again,
+ * "*buckets" if the route has several buckets, and "+rewind" if a rewind of the route
+ * reads it. */
+void admit_set_origin(const struct admission *a, struct bucket *b, struct origin *origin);
 
 /* Return the size of payload, key, headers and names together. */
 int64_t admit_job_bytes(const struct job *job);

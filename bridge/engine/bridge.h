@@ -9,10 +9,10 @@
 #define BRIDGE_ENGINE_BRIDGE_H
 
 #include "bridge/conf/conf.h"
-#include "bridge/engine/flow.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/sched.h"
+#include "bridge/engine/submit.h"
 #include "bridge/http/listeners.h"
 #include "bridge/store/store.h"
 
@@ -47,7 +47,8 @@ struct bridge {
     struct embedded *embedded; /* NULL: tarry did not start this Redis */
     struct pool *pools;
     size_t pool_count;
-    uint64_t rewound_at; /* number of connections to Redis at the last rewind_sources() */
+    uint64_t
+        rewound_at; /* number of connections to Redis at the last inst_rewind_sources() */
 
     /* What runs, in the order of the configuration; use EACH_SOURCE() and so on. The
      * lists also contain what a reload has created or taken out (enum part_use). */

@@ -16,7 +16,6 @@ struct conf_redis;
 
 struct core_events { /* of the stores: see store.h, and meta.h for the time of `up` */
     void (*up)(void *arg);
-    void (*down)(void *arg, const char *why);
     void (*notified)(void *arg, struct slice name);
     void (*pool_up)(void *arg); /* one of pools: { } is up */
     /* called once: only a newer tarry may use these keys */
@@ -37,5 +36,20 @@ void core_choose_buckets(struct conf *conf);
 /* Free everything that core_start() has created. Calls the callbacks of queued changes
  * with 0. Does not free conf and embedded. */
 void core_release(struct bridge *bridge);
+
+/* --- the core in a tool: it connects the stores, waits for them, and runs the loop ---
+ */
+
+struct tool {
+    struct bridge *bridge;   /* the caller sets conf and read_only */
+    struct err incompatible; /* why this tarry must not use the keys; "": it may */
+};
+
+/* Start the core, and run the loop until every store is up, for patience_ms at most. From
+ * then on loop_run() returns at least every 500 ms, so that the caller can check its time
+ * limit. Returns EX_OK, or an exit code and err. */
+int tool_start(struct tool *tool, int64_t patience_ms, struct err *err);
+/* Stop and free everything, also after a failed tool_start(). */
+void tool_end(struct tool *tool);
 
 #endif

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/deliver.h"
-#include "bridge/engine/about.h"
 #include "bridge/engine/tap.h"
 #include "bridge/base/retry.h"
 #include "bridge/engine/bridge.h"
-#include "bridge/engine/emit.h"
-#include "bridge/job/tries.h"
 #include "bridge/engine/pace.h"
-#include "bridge/engine/route.h"
-#include "bridge/engine/sched.h"
-#include "bridge/engine/settle.h"
 
 #include <stdlib.h>
 
@@ -30,7 +24,8 @@ enum {
 struct handover {
     struct delivery d; /* what the sink sees; first member */
     struct leased l;
-    struct sink *sink; /* the route's sink, or its dead-letter sink */
+    struct sink *sink;     /* the route's sink, or its dead-letter sink */
+    struct target *target; /* of pace.h; NULL: none */
     struct dead_letter letter;
     struct gate_wait gate; /* at the gate of the route's rate */
     int64_t started_us;
@@ -66,7 +61,7 @@ static struct route *route_of(const struct handover *h)
 static void complain(const struct handover *h, struct log_limit *limit, const char *why,
                      const char *text)
 {
-    struct log_about about = about_job(route_of(h), h->l.id, h->l.job);
+    struct log_about about = route_about(route_of(h), h->l.id, h->l.job);
     about.sink = sink_name(h->sink);
     about.attempt = h->l.tries.attempts;
     about.err = why;
@@ -212,7 +207,7 @@ static void end(struct handover *h, enum outcome outcome, const char *why)
 
     give_credit(h);
     if (!dead && route->pace)
-        pace_done(route->pace, d->target, outcome, d->stops_target);
+        pace_done(route->pace, h->target, d->target, outcome, d->stops_target);
     if (!dead && !stopped)
         note_attempt(h);
     if (stopped)
@@ -328,7 +323,7 @@ static void on_gate(void *arg)
         return;
     }
     if (route_of(h)->pace)
-        pace_not_delivered(route_of(h)->pace, h->d.target);
+        pace_not_delivered(route_of(h)->pace, h->target);
     go_back(h, 0);
 }
 
@@ -343,6 +338,7 @@ static void on_paced(void *arg, const struct pace_answer *answer)
 {
     struct handover *h = arg;
     h->l.tries.paced = answer->slot;
+    h->target = answer->target;
     if (answer->go)
         pass_gate(h);
     else

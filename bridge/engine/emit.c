@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/engine/emit.h"
+#include "bridge/engine/deliver.h"
 #include "bridge/job/tmpl.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/job/delay.h"
-#include "bridge/job/tries.h"
-#include "bridge/engine/route.h"
 
 #include <stdlib.h>
 

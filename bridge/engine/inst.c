@@ -226,6 +226,44 @@ bool inst_sink_ended(const struct sink *sink)
     return sink->run == PART_IDLE || sink->run == PART_STOPPED;
 }
 
+/* --- reading again --- */
+
+/* Records that were read before a connection was lost are not sent after it: Redis may
+ * have lost the records before them, and must not store a later record without those. */
+
+static uint64_t arrivals(const struct bridge *bridge)
+{
+    uint64_t n = store_ready_count(bridge->store);
+    EACH_POOL (bridge, pool)
+        n += store_ready_count(pool->store);
+    return n;
+}
+
+static void reread(struct source *src)
+{
+    bool runs = src->run == PART_RUNS || src->run == PART_STOPPING;
+    if (runs && src->ops->rewind_to_stored && src->use != PART_LEAVING)
+        src->ops->rewind_to_stored(src, src->self);
+}
+
+void inst_rewind_sources(struct bridge *bridge)
+{
+    const uint64_t made = arrivals(bridge);
+    if (made == bridge->rewound_at) /* only its scripts were flushed */
+        return;
+    const bool is_first = bridge->rewound_at == 0;
+    bridge->rewound_at = made;
+    if (is_first)
+        return;
+    /* Before the queued changes are answered: those answers may complete a partition, and
+     * the source must not record then that all of it is stored. */
+    EVERY_SOURCE (bridge, src) /* new parts may be members of their group already */
+        reread(src);
+    store_reject_kafka_changes(bridge->store);
+    EACH_POOL (bridge, pool)
+        store_reject_kafka_changes(pool->store);
+}
+
 /* --- plugin.h --- */
 
 const char *source_name(const struct source *src)
@@ -236,6 +274,11 @@ const char *source_name(const struct source *src)
 void source_session_lost(struct source *src)
 {
     src->sessions_lost++;
+}
+
+void source_rewound(struct source *src)
+{
+    src->rewinds++;
 }
 
 void source_stopped(struct source *src)

@@ -8,7 +8,6 @@
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf.h"
-#include "bridge/engine/part.h"
 #include "bridge/metrics/stats.h"
 #include "bridge/plugin.h"
 #include "bridge/store/store.h"
@@ -16,6 +15,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
+
+/* The two states of a part (a source, sink or route): its role in a reload, and whether
+ * its plugin runs. */
+
+enum part_use {
+    PART_USED,      /* the configuration in use contains it, and it runs */
+    PART_SUSPENDED, /* the same, but a reload holds it: it starts no new work.
+                     * Afterwards it is stopped, or resumes */
+    PART_NEW,       /* a reload has created it, and has not switched to it yet */
+    PART_LEAVING,  /* a reload has taken it out: it finishes its work, then it is freed */
+    PART_RETURNING /* leaving, but a reload under way will use it again: not freed */
+};
+
+/* Of a source or sink. */
+enum part_run {
+    PART_IDLE, /* created; ops->start has not succeeded yet */
+    PART_RUNS,
+    PART_STOPPING, /* ops->stop was called */
+    PART_STOPPED   /* the plugin has reported it, or a reload could not start it again */
+};
 
 struct bridge;
 struct queue;
@@ -45,7 +64,7 @@ struct source {
     uint64_t sessions_lost; /* see source_session_lost() */
     uint64_t rewinds;       /* see source_rewound() */
 
-    struct buf partition_name; /* the last one, built in job_id.c */
+    struct buf partition_name; /* the last one, built in admit.c */
 
     /* Callbacks for changes in queues and in its key-value store; NULL: none: */
     queue_watch_cb *queue_watch;
@@ -118,6 +137,10 @@ int inst_start(struct bridge *bridge, struct err *err);
 /* Pause or resume all running sources. Sources that drain or that a reload holds stay
  * paused. */
 void inst_pause_sources(struct bridge *bridge, bool paused);
+/* Called whenever a store is up, before it sends queued changes. Does nothing the first
+ * time, or if no new connection was made. Else calls rewind_to_stored of the sources that
+ * support it, and then answers the queued changes of Kafka records with NOT_STORED. */
+void inst_rewind_sources(struct bridge *bridge);
 
 /* --- one by one --- */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/membership.h"
-#include "bridge/engine/member_list.h"
+#include "bridge/base/hash.h"
+#include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/store/store.h"
 
@@ -13,24 +14,86 @@ static const char tell_name[] = "=@alive", *const told_name = tell_name + 1;
 
 struct membership {
     struct bridge *bridge;
-    loop_cb *changed;
-    void *arg;
     char id[32];
-    char *key, *member;
-    char *former; /* the previous member, still in Redis; NULL: none */
+    char *member; /* as in Redis */
     struct member_list list;
-    bool asking;    /* a call is in flight */
-    bool ask_again; /* its answer may be out of date: ask again */
-    bool tell;      /* the others must be notified */
+    unsigned open; /* calls without an answer */
+    bool tell;     /* the others must be notified */
     bool leaving, left;
 };
 
+/* --- pure --- */
+
+bool member_list_set(struct member_list *list, const struct slice *members, size_t n)
+{
+    struct buf text = {0};
+    for (size_t i = 0; i < n; i++) {
+        buf_add_slice(&text, members[i]);
+        buf_add_str(&text, "\n");
+    }
+    if (slice_eq(buf_slice(&text), buf_slice(&list->text))) {
+        buf_free(&text);
+        return false;
+    }
+    member_list_fini(list);
+    list->text = text;
+    list->members = mem_alloc((n + 1) * sizeof(*list->members));
+    const char *at = buf_slice(&text).p;
+    for (size_t i = 0; i < n; at += members[i++].n + 1) {
+        struct slice rest = {at, members[i].n};
+        struct slice id = text_cut(&rest, ' ');
+        if (id.n > 0)
+            list->members[list->n++] = (struct member){id, rest};
+    }
+    return true;
+}
+
+void member_list_fini(struct member_list *list)
+{
+    buf_free(&list->text);
+    free(list->members);
+    *list = (struct member_list){0};
+}
+
+static bool serves(const struct member *one, const char *route)
+{
+    struct slice rest = one->routes;
+    while (rest.n > 0)
+        if (slice_is(text_cut(&rest, ' '), route))
+            return true;
+    return false;
+}
+
+/* FNV-1a alone differs too little between "r/1" and "r/2". The finalizer of MurmurHash3
+ * lets every bit affect every other bit. */
+static uint64_t weight(struct slice id, const char *bucket)
+{
+    uint64_t x = hash_fnv1a(hash_fnv1a(HASH_FNV1A, id), slice_of(bucket));
+    x = (x ^ x >> 33) * 0xFF51AFD7ED558CCDu;
+    x = (x ^ x >> 33) * 0xC4CEB9FE1A85EC53u;
+    return x ^ x >> 33;
+}
+
+unsigned member_list_rank(const struct member_list *list, const char *id,
+                          const char *route, const char *bucket)
+{
+    uint64_t own = weight(slice_of(id), bucket);
+    unsigned rank = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct member *one = &list->members[i];
+        if (!slice_is(one->id, id) && weight(one->id, bucket) > own && serves(one, route))
+            rank++;
+    }
+    return rank;
+}
+
+/* --- reports --- */
+
 static char *new_member(const struct membership *a)
 {
-    const struct bridge *bridge = a->bridge;
     struct buf text = {0};
     buf_add_str(&text, a->id);
-    EACH_ROUTE (bridge, route)
+    EACH_ROUTE (a->bridge, route)
         if (route->bucket_count > 0) /* else it has no buckets */
             buf_addf(&text, " %s", route->conf->name);
     char *member = mem_strdup(buf_str(&text));
@@ -38,17 +101,11 @@ static char *new_member(const struct membership *a)
     return member;
 }
 
-struct membership *membership_new(struct bridge *bridge, loop_cb *changed, void *arg)
+struct membership *membership_new(struct bridge *bridge)
 {
     struct membership *a = mem_alloc(sizeof(*a));
-    struct buf text = {0};
     a->bridge = bridge;
-    a->changed = changed;
-    a->arg = arg;
     snprintf(a->id, sizeof(a->id), "%010" PRIx64, bridge->instance);
-    buf_addf(&text, "%s:alive", store_prefix(bridge->store));
-    a->key = mem_strdup(buf_str(&text));
-    buf_free(&text);
     a->member = new_member(a);
     return a;
 }
@@ -58,9 +115,7 @@ void membership_free(struct membership *a)
     if (a == NULL)
         return;
     member_list_fini(&a->list);
-    free(a->key);
     free(a->member);
-    free(a->former);
     free(a);
 }
 
@@ -76,35 +131,19 @@ static void learn(struct membership *a, const struct redisReply *reply)
         return;
     if (a->list.n > 1 || before > 1)
         log_info("daemon", "%zu instances share this Redis", a->list.n);
-    a->changed(a->arg);
-}
-
-static void ask(struct membership *a);
-
-/* The reply lacks this instance, so it is not used as the list. */
-static void on_former_gone(void *arg, const struct redisReply *reply)
-{
-    struct membership *a = arg;
-    a->asking = false;
-    if (reply) {
-        free(a->former);
-        a->former = NULL;
-        ask(a);
-    } else {
-        a->left = a->leaving; /* Redis removes its entry after MEMBER_TIMEOUT_MS */
-    }
+    EACH_ROUTE (a->bridge, route)
+        EACH_SCHED (route, s)
+            sched_members_changed(s);
 }
 
 static void on_reply(void *arg, const struct redisReply *reply)
 {
     struct membership *a = arg;
-    a->asking = false;
+    a->open--;
     if (reply && !a->leaving)
         learn(a, reply);
-    if (a->ask_again && reply) {
-        ask(a);
-        return;
-    }
+    if (a->open > 0)
+        return; /* a later call has an answer that is not older */
     a->left = a->leaving;
     if (a->tell && reply)
         store_notify(a->bridge->store, tell_name);
@@ -114,32 +153,23 @@ static void on_reply(void *arg, const struct redisReply *reply)
 static void ask(struct membership *a)
 {
     char span[24];
+    struct buf key = {0};
     snprintf(span, sizeof(span), "%d", MEMBER_TIMEOUT_MS);
-    const char *former = a->former;
-    const struct slice argv[] = {SLICE_LIT(""), slice_of(former ? former : a->member),
-                                 slice_of(former || a->leaving ? "1" : ""),
-                                 slice_of(span)};
-    a->ask_again = a->asking;
-    if (a->asking)
-        return;
-    a->asking = true;
-    store_script(a->bridge->store, SCRIPT_ALIVE, slice_of(a->key), argv, 4,
-                 former ? on_former_gone : on_reply, a);
+    buf_addf(&key, "%s:alive", store_prefix(a->bridge->store));
+    const struct slice argv[] = {SLICE_LIT(""), slice_of(a->member),
+                                 slice_of(a->leaving ? "1" : ""), slice_of(span)};
+    a->open++;
+    store_script(a->bridge->store, SCRIPT_ALIVE, buf_slice(&key), argv, 4, on_reply, a);
+    buf_free(&key);
 }
 
 void membership_routes_changed(struct membership *a)
 {
-    char *member = new_member(a);
-    if (strcmp(member, a->member) == 0) {
-        free(member);
-        return;
-    }
-    if (a->former == NULL) /* else Redis contains the former member, but not this one */
-        a->former = a->member;
-    else
-        free(a->member);
-    a->member = member;
-    membership_join(a);
+    char *former = a->member;
+    a->member = new_member(a);
+    if (strcmp(a->member, former) != 0)
+        membership_join(a);
+    free(former);
 }
 
 void membership_join(struct membership *a)
@@ -183,22 +213,12 @@ int membership_others(const struct membership *a, const char *route)
 {
     int n = 0;
     for (size_t i = 0; i < a->list.n; i++)
-        n += !slice_is(a->list.members[i].id, a->id) &&
-             member_serves(&a->list.members[i], route);
+        n +=
+            !slice_is(a->list.members[i].id, a->id) && serves(&a->list.members[i], route);
     return a->list.n > 0 ? n : -1;
 }
 
-size_t membership_count(const struct membership *a)
+const struct member_list *membership_list(const struct membership *a)
 {
-    return a->list.n;
-}
-
-void membership_each(const struct membership *a, membership_each_cb *each, void *arg)
-{
-    for (size_t i = 0; i < a->list.n; i++) {
-        const struct member *one = &a->list.members[i];
-        const struct membership_instance instance = {
-            .id = one->id, .routes = one->routes, .self = slice_is(one->id, a->id)};
-        each(arg, &instance);
-    }
+    return &a->list;
 }

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * membership.h - membership: this instance reports itself and its routes to the other
- * instances, and reads their reports.
+ * membership.h - the live instances, and which of them owns a bucket.
  *
- * lua/alive.lua runs once a second. An instance that has not reported for
- * MEMBER_TIMEOUT_MS is removed. While Redis is unreachable, the last list remains valid.
- * The list decides only which instance claims a bucket first (sched.h), so a wrong list
- * costs only time. Loop thread.
+ * Once a second this instance reports itself and its routes, and reads the reports of the
+ * others (lua/alive.lua). An instance that has not reported for MEMBER_TIMEOUT_MS is
+ * removed. While Redis is unreachable, the last list remains valid.
+ *
+ * Rendezvous hashing: each instance that serves the route has a weight for the bucket, a
+ * hash of both names. The heaviest is the owner. So instances with the same list agree
+ * without communication. The list decides only which instance claims a bucket first
+ * (sched.h): a wrong list costs only time. Loop thread.
  */
 #ifndef BRIDGE_ENGINE_MEMBERSHIP_H
 #define BRIDGE_ENGINE_MEMBERSHIP_H
 
-#include "bridge/base/loop.h"
 #include "bridge/base/buf.h"
 
 #include <stdbool.h>
@@ -22,9 +24,8 @@ enum { MEMBER_TIMEOUT_MS = 3000 };
 struct membership;
 struct bridge;
 
-/* Create the membership; requires the store and the routes. changed: called when the list
- * of instances has changed, and ranks may have. */
-struct membership *membership_new(struct bridge *bridge, loop_cb *changed, void *arg);
+/* Requires the store and the routes. */
+struct membership *membership_new(struct bridge *bridge);
 /* Call it after the store was freed. a may be NULL. */
 void membership_free(struct membership *a);
 
@@ -49,14 +50,27 @@ unsigned membership_rank(const struct membership *a, const char *route,
                          const char *bucket);
 /* Return the number of other instances that serve the route; -1: not known yet. */
 int membership_others(const struct membership *a, const char *route);
-/* Return the number of live instances; 0: not known yet. */
-size_t membership_count(const struct membership *a);
-/* Call each for every live instance; its argument is borrowed. */
-struct membership_instance {
+/* Return the live instances; none: not known yet. */
+const struct member_list *membership_list(const struct membership *a);
+
+/* --- pure --- */
+
+struct member {              /* parts of struct member_list.text */
     struct slice id, routes; /* routes: names, separated by blanks */
-    bool self;
 };
-typedef void membership_each_cb(void *arg, const struct membership_instance *one);
-void membership_each(const struct membership *a, membership_each_cb *each, void *arg);
+struct member_list { /* zeroed: empty */
+    struct buf text; /* all members, one per line */
+    struct member *members;
+    size_t n;
+};
+
+/* Replace the list by the members in Redis: "ID ROUTE ROUTE...", sorted; skips malformed
+ * members. Copies the members. Returns whether the list has changed. */
+bool member_list_set(struct member_list *list, const struct slice *members, size_t n);
+void member_list_fini(struct member_list *list);
+/* Return the rank of instance id among those that serve the route; 0: owner of the
+ * bucket. An instance that is not in the list is ranked as if it were. */
+unsigned member_list_rank(const struct member_list *list, const char *id,
+                          const char *route, const char *bucket);
 
 #endif

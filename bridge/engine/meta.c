@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/meta.h"
 #include "bridge/engine/meta_internal.h"
-#include "bridge/engine/rewind.h"
 #include "bridge/engine/route.h"
 #include "bridge/base/version.h"
 
@@ -48,38 +47,35 @@ int64_t meta_buckets_of(const char *text)
 
 static void forget_fields(struct meta *m)
 {
-    for (unsigned i = 0; i < m->field_count; i++) {
-        free(m->fields[i].name);
-        free(m->fields[i].value);
+    for (size_t i = 0; i < m->fields.n; i++) {
+        free(m->fields.v[i].name);
+        free(m->fields.v[i].value);
     }
-    free(m->fields);
-    m->fields = NULL;
-    m->field_count = 0;
+    free(m->fields.v);
+    m->fields = (struct pairs){NULL, 0};
 }
 
-static char *text_of(struct slice s)
+static char *text_at(const struct redisReply *r, size_t i)
 {
-    char *text = mem_alloc(s.n + 1);
-    slice_put(text, s);
-    return text;
+    struct slice s = redis_text(redis_item(r, i));
+    return mem_strndup(s.p ? s.p : "", s.n);
 }
 
 /* r: changed, field, value, field, value... */
 static void keep_fields(struct meta *m, const struct redisReply *r)
 {
     forget_fields(m);
-    m->field_count = (unsigned)redis_items(r) / 2;
-    m->fields = mem_alloc((m->field_count + 1) * sizeof(*m->fields));
-    for (unsigned i = 0; i < m->field_count; i++)
-        m->fields[i] = (struct meta_field){text_of(redis_text(redis_item(r, 2 * i + 1))),
-                                           text_of(redis_text(redis_item(r, 2 * i + 2)))};
+    m->fields.n = redis_items(r) / 2;
+    m->fields.v = mem_alloc((m->fields.n + 1) * sizeof(*m->fields.v));
+    for (size_t i = 0; i < m->fields.n; i++)
+        m->fields.v[i] = (struct pair){text_at(r, 2 * i + 1), text_at(r, 2 * i + 2)};
 }
 
 const char *meta_value(const struct meta *m, const char *name)
 {
-    for (unsigned i = 0; i < m->field_count; i++)
-        if (strcmp(m->fields[i].name, name) == 0)
-            return m->fields[i].value;
+    for (size_t i = 0; i < m->fields.n; i++)
+        if (strcmp(m->fields.v[i].name, name) == 0)
+            return m->fields.v[i].value;
     return NULL;
 }
 
@@ -93,69 +89,64 @@ static int64_t number_of(const struct meta *m, const char *name)
 
 struct plan {
     unsigned count;
-    struct slice argv[CHANGES_MAX][3]; /* field, old value ("": none), new value */
-    struct buf texts[CHANGES_MAX][2];  /* fields and values */
+    char *rows[CHANGES_MAX][3]; /* field, old value ("": none), new value */
 };
 
-static void plan_add(struct plan *plan, const char *kind, const char *name,
-                     const char *was, const char *now)
+static void plan_add(struct plan *plan, const char *field, const char *was,
+                     const char *now)
 {
     if (plan->count == CHANGES_MAX)
         return; /* the next call writes the rest */
-    struct buf *text = plan->texts[plan->count];
-    struct slice *argv = plan->argv[plan->count++];
-    buf_addf(&text[0], "%s%s", kind, name);
-    buf_add_str(&text[1], now);
-    argv[0] = buf_slice(&text[0]);
-    argv[1] = slice_of(was ? was : "");
-    argv[2] = buf_slice(&text[1]);
+    char **row = plan->rows[plan->count++];
+    row[0] = mem_strdup(field);
+    row[1] = mem_strdup(was ? was : "");
+    row[2] = mem_strdup(now);
 }
 
-static void plan_add_number(struct plan *plan, const char *kind, const char *name,
-                            const char *was, int64_t now)
+static void plan_add_number(struct plan *plan, const char *field, const char *was,
+                            int64_t now)
 {
     char text[24];
     snprintf(text, sizeof(text), "%" PRId64, now);
-    plan_add(plan, kind, name, was, text);
+    plan_add(plan, field, was, text);
 }
 
 static void plan_free(struct plan *plan)
 {
-    for (unsigned i = 0; i < plan->count; i++) {
-        buf_free(&plan->texts[i][0]);
-        buf_free(&plan->texts[i][1]);
-    }
+    for (unsigned i = 0; i < plan->count; i++)
+        for (unsigned k = 0; k < 3; k++)
+            free(plan->rows[i][k]);
 }
 
 static void plan_layout(const struct meta *m, struct plan *plan)
 {
     static const char *const fields[] = {"layout", "least_reader", "least_writer"};
-    for (size_t i = 0; m->there.layout == 0 && i < 3; i++)
-        plan_add_number(plan, "", fields[i], meta_value(m, fields[i]), META_LAYOUT);
+    for (size_t i = 0; number_of(m, "layout") == 0 && i < 3; i++)
+        plan_add_number(plan, fields[i], meta_value(m, fields[i]), META_LAYOUT);
 }
 
 static void plan_sinks(const struct meta *m, struct plan *plan)
 {
     const struct bridge *bridge = m->bridge;
     EACH_SINK (bridge, sink) {
-        struct buf name = {0};
+        struct buf field = {0};
         if (sink->rules == NULL || sink->store != m->store)
             continue;
         const char *kind = sink->rules->global_ids ? "global" : "queue";
-        buf_addf(&name, "sink:%s", sink->conf->name);
-        const char *was = meta_value(m, buf_str(&name));
+        buf_addf(&field, "sink:%s", sink->conf->name);
+        const char *was = meta_value(m, buf_str(&field));
         if (was == NULL || strcmp(was, kind) != 0)
-            plan_add(plan, "sink:", sink->conf->name, was, kind);
-        buf_free(&name);
+            plan_add(plan, buf_str(&field), was, kind);
+        buf_free(&field);
     }
 }
 
 /* --- the buckets of the routes --- */
 
-static void refuse(struct meta *m, const struct err *err)
+static void refuse(struct meta *m, const char *why)
 {
     if (!m->incompatible)
-        m->events->incompatible(m->arg, err->text);
+        m->events->incompatible(m->arg, why);
     m->incompatible = true;
 }
 
@@ -167,7 +158,7 @@ static bool refuse_number(struct meta *m, struct route *route, int64_t was,
     if (route->use == PART_NEW) {
         route->refused = mem_strdup(err->text);
     } else if (!m->bridge->started) {
-        refuse(m, err);
+        refuse(m, err->text);
     } else {
         log_error("redis", "%s. Until then the old number of buckets remains in use",
                   err->text);
@@ -187,7 +178,7 @@ static bool keep_number(struct meta *m, const struct route *route, int64_t was)
             "routes.%s: another instance changed the number of buckets to %" PRId64
             ", but this instance uses %" PRId64 ": restart it with buckets = %" PRId64,
             route->conf->name, was, route->bucket_count, was);
-    refuse(m, &err);
+    refuse(m, err.text);
     return false;
 }
 
@@ -197,11 +188,11 @@ static bool may_open(const struct meta *m, const struct route *route, int64_t wa
            (was == 0 && m->bridge->read_only);
 }
 
-/* Return false if the route cannot start yet, or not at all. */
-static bool look_at_route(struct meta *m, struct route *route, const char *value,
+/* Return false if the route cannot start yet, or not at all. field: "route:NAME". */
+static bool look_at_route(struct meta *m, struct route *route, const char *field,
                           struct plan *plan)
 {
-    const char *name = route->conf->name;
+    const char *name = route->conf->name, *value = meta_value(m, field);
     const int64_t was = value ? meta_buckets_of(value) : 0, now = route->conf->buckets;
     struct err err;
     if (value && was == 0) {
@@ -211,13 +202,13 @@ static bool look_at_route(struct meta *m, struct route *route, const char *value
                 "such as \"1:4\"; their keys cannot be used: empty this Redis, or set "
                 "another redis.prefix",
                 name, store_prefix(m->store), value);
-        refuse(m, &err);
+        refuse(m, err.text);
         return false;
     }
     if (route->bucket_count > 0 && !keep_number(m, route, was))
         return false;
     if (was == 0 && !m->bridge->read_only)
-        plan_add_number(plan, "route:", name, NULL,
+        plan_add_number(plan, field, NULL,
                         route->bucket_count > 0 ? route->bucket_count : now);
     if (route->bucket_count > 0)
         return true;
@@ -233,7 +224,7 @@ static bool look_at_route(struct meta *m, struct route *route, const char *value
     case BUCKETS_REFUSED:
         return refuse_number(m, route, was, &err);
     case BUCKETS_CHANGE:
-        plan_add_number(plan, "route:", name, value, now);
+        plan_add_number(plan, field, value, now);
         log_event(LOG_INFO, &(struct log_about){.route = name},
                   "the number of buckets is now %" PRId64 "; it was %" PRId64, now, was);
     }
@@ -250,7 +241,7 @@ static bool look_at_routes(struct meta *m, struct plan *plan)
         if (route->sink->rules || route->use > PART_NEW)
             continue;
         buf_addf(&name, "route:%s", route->conf->name);
-        good = look_at_route(m, route, meta_value(m, buf_str(&name)), plan) && good;
+        good = look_at_route(m, route, buf_str(&name), plan) && good;
         buf_free(&name);
     }
     return good;
@@ -271,14 +262,18 @@ static void tell_up(struct meta *m)
 
 static void on_read(void *arg, const struct redisReply *reply);
 
-/* Read meta, and make n / 3 changes: all of them, or none if a field has not its expected
+/* Read meta, and make the changes: all of them, or none if a field has not its expected
  * old value. */
-static void ask(struct meta *m, const struct slice *argv, unsigned n)
+static void ask(struct meta *m, const struct plan *plan)
 {
+    struct slice argv[3 * CHANGES_MAX];
     struct buf key = {0};
+    for (unsigned i = 0; i < 3 * plan->count; i++)
+        argv[i] = slice_of(plan->rows[i / 3][i % 3]);
     buf_addf(&key, "%s:meta", store_prefix(m->store));
     m->asking = true;
-    store_script(m->store, SCRIPT_META, buf_slice(&key), argv, n, on_read, m);
+    store_script(m->store, SCRIPT_META, buf_slice(&key), argv, 3 * plan->count, on_read,
+                 m);
     buf_free(&key);
 }
 
@@ -292,7 +287,7 @@ static void settle(struct meta *m)
     }
     const bool good = look_at_routes(m, &plan) && !m->incompatible;
     if (plan.count > 0 && !m->incompatible)
-        ask(m, plan.argv[0], 3 * plan.count);
+        ask(m, &plan);
     plan_free(&plan);
     if (m->asking || m->incompatible)
         return;
@@ -319,13 +314,13 @@ static void on_read(void *arg, const struct redisReply *reply)
     if (!good || m->incompatible)
         return;
     keep_fields(m, reply);
-    m->there = (struct meta_layout){number_of(m, "layout"), number_of(m, "least_reader"),
-                                    number_of(m, "least_writer")};
+    const struct meta_layout there = {number_of(m, "layout"),
+                                      number_of(m, "least_reader"),
+                                      number_of(m, "least_writer")};
     if (redis_integer(redis_item(reply, 0)) == 1) /* changed */
         store_notify(m->store, "=#meta");
-    if (meta_layout_fits(&m->there, !m->bridge->read_only, store_prefix(m->store), &err) <
-        0)
-        refuse(m, &err);
+    if (meta_layout_fits(&there, !m->bridge->read_only, store_prefix(m->store), &err) < 0)
+        refuse(m, err.text);
     else
         settle(m);
 }
@@ -333,9 +328,8 @@ static void on_read(void *arg, const struct redisReply *reply)
 void meta_look(struct meta *m)
 {
     m->again = m->asking;
-    if (m->again)
-        return;
-    ask(m, NULL, 0);
+    if (!m->asking)
+        ask(m, &(const struct plan){.count = 0});
 }
 
 void meta_routes_changed(struct meta *m)
@@ -370,15 +364,9 @@ bool meta_is_ready(const struct meta *m)
 static void on_up(void *arg)
 {
     struct meta *m = arg;
-    rewind_sources(m->bridge);
+    inst_rewind_sources(m->bridge);
     m->up_open = true;
     meta_look(m);
-}
-
-static void on_down(void *arg, const char *why)
-{
-    struct meta *m = arg;
-    m->events->down(m->arg, why);
 }
 
 /* A further Redis contains only queues, so it has no other notifications. */
@@ -393,13 +381,10 @@ static void on_notified(void *arg, struct slice name)
 
 static void on_incompatible(void *arg, const char *why)
 {
-    struct meta *m = arg;
-    if (!m->incompatible && m->events->incompatible)
-        m->events->incompatible(m->arg, why);
-    m->incompatible = true;
+    refuse(arg, why);
 }
 
-const struct store_events meta_events = {on_up, on_down, on_notified, on_incompatible};
+const struct store_events meta_events = {on_up, NULL, on_notified, on_incompatible};
 
 struct meta *meta_new(struct bridge *bridge, bool of_pool,
                       const struct core_events *events, void *arg)

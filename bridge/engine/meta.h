@@ -15,7 +15,7 @@
  *
  * A route gets its number of buckets at its first start. A different number in the
  * configuration is rejected, unless the route has no jobs and no other instance serves it
- * (meta_buckets.c). Loop thread.
+ * (meta_jobs.c). Loop thread.
  */
 #ifndef BRIDGE_ENGINE_META_H
 #define BRIDGE_ENGINE_META_H
@@ -51,9 +51,6 @@ void meta_tick(struct meta *m);
 
 /* The routes or the queue sinks have changed: read meta, and add the new ones. */
 void meta_routes_changed(struct meta *m);
-/* The configuration contains a route of that name again: free the buckets that count its
- * jobs here. false: a call is in flight, try again soon. */
-bool meta_orphan_release(struct meta *m, const char *route);
 
 /* Return why Redis did not answer the last read or change; "": it did. */
 const char *meta_trouble(const struct meta *m);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * meta_internal.h - shared by meta.c, meta_buckets.c and meta_orphan.c.
+ * meta_internal.h - shared by meta.c and meta_jobs.c.
  */
 #ifndef BRIDGE_ENGINE_META_INTERNAL_H
 #define BRIDGE_ENGINE_META_INTERNAL_H
@@ -9,25 +9,19 @@
 #include "bridge/engine/meta.h"
 #include "bridge/store/store.h"
 
-struct meta_field {
-    char *name, *value;
-};
-
 struct meta {
     struct bridge *bridge;
     struct store *store;
     const struct core_events *events;
     void *arg; /* of events */
     bool of_pool;
-    struct meta_field *fields; /* of the last read */
-    unsigned field_count;
-    struct meta_layout there;
-    bool asking, again; /* a read is in flight; another one must follow */
-    bool up_open;       /* the store is up, and events->up was not called yet */
-    bool ready;         /* the routes have their buckets */
-    bool incompatible;  /* events->incompatible was called */
-    int64_t look_ms;    /* monotonic: time of the next read */
-    char trouble[160];  /* see meta_trouble() */
+    struct pairs fields; /* of the last read */
+    bool asking, again;  /* a read is in flight; another one must follow */
+    bool up_open;        /* the store is up, and events->up was not called yet */
+    bool ready;          /* the routes have their buckets */
+    bool incompatible;   /* events->incompatible was called */
+    int64_t look_ms;     /* monotonic: time of the next read */
+    char trouble[160];   /* see meta_trouble() */
     struct orphan *orphans;
 };
 

@@ -36,11 +36,18 @@ enum {
 
 /* --- answers --- */
 
-static void answer(struct ask *ask, const struct pace_answer *given)
+static void stop_timer(struct ask *ask)
 {
     if (ask->timer)
         ask->pace->held--;
     timer_del(ask->timer);
+    ask->timer = NULL;
+}
+
+static void answer(struct ask *ask, const struct pace_answer *given)
+{
+    stop_timer(ask);
+    ask->pace->asks--;
     ask->cb(ask->arg, given);
     free(ask);
 }
@@ -99,7 +106,7 @@ static bool put_back_if_stopped(struct ask *ask)
 
 static void go(struct ask *ask)
 {
-    static const struct pace_answer given = {.go = true};
+    const struct pace_answer given = {.go = true, .target = ask->target};
     answer(ask, &given);
 }
 
@@ -179,13 +186,6 @@ static void wait_for_room(struct ask *ask)
     hold(ask, at_most(ask->pace, ROOM_HOLD_MS), on_waited_in_vain);
 }
 
-static void no_longer_held(struct ask *ask)
-{
-    timer_del(ask->timer);
-    ask->timer = NULL;
-    ask->pace->held--;
-}
-
 /* Let the waiting jobs of this target in, as far as there is room. */
 static void serve(struct pace *p, struct target *t)
 {
@@ -193,7 +193,7 @@ static void serve(struct pace *p, struct target *t)
     bool rests = t->stopped || breaker_wait_ms(&t->breaker, loop_mono_ms()) > 0;
     while ((ask = TAILQ_FIRST(&t->waiting)) && (rests || room(p, t) > 0)) {
         TAILQ_REMOVE(&t->waiting, ask, link);
-        no_longer_held(ask);
+        stop_timer(ask);
         if (!put_back_if_stopped(ask))
             let_in(ask);
     }
@@ -208,16 +208,13 @@ struct batch {
 
 static void on_gate(void *arg)
 {
-    struct ask *ask = arg;
-    ask->pace->at_gates--;
-    go_if_still(ask);
+    go_if_still(arg);
 }
 
 static void on_place_reached(void *arg)
 {
     struct ask *ask = arg;
     ask->gate = (struct gate_wait){.cb = on_gate, .arg = ask};
-    ask->pace->at_gates++;
     gate_pass(&ask->target->gate, &ask->pace->gate, &ask->gate);
 }
 
@@ -264,10 +261,10 @@ static void ask_for_places(struct pace *p)
 
 /* --- questions and outcomes --- */
 
-void pace_ask(struct pace *p, struct slice target, bool has_slot, pace_cb *cb, void *arg)
+void pace_ask(struct pace *p, struct slice name, bool has_slot, pace_cb *cb, void *arg)
 {
     static const struct pace_answer goes = {.go = true};
-    struct slice stop_name = target_stop_name(p, target);
+    struct slice stop_name = target_stop_name(p, name);
     if (p->single && !slice_eq(stop_name, buf_slice(&p->only_stop)))
         p->single = false;
     struct target *t = p->stopped_count > 0 ? target_find(p, stop_name) : NULL;
@@ -277,10 +274,11 @@ void pace_ask(struct pace *p, struct slice target, bool has_slot, pace_cb *cb, v
         return;
     }
     if (!stopped)
-        t = target_get(p, target_name(p, target));
+        t = target_get(p, target_name(p, name));
     struct ask *ask = mem_alloc(sizeof(*ask));
     *ask =
         (struct ask){.pace = p, .target = t, .has_slot = has_slot, .cb = cb, .arg = arg};
+    p->asks++;
     if (put_back_if_stopped(ask))
         return;
     if (TAILQ_EMPTY(&t->waiting) && room(p, t) > 0)
@@ -322,33 +320,31 @@ static void tell_news(struct pace *p, struct target *t, enum breaker_change news
     }
 }
 
-void pace_done(struct pace *p, struct slice target, enum outcome outcome, bool stops)
+static void note_outcome(struct pace *p, struct target *t, bool failed)
 {
-    struct target *t = target_find(p, target_name(p, target));
-    stops = stops && outcome == TRY_AGAIN && p->stops;
-    if (p->limits) {
-        must(t != NULL && t->in_flight > 0);
-        if (room(p, t) == 0) {
-            note_gap(t);
-            p->wake = p->wake || p->single;
-        }
-        t->in_flight--;
-        /* A target that reports itself gone has answered: not a failure. */
-        bool failed = outcome == TRY_AGAIN && !stops;
-        tell_news(p, t,
-                  breaker_outcome(&t->breaker, &p->breaker, failed, loop_mono_ms()));
-        if (!TAILQ_EMPTY(&t->waiting))
-            target_due(p, t);
+    if (room(p, t) == 0) {
+        note_gap(t);
+        p->wake = p->wake || p->single;
     }
-    if (stops)
-        pace_stop(p, target_stop_name(p, target));
+    t->in_flight--;
+    tell_news(p, t, breaker_outcome(&t->breaker, &p->breaker, failed, loop_mono_ms()));
+    if (!TAILQ_EMPTY(&t->waiting))
+        target_due(p, t);
 }
 
-void pace_not_delivered(struct pace *p, struct slice target)
+void pace_done(struct pace *p, struct target *t, struct slice name, enum outcome outcome,
+               bool stops)
 {
-    struct target *t = target_find(p, target_name(p, target));
-    must(!p->limits || (t != NULL && t->in_flight > 0));
-    if (p->limits)
+    stops = stops && outcome == TRY_AGAIN && p->stops;
+    if (t) /* a target that reports itself gone has answered: not a failure */
+        note_outcome(p, t, outcome == TRY_AGAIN && !stops);
+    if (stops)
+        target_stop(p, target_stop_name(p, name));
+}
+
+void pace_not_delivered(struct pace *p, struct target *t)
+{
+    if (t)
         leave(p, t);
 }
 
@@ -356,7 +352,7 @@ void pace_not_delivered(struct pace *p, struct slice target)
 
 static const struct target *only_target(const struct pace *p)
 {
-    return p->single ? target_find(p, buf_slice(&p->only)) : NULL;
+    return p->single && p->limits ? target_find(p, buf_slice(&p->only)) : NULL;
 }
 
 static bool is_stopped(const struct pace *p)
@@ -393,6 +389,29 @@ unsigned pace_room(const struct pace *p)
     return n > p->route->reserved ? n - p->route->reserved : 0;
 }
 
+/* --- configuration --- */
+
+static bool has_limits(const struct conf_route *conf)
+{
+    return conf->target_rate > 0 || conf->target_in_flight > 0 || conf->breaker > 0;
+}
+
+static void read_conf(struct pace *p)
+{
+    const struct conf_route *conf = p->route->conf;
+    int64_t burst =
+        conf->target_burst > 0 ? conf->target_burst : (int64_t)(conf->target_rate / 100);
+    p->limits = has_limits(conf);
+    p->stops = p->route->sink->ops->origin != NULL;
+    p->breaker = (struct breaker_conf){conf->breaker, conf->breaker_window_ms,
+                                       conf->breaker_least, conf->breaker_rest_ms};
+    p->rate = (struct pace_rate){.per_s = conf->target_rate,
+                                 .burst = burst > 0 ? burst : 1,
+                                 .shared = conf->shared};
+    p->gate = (struct gate_rule){p->rate.per_s, p->rate.burst};
+    targets_find_only(p);
+}
+
 /* --- create and free --- */
 
 static void on_turn(void *arg)
@@ -419,32 +438,43 @@ static void on_tick(void *arg)
     targets_sweep(p);
     if (p->stops && store_is_up(p->route->bridge->store) &&
         loop_mono_ms() >= p->read_ms + PACE_REFRESH_MS)
-        pace_read_stops(p);
+        targets_read_stops(p);
 }
 
 bool pace_is_idle(const struct pace *p)
 {
-    return p == NULL ||
-           (p->held == 0 && p->at_gates == 0 && TAILQ_EMPTY(&p->asking) && p->calls == 0);
+    return p == NULL || (p->asks == 0 && p->calls == 0);
 }
 
-struct pace *pace_new(struct route *route)
+static struct pace *pace_new(struct route *route)
 {
-    route->pace = NULL;
-    if (!pace_needs_replacement(route, route->conf, route->sink->ops, false))
-        return NULL;
     struct pace *p = mem_alloc(sizeof(*p));
     p->route = route;
     p->bucket = route->scheds[0]->bucket;
     TAILQ_INIT(&p->by_use);
     TAILQ_INIT(&p->due);
     TAILQ_INIT(&p->asking);
-    pace_read_conf(p);
-    p->limits = pace_has_limits(route->conf);
-    p->stops = route->sink->ops->origin != NULL;
     p->hook = loop_each_turn(on_turn, p);
     p->tick = timer_every(TICK_MS, on_tick, p);
     return p;
+}
+
+void pace_change(struct route *route)
+{
+    struct pace *p = route->pace;
+    struct target *t;
+    if (p == NULL && !has_limits(route->conf) && route->sink->ops->origin == NULL)
+        return;
+    if (p == NULL)
+        p = route->pace = pace_new(route);
+    read_conf(p);
+    TAILQ_FOREACH (t, &p->by_use, link) {
+        if (!p->limits)
+            t->breaker = (struct breaker){0};
+        if (!TAILQ_EMPTY(&t->waiting))
+            target_due(p, t);
+    }
+    p->wake = true;
 }
 
 void pace_free(struct pace *p)

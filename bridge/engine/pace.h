@@ -15,22 +15,16 @@
 #include "bridge/plugin.h"
 
 struct bridge;
-struct conf_route;
 struct pace;
 struct route;
+struct target;
 
-/* Return NULL if the route needs none of this: no target_rate, target_in_flight or
- * breaker, and a sink that never stops targets. Requires route->scheds and the store. */
-struct pace *pace_new(struct route *route);
+/* Create the pace of a route that has none, if it needs one: for target_rate,
+ * target_in_flight or breaker, or if its sink can stop targets. Else apply a new
+ * configuration or sink. Requires route->scheds and the store. */
+void pace_change(struct route *route);
 /* Free it. Pending questions are never answered. p may be NULL. */
 void pace_free(struct pace *p);
-
-/* Return whether this configuration, with a sink of this type, requires a new struct pace
- * instead of pace_change(). other_sink: the route gets a different sink. */
-bool pace_needs_replacement(const struct route *route, const struct conf_route *conf,
-                            const struct sink_ops *ops, bool other_sink);
-/* Apply a new configuration of the route. p may be NULL. */
-void pace_change(struct pace *p);
 /* Return whether no job waits here and no call to Redis is in flight. p may be NULL. */
 bool pace_is_idle(const struct pace *p);
 
@@ -43,22 +37,24 @@ void pace_notified(const struct bridge *bridge, struct slice name);
 /* Ask whether this job may be delivered now. Calls cb once, within the call or shortly
  * after.
  *
- * go: the job counts as in flight; call pace_done() or pace_not_delivered(). Else return
- * the job to the bucket, due in wait_ms, without counting an attempt. slot: the job has a
- * place in its target's rate; ask with has_slot next time (tries.paced). target: as the
- * sink gets it; borrowed within the call. */
+ * go: the job counts as in flight; call pace_done() or pace_not_delivered() with target,
+ * which remains valid until then. Else return the job to the bucket, due in wait_ms,
+ * without counting an attempt. slot: the job has a place in its target's rate; ask with
+ * has_slot next time (tries.paced). name: the target as the sink gets it; borrowed within
+ * the call. */
 struct pace_answer {
     bool go, slot;
     int64_t wait_ms;
+    struct target *target; /* NULL: the route has no limits */
 };
 typedef void pace_cb(void *arg, const struct pace_answer *answer);
-void pace_ask(struct pace *p, struct slice target, bool has_slot, pace_cb *cb, void *arg);
-/* Report the outcome of a delivery. stops: deliver nothing to the target until an
- * operator resumes it. */
-void pace_done(struct pace *p, struct slice target, enum outcome outcome, bool stops);
-
+void pace_ask(struct pace *p, struct slice name, bool has_slot, pace_cb *cb, void *arg);
+/* Report the outcome of a delivery. stops: deliver nothing to the target of this name
+ * until an operator resumes it. */
+void pace_done(struct pace *p, struct target *t, struct slice name, enum outcome outcome,
+               bool stops);
 /* Report that a job with `go` was not delivered. */
-void pace_not_delivered(struct pace *p, struct slice target);
+void pace_not_delivered(struct pace *p, struct target *t);
 
 /* Return for how many us a route with only one target must claim nothing; 0: it may
  * claim. If that changes earlier, pace notifies the schedulers. Once a minute the result

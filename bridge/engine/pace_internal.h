@@ -2,8 +2,8 @@
 /*
  * pace_internal.h - shared by the files of pace.h: the state of a route's targets.
  *
- * pace.c decides about jobs, pace_target.c manages the targets, pace_stop.c synchronizes
- * their stops with Redis.
+ * pace.c decides about jobs, pace_target.c manages the targets and synchronizes their
+ * stops with Redis.
  */
 #ifndef BRIDGE_PACE_INTERNAL_H
 #define BRIDGE_PACE_INTERNAL_H
@@ -43,7 +43,7 @@ struct target {
     struct ask_list waiting; /* jobs that wait here for room, in order */
     bool due;                /* on_turn() must serve it */
     bool stopped, unsaved;   /* unsaved: Redis has not confirmed the stop yet */
-    uint64_t seen;           /* number of the last read of the stops that contained it */
+    bool seen;               /* the reply being read contains its stop */
     int64_t used_ms;         /* monotonic, as all times here */
     int64_t slot_ms;         /* the last time assigned to a job that was put back */
     int64_t done_ms;         /* time of the last outcome */
@@ -67,11 +67,9 @@ struct pace {
     struct target *targets;
     TAILQ_HEAD(target_list, target) by_use, due;
     struct ask_list asking; /* jobs that need a place in the rate */
-    unsigned held;          /* jobs that wait here with a timer */
-    unsigned at_gates;      /* jobs at the gates of their targets */
+    unsigned asks;          /* jobs without an answer */
+    unsigned held;          /* of these: jobs that wait here with a timer */
     unsigned stopped_count;
-    uint64_t reading; /* number of the last read of the stops that was sent */
-    bool is_reading, read_again;
     unsigned calls;  /* calls about stops in flight */
     int64_t read_ms; /* monotonic: when the last read was sent */
     bool wake;       /* notify the schedulers at the end of the turn */
@@ -98,13 +96,10 @@ void targets_free(struct pace *p);
  * leave. */
 void target_due(struct pace *p, struct target *t);
 
-/* --- pace_conf.c --- */
-bool pace_has_limits(const struct conf_route *conf);
-/* Read p->route->conf, except for p->limits and p->stops. */
-void pace_read_conf(struct pace *p);
-
-/* --- pace_stop.c --- */
-void pace_stop(struct pace *p, struct slice name);
-void pace_read_stops(struct pace *p);
+/* Set p->single and the names of the only target, if jobs cannot name another. */
+void targets_find_only(struct pace *p);
+/* Stop the target of that name. */
+void target_stop(struct pace *p, struct slice name);
+void targets_read_stops(struct pace *p);
 
 #endif

@@ -90,7 +90,7 @@ struct route *route_new(struct bridge *bridge, struct conf_route *conf, struct s
     }
     if (sink->rules == NULL) {
         route_make_buckets(route, 1);
-        route->pace = pace_new(route);
+        pace_change(route);
     }
     return route;
 }
@@ -107,9 +107,8 @@ static void forget_conf(struct route *route)
 void route_change(struct route *route, struct sink *sink, struct sink *dead)
 {
     struct err err;
-    bool other_sink = sink != route->sink;
     must((sink->rules != NULL) == (route->sink->rules != NULL));
-    if (other_sink)
+    if (sink != route->sink)
         EACH_SCHED (route, s)
             sched_stop_waiting(s);
     forget_conf(route);
@@ -119,12 +118,7 @@ void route_change(struct route *route, struct sink *sink, struct sink *dead)
     if (sink->rules)
         return;
     route_read_rules(route);
-    if (!pace_needs_replacement(route, route->conf, sink->ops, other_sink)) {
-        pace_change(route->pace);
-        return;
-    }
-    pace_free(route->pace);
-    route->pace = pace_new(route);
+    pace_change(route);
     if (route->pace && store_is_up(route->bridge->store))
         pace_start(route->pace);
 }
@@ -312,4 +306,14 @@ int64_t route_spread_ms(const struct route *route, const struct job *job)
 struct store *route_store(const struct route *route)
 {
     return route->sink->rules ? route->sink->store : route->bridge->store;
+}
+
+struct log_about route_about(const struct route *route, struct slice id,
+                             const struct job *job)
+{
+    const struct header *trace = job ? job_header(job, "traceparent") : NULL;
+    return (struct log_about){.route = route->conf->name,
+                              .job = id,
+                              .traceparent =
+                                  trace ? trace->value : (struct slice){NULL, 0}};
 }

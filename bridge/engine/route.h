@@ -10,7 +10,7 @@
 #include "bridge/base/log.h"
 #include "bridge/base/mem.h"
 #include "bridge/engine/gate.h"
-#include "bridge/engine/part.h"
+#include "bridge/engine/inst.h"
 #include "bridge/engine/route_state.h"
 #include "bridge/job/job.h"
 #include "bridge/metrics/stats.h"
@@ -30,11 +30,19 @@ struct source;
 struct tap;
 struct tmpl;
 
-/* The count of a route's jobs before its number of buckets changes: meta_buckets.c. */
-struct bucket_look {
-    bool asked, failed;
-    int64_t open; /* buckets without an answer */
+/* Jobs counted by several calls (meta_jobs.c). */
+struct job_count {
+    unsigned open; /* calls without an answer */
+    bool torn;     /* a call failed: jobs is too small */
     int64_t jobs;
+    void (*done)(void *arg); /* called when the last call was answered */
+    void *arg;
+};
+
+/* The count of a route's jobs before its number of buckets changes. */
+struct bucket_look {
+    struct job_count count;
+    bool asked;
     int64_t begun_ms; /* monotonic; 0: not started */
 };
 
@@ -75,8 +83,7 @@ struct route {
     struct gate_rule rate; /* limit of all buckets together, as configured */
     struct gate gate;      /* enforces it at the delivery */
     struct pace *pace;     /* limits per target; NULL: none */
-    int64_t
-        dead_slot_ms; /* monotonic: the last time that settle_undeliverable.c assigned */
+    int64_t dead_slot_ms;  /* monotonic: the last time that settle.c assigned */
 
     /* Counted since the start of the process: */
     struct route_stats stats;
@@ -106,8 +113,7 @@ struct route *route_new(struct bridge *bridge, struct conf_route *conf, struct s
 void route_free(struct route *route);
 /* Apply new values of route->conf, which conf_check.c has accepted, or new sinks.
  * Deliveries in flight are not affected. The sink must be a queue if and only if the old
- * one was. If pace_needs_replacement(), route_is_idle() must be true. Do not call this
- * from a callback of the route. */
+ * one was. */
 void route_change(struct route *route, struct sink *sink, struct sink *dead);
 /* Read from Redis what the route must know: it is in use now, or Redis is usable again.
  * Does nothing while Redis is unreachable. */
@@ -126,6 +132,10 @@ bool route_comes_from(const struct route *route, const struct source *src);
 struct route *route_first(const struct source *src);
 /* Find a route by name; NULL: no such route. */
 struct route *route_of_name(const struct bridge *bridge, struct slice name);
+/* Return the fields of a log line about a job: its route, id and traceparent; borrowed.
+ * job: NULL if its record cannot be read. */
+struct log_about route_about(const struct route *route, struct slice id,
+                             const struct job *job);
 /* Return the store that contains the route's jobs. */
 struct store *route_store(const struct route *route);
 /* Fill in what the wildcards of the route's match stand for in the job's topic; they are
@@ -151,10 +161,10 @@ int64_t route_spread_ms(const struct route *route, const struct job *job);
 /* --- route_buckets.c: not for a route that ends at a queue --- */
 
 void route_fini_buckets(struct route *route);
-/* Create the first n buckets, so that they can be counted; the route does not use them
- * yet. ROUTE/0 also contains the data of the route as a whole. */
+/* Create the first n buckets; the route does not use them yet. ROUTE/0 also contains the
+ * data of the route as a whole. */
 void route_make_buckets(struct route *route, int64_t n);
-/* Set the number of buckets, once; free idle ones beyond n. */
+/* Set the number of buckets, once, and create them. */
 void route_open_buckets(struct route *route, int64_t n);
 /* Return whether the route ends at a queue, or its number of buckets is known. */
 bool route_is_open(const struct route *route);

@@ -31,17 +31,13 @@ void route_make_buckets(struct route *route, int64_t n)
     }
 }
 
-static void free_sched(struct route *route)
-{
-    struct sched *s = route->scheds[--route->sched_count];
-    sched_fini(s);
-    free(s);
-}
-
 void route_fini_buckets(struct route *route)
 {
-    while (route->sched_count > 0)
-        free_sched(route);
+    while (route->sched_count > 0) {
+        struct sched *s = route->scheds[--route->sched_count];
+        sched_fini(s);
+        free(s);
+    }
     free(route->scheds);
 }
 
@@ -83,11 +79,6 @@ void route_open_buckets(struct route *route, int64_t n)
 {
     must(route->bucket_count == 0);
     route_make_buckets(route, n);
-    while (route->sched_count > n &&
-           bucket_is_idle(route->scheds[route->sched_count - 1]->bucket)) {
-        bucket_free(route->scheds[route->sched_count - 1]->bucket);
-        free_sched(route);
-    }
     route->bucket_count = n;
     route_read_rules(route);
 }
@@ -119,7 +110,7 @@ static uint32_t hash32(struct slice s)
     return hash;
 }
 
-/* Remove suffixes "@DUE": a dead run is stored in the bucket of its job, see settle.h.
+/* Remove suffixes "@DUE": a dead run is stored in the bucket of its job, see deliver.h.
  * The job's own id may also end like this. */
 static struct slice without_runs(struct slice id)
 {

@@ -47,7 +47,7 @@ bool route_may_claim(const struct route *route)
 
 int64_t route_state_everywhere_ms(const struct route *route)
 {
-    bool alone = membership_count(route->bridge->membership) == 1;
+    bool alone = membership_list(route->bridge->membership)->n == 1;
     return route->state_ms + (alone ? ALONE_MS : REFRESH_MS + SLACK_MS);
 }
 

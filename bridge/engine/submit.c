@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/engine/submit.h"
-#include "bridge/engine/about.h"
 #include "bridge/engine/admit.h"
 #include "bridge/engine/tap.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/job/tries.h"
-#include "bridge/engine/job_id.h"
 #include "bridge/engine/queue_object.h"
 #include "bridge/engine/route.h"
 
@@ -24,6 +22,31 @@ struct submission {
     struct stored_reply reply; /* outcome: what success means for this job */
     char why[256];             /* text of the reply, from admission */
 };
+
+/* --- back-pressure --- */
+
+void flow_submitted(struct flow *f, int64_t bytes)
+{
+    f->jobs++;
+    f->bytes += bytes;
+}
+
+void flow_answered(struct flow *f, int64_t bytes)
+{
+    f->jobs--;
+    f->bytes -= bytes;
+    must(f->jobs >= 0 && f->bytes >= 0);
+}
+
+bool flow_wants_pause(const struct flow *f, bool store_accepts_jobs)
+{
+    if (!store_accepts_jobs)
+        return true;
+    int64_t part = f->paused ? 2 : 1;
+    return f->jobs * part >= f->max_jobs || f->bytes * part >= f->max_bytes;
+}
+
+/* --- answers --- */
 
 static void tell_tap(const struct submission *sub, enum stored outcome)
 {
@@ -298,7 +321,7 @@ static struct submission *new_dead_letter(const struct bucket *b,
     tries_set_reason(&tries, a->reason);
     tries_set_error(&tries, a->why.text);
     tries_format(&tries, &text);
-    struct log_about about = about_job(a->route, a->job->id, a->job);
+    struct log_about about = route_about(a->route, a->job->id, a->job);
     about.source = a->src->conf->name;
     about.err = a->why.text;
     about.limit = &a->route->complain;
@@ -338,14 +361,14 @@ static struct submission *submission_new(const struct bucket *b,
     return sub;
 }
 
-static void hand_over(struct submission *sub, struct bucket *b, const struct job *job)
+static void hand_over(struct submission *sub, struct bucket *b, const struct admission *a)
 {
     struct change *c = &sub->change;
     c->arg = sub;
     if (sub->src->ops->answers)
         c->deadline_us = loop_mono_us() + SUBMIT_ANSWER_MS * 1000;
-    if (job->offset >= 0 && job->partition >= 0)
-        job_id_set_origin(sub->src, sub->route, b, job, &c->origin);
+    if (a->job->offset >= 0 && a->job->partition >= 0)
+        admit_set_origin(a, b, &c->origin);
     flow_submitted(&sub->src->bridge->flow, sub->bytes);
     bucket_add(b, sub->reply.outcome == STORED_NOTHING ? BATCHER_CANCEL : BATCHER_ENQUEUE,
                c);
@@ -373,7 +396,7 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
     src->unstored++;
     a.route->refs++;
     if (b)
-        hand_over(sub, b, job);
+        hand_over(sub, b, &a);
     else
         loop_defer(on_decided, sub);
     job_free(job);

@@ -6,7 +6,7 @@
 #ifndef BRIDGE_IMPORT_INTERNAL_H
 #define BRIDGE_IMPORT_INTERNAL_H
 
-#include "bridge/engine/core_tool.h"
+#include "bridge/engine/core.h"
 #include "bridge/import/import.h"
 #include "bridge/redis/redis.h"
 

@@ -114,7 +114,7 @@ void store_node_down(struct store *st, const char *why)
 {
     if (st->map)
         map_refresh_soon(st->map);
-    if (st->up)
+    if (st->up && st->events.down)
         st->events.down(st->arg, why);
     st->up = false;
 }

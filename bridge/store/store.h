@@ -44,7 +44,7 @@ struct store_events {
     /* Redis is ready: connected, scripts loaded, clock known. In a cluster: first when
      * every master is ready, then whenever a master becomes ready again. */
     void (*up)(void *arg);
-    void (*down)(void *arg, const char *why);
+    void (*down)(void *arg, const char *why); /* may be NULL */
     /* Another instance published "=name" with store_notify(). name none: the subscription
      * was interrupted, so a message may have been missed. */
     void (*notified)(void *arg, struct slice name);
@@ -131,7 +131,6 @@ struct bucket_rules {
     /* rate applies to all instances together; else to each instance. in_flight_max
      * applies only if shared is set. */
     bool shared;
-    bool kept; /* no instance delivers the jobs; they stay in the second tier */
 };
 /* Creates the bucket of a route. name: "ROUTE/N", copied. rules must outlive the bucket.
  * store_free() frees buckets that still exist. */
@@ -171,7 +170,7 @@ typedef void change_cb(void *arg, char code);
 /* The Kafka record that a change came from: lua/lib/ingest.lua executes each record once.
  * */
 struct origin {
-    /* See job_id.h. Equal names in a bucket have the same pointer. NULL: not a Kafka
+    /* See admit.h. Equal names in a bucket have the same pointer. NULL: not a Kafka
      * record. */
     const char *partition;
     int64_t offset;

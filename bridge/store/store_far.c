@@ -96,8 +96,7 @@ int64_t bucket_far_ms(const struct bucket *b)
 
 void far_set_first(struct bucket *b, int64_t first_ms)
 {
-    bool kept = b->route_rules && b->route_rules->kept;
-    if (!b->store->movers.allowed || kept || b->far.first_ms == first_ms)
+    if (!b->store->movers.allowed || b->far.first_ms == first_ms)
         return;
     b->far.first_ms = first_ms;
     arm(b);

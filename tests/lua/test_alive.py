@@ -35,6 +35,14 @@ def test_who_goes_is_gone_at_once_and_the_last_leaves_nothing(say, server):
     assert server.keys() == []
 
 
+def test_an_instance_with_other_routes_replaces_its_former_member(say, server):
+    say(1000, "a r")
+    say(1000, "ab r")
+    assert say(1001, "a r s") == [b"a r s", b"ab r"]
+    assert say(1001, "a", "1") == [b"ab r"]
+    assert server.zrange(KEY, 0, -1) == [b"ab r"]
+
+
 def test_a_clock_that_is_set_back_leaves_nobody_for_ever(say):
     say(10_000_000, "a 2 r")
     say(10_000_000, "b 2 r")
