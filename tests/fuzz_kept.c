@@ -9,7 +9,6 @@
 #include "bridge/job/tries.h"
 #include "bridge/engine/meta.h"
 #include "bridge/redis/redis_probe.h"
-#include "bridge/redis/redis_slot.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>
@@ -64,8 +63,8 @@ static void check_facts(struct slice text)
 
     redis_facts_begin(&facts);
     redis_facts_info(&facts, text);
-    redis_facts_config(&facts, "appendfsync", text);
-    redis_facts_config(&facts, "min-replicas-to-write", text);
+    redis_facts_config(&facts, SLICE_LIT("appendfsync"), text);
+    redis_facts_config(&facts, SLICE_LIT("min-replicas-to-write"), text);
     redis_facts_persistence(&facts);
     durability_parse(option, &want, NULL);
     if (memory_mark_parse(option, &mark, NULL) == 0)

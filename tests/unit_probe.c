@@ -120,11 +120,12 @@ static void how_it_keeps_follows_from_its_configuration(void **state)
         struct redis_facts facts;
         redis_facts_begin(&facts);
         redis_facts_info(&facts, slice_of(rows[i].info));
-        redis_facts_config(&facts, "appendonly", slice_of(rows[i].appendonly));
-        redis_facts_config(&facts, "appendfsync", slice_of(rows[i].appendfsync));
-        redis_facts_config(&facts, "no-appendfsync-on-rewrite",
+        redis_facts_config(&facts, SLICE_LIT("appendonly"), slice_of(rows[i].appendonly));
+        redis_facts_config(&facts, SLICE_LIT("appendfsync"),
+                           slice_of(rows[i].appendfsync));
+        redis_facts_config(&facts, SLICE_LIT("no-appendfsync-on-rewrite"),
                            slice_of(rows[i].rewrite));
-        redis_facts_config(&facts, "save", slice_of(rows[i].save));
+        redis_facts_config(&facts, SLICE_LIT("save"), slice_of(rows[i].save));
         if (redis_facts_persistence(&facts) != rows[i].persistence)
             fail_msg("row %zu: %d", i, redis_facts_persistence(&facts));
     }

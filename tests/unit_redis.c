@@ -583,7 +583,7 @@ static void a_subscription_outlives_the_connection(void **state)
     start_server(NULL);
     command_timeout_ms = 1000;
     struct redis *sub = connect_as("unix://DIR/r.sock", &w);
-    redis_subscribe(sub, "wake", on_message, &m);
+    redis_subscribe(sub, (const char *const[]){"wake"}, 1, on_message, &m);
     struct redis *pub = up("unix://DIR/r.sock", &w2);
     assert_true(w.up || reached(&w.up, 1, SOON_MS));
     publish(pub, "PUBLISH wake one", &a);
@@ -752,8 +752,9 @@ static void an_embedded_server_that_cannot_start_says_why(void **state)
     struct err err;
     char path[256];
     assert_null(embedded_start("no-such-server", dir, &err));
-    assert_string_equal(err.text,
-                        "cannot start no-such-server: No such file or directory");
+    assert_string_equal(
+        err.text,
+        "Failed to execute child process “no-such-server” (No such file or directory)");
     assert_null(embedded_start(redis_server(), "/no/such/dir", &err));
     assert_string_equal(err.text, "redis.dir /no/such/dir: No such file or directory");
     snprintf(path, sizeof(path), "%s/%0120d", dir, 0);

@@ -152,7 +152,7 @@ static void an_error_says_what_is_missing(void **state)
         {"redis://a%20b/0", "a host may contain only letters"},
         {"redis://a%0d%0ab/0", "a host may contain only letters"},
         {"redis+cluster://a,b%01", "a host may contain only letters"},
-        {"redis://a:1,b:2/0", "port"},
+        {"redis://a:1,b:2/0", "several hosts"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct redis_url url;

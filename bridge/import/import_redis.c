@@ -2,7 +2,6 @@
 #include "bridge/import/import_internal.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/redis/redis_slot.h"
 #include "bridge/redis/sentinel.h"
 
 #include <stdio.h>

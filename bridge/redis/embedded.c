@@ -10,10 +10,9 @@
 #include "bridge/redis/embedded.h"
 #include "bridge/base/buf.h"
 #include "bridge/base/log.h"
-#include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
+#include "bridge/base/text.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -65,11 +64,7 @@ static char *url_of(const char *dir)
 {
     struct buf url = {0};
     buf_add_str(&url, "unix://");
-    for (const char *c = dir; *c; c++)
-        if (isalnum((unsigned char)*c) || strchr("/-_.~", *c))
-            buf_add(&url, c, 1);
-        else
-            buf_addf(&url, "%%%02X", (unsigned char)*c);
+    text_add_percent(&url, slice_of(dir), "/.~");
     buf_add_str(&url, "/redis.sock");
     char *text = mem_strdup(buf_str(&url));
     buf_free(&url);
@@ -115,31 +110,34 @@ static int open_dir(struct embedded *e, const char *dir, struct err *err)
     return 0;
 }
 
-/* Returns the descriptor that holds the lock. -1: error; LOCKED: another server holds
- * it. */
-enum { LOCKED = -2 };
-
-static int lock_dir(const struct embedded *e, struct err *err)
+/* Returns the descriptor that holds the lock; waits if another server holds it. -1:
+ * error. */
+static int lock_dir(const struct embedded *e, int64_t wait_ms, struct err *err)
 {
     struct buf path = {0};
+    int64_t end_ms = loop_mono_ms() + wait_ms;
     buf_addf(&path, "%s/redis.lock", e->dir);
     int fd = open(buf_str(&path), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) {
-        err_set(err, "%s: %s", buf_str(&path), strerror(errno));
-    } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        bool locked = errno == EWOULDBLOCK;
-        if (locked)
-            err_set(err,
-                    "redis.dir %s: another redis-server is running there; stop the other "
-                    "tarry, or use another directory",
-                    e->dir);
-        else
-            err_set(err, "%s: %s", buf_str(&path), strerror(errno));
-        close(fd);
-        fd = locked ? LOCKED : -1;
+    int code = fd < 0 ? errno : 0;
+    while (fd >= 0) {
+        code = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+        if (code != EWOULDBLOCK || loop_mono_ms() >= end_ms)
+            break;
+        nanosleep(&(struct timespec){.tv_nsec = LOCK_TRY_MS * 1000000L}, NULL);
     }
+    if (code == EWOULDBLOCK)
+        err_set(err,
+                "redis.dir %s: another redis-server is running there; stop the other "
+                "tarry, or use another directory",
+                e->dir);
+    else if (code)
+        err_set(err, "%s: %s", buf_str(&path), strerror(code));
     buf_free(&path);
-    return fd;
+    if (code == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
 }
 
 /* --------------------------------------------------------------------------- child */
@@ -173,7 +171,7 @@ static int run(struct embedded *e, int lock_fd, struct err *err)
 
 static void start_later(struct embedded *e, const char *why)
 {
-    e->failures += e->failures < 1000;
+    e->failures++;
     int64_t wait_ms = retry_delay_ms(&restart, e->failures, 0.5);
     log_error(who, "%s; restarting it in %lld ms", why, (long long)wait_ms);
     timer_set(e->timer, wait_ms);
@@ -216,22 +214,11 @@ static void on_timer(void *arg)
         end(e);
         return;
     }
-    int lock_fd = lock_dir(e, &err);
+    int lock_fd = lock_dir(e, 0, &err);
     if (lock_fd < 0 || run(e, lock_fd, &err) != 0)
         start_later(e, err.text);
     if (lock_fd >= 0)
         close(lock_fd); /* now only the child holds it */
-}
-
-static int lock_patiently(const struct embedded *e, struct err *err)
-{
-    int64_t end_ms = loop_mono_ms() + LOCK_WAIT_MS;
-    int fd = lock_dir(e, err);
-    while (fd == LOCKED && loop_mono_ms() < end_ms) {
-        nanosleep(&(struct timespec){.tv_nsec = LOCK_TRY_MS * 1000000L}, NULL);
-        fd = lock_dir(e, err);
-    }
-    return fd;
 }
 
 struct embedded *embedded_start(const char *program, const char *dir, struct err *err)
@@ -242,7 +229,7 @@ struct embedded *embedded_start(const char *program, const char *dir, struct err
     e->timer = timer_new(on_timer, e);
     if (open_dir(e, dir, err) != 0)
         goto fail;
-    lock_fd = lock_patiently(e, err);
+    lock_fd = lock_dir(e, LOCK_WAIT_MS, err);
     if (lock_fd < 0 || run(e, lock_fd, err) != 0)
         goto fail;
     close(lock_fd);

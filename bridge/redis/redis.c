@@ -11,10 +11,9 @@
 #include "bridge/redis/redis.h"
 #include "bridge/base/histogram.h"
 #include "bridge/base/loop.h"
-#include "bridge/base/mem.h"
 #include "bridge/base/net.h"
 #include "bridge/base/retry.h"
-#include "bridge/redis/redis_internal.h"
+#include "bridge/redis/resp.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,6 +28,32 @@ enum {
     REPLY_MAX_BYTES = 1024 * 1024 * 1024
 };
 
+enum phase { RESTING, FINDING, OPENING, GREETING, READY, GONE };
+
+struct redis {
+    struct redis_conf conf;
+    redis_state_cb *on_state;
+    void *arg;
+    enum phase phase;
+    struct net *net;
+    redisReader *reader;
+    struct redis_pool replies; /* memory of the reply that reader builds */
+    uint64_t connection; /* counter: a callback detects that its connection was closed */
+    struct redis_queue open;
+    int64_t heard_ms;             /* monotonic time of the last reply */
+    size_t unparsed_bytes;        /* bytes read since then */
+    struct timer *deadline_timer; /* deadline of the oldest command */
+    struct resp command;          /* the last command */
+    struct timer *connect_timer;  /* RESTING: reconnects; else: connection timeout */
+    unsigned failures; /* consecutive, since the last reply to a call or message */
+    int64_t up_ms;     /* time when the connection became ready */
+    bool denied;       /* the last failure was REDIS_DENIED */
+    const char *const *channels; /* subscribed to; NULL: none */
+    size_t channel_count;
+    redis_message_cb *on_message;
+    void *message_arg;
+};
+
 /* ----------------------------------------------------------------------- commands */
 
 /* Checks the oldest open command. The timer is set when the first command is sent, not
@@ -38,17 +63,17 @@ static void on_deadline(void *arg)
     struct redis *r = arg;
     if (r->open.count == 0)
         return;
-    int64_t since_ms = redis_queue_oldest_us(&r->open) / 1000;
+    int64_t since_ms = r->open.ring[r->open.first].since_us / 1000;
     since_ms = r->heard_ms > since_ms ? r->heard_ms : since_ms;
     int64_t left_ms = since_ms + r->conf.command_timeout_ms - loop_mono_ms();
     if (left_ms > 0) {
         timer_set(r->deadline_timer, left_ms);
         return;
     }
-    char why[96];
-    snprintf(why, sizeof(why), "no reply for %" PRId64 " ms, %u commands pending",
-             r->conf.command_timeout_ms, r->open.count);
-    redis_reconnect(r, why);
+    struct err why;
+    err_set(&why, "no reply for %" PRId64 " ms, %u commands pending",
+            r->conf.command_timeout_ms, r->open.count);
+    redis_reconnect(r, why.text);
 }
 
 static void send_whole(struct redis *r, struct slice bytes, struct histogram *took,
@@ -60,8 +85,9 @@ static void send_whole(struct redis *r, struct slice bytes, struct histogram *to
         timer_set(r->deadline_timer, r->conf.command_timeout_ms);
 }
 
-void redis_send(struct redis *r, const struct slice *args, unsigned count,
-                redis_reply_cb *cb, void *arg)
+/* Like redis_command(), but r need not be ready. */
+static void send_command(struct redis *r, const struct slice *args, unsigned count,
+                         redis_reply_cb *cb, void *arg)
 {
     resp_begin(&r->command);
     for (unsigned i = 0; i < count; i++)
@@ -73,7 +99,7 @@ void redis_command(struct redis *r, const struct slice *args, unsigned count,
                    redis_reply_cb *cb, void *arg)
 {
     must(r->phase == READY && count > 0 && cb != NULL);
-    redis_send(r, args, count, cb, arg);
+    send_command(r, args, count, cb, arg);
 }
 
 void redis_whole_command(struct redis *r, struct slice bytes, struct histogram *took,
@@ -129,13 +155,6 @@ static void close_connection(struct redis *r)
     timer_stop(r->connect_timer);
 }
 
-static int64_t rest_ms(const struct redis *r)
-{
-    int64_t max_ms = r->conf.backoff_max_ms;
-    return retry_connect_ms(r->denied ? max_ms : r->conf.backoff_first_ms, max_ms,
-                            r->failures);
-}
-
 void redis_reconnect(struct redis *r, const char *why)
 {
     struct err reason;
@@ -144,10 +163,12 @@ void redis_reconnect(struct redis *r, const char *why)
         return;
     if (r->phase == READY && loop_mono_ms() - r->up_ms >= STEADY_MS)
         r->failures = 0;
-    r->failures += r->failures < 1000;
+    r->failures++;
     r->phase = RESTING;
     close_connection(r);
-    timer_set(r->connect_timer, rest_ms(r));
+    timer_set(r->connect_timer, retry_connect_ms(r->denied ? r->conf.backoff_max_ms
+                                                           : r->conf.backoff_first_ms,
+                                                 r->conf.backoff_max_ms, r->failures));
     r->denied = false;
     /* Before answer_open(): a callback may send a command and must see the connection
      * down. */
@@ -163,46 +184,129 @@ void redis_reconnect_now(struct redis *r)
     timer_set(r->connect_timer, 0);
 }
 
-static void subscribe_all(struct redis *r);
+/* ---------------------------------------------------------------------- handshake */
 
-void redis_ready(struct redis *r)
+/* Returns true, and closes the connection, if reply is an error, or NULL. optional: an
+ * ACL may forbid the command; only REDIS_WAIT counts. */
+static bool is_refused(struct redis *r, const char *what, const redisReply *reply,
+                       bool optional)
 {
+    struct err why;
+    if (reply == NULL)
+        return true;
+    enum redis_error e = redis_error(reply);
+    if (e == REDIS_NO_ERROR || (optional && e != REDIS_WAIT))
+        return false;
+    r->denied = e == REDIS_DENIED || e == REDIS_WRONG;
+    /* A server quotes the arguments of a command that it does not know. They may contain
+     * a password, so cut the text there. */
+    err_set(&why, "%s failed: %.*s", what, (int)strcspn(reply->str, "'"), reply->str);
+    redis_reconnect(r, why.text);
+    return true;
+}
+
+static void on_auth(void *arg, const redisReply *reply)
+{
+    is_refused(arg, "AUTH", reply, false);
+}
+
+static void on_select(void *arg, const redisReply *reply)
+{
+    is_refused(arg, "SELECT", reply, false);
+}
+
+/* As the first command it also receives the error for too many clients. */
+static void on_named(void *arg, const redisReply *reply)
+{
+    is_refused(arg, "CLIENT SETNAME", reply, true);
+}
+
+/* A replica rejects every write, which shows it even if ROLE is forbidden. */
+static void on_role(void *arg, const redisReply *reply)
+{
+    struct redis *r = arg;
+    struct err why;
+    if (is_refused(r, "ROLE", reply, true))
+        return;
+    struct slice role = redis_text(redis_item(reply, 0));
+    if (role.p == NULL || slice_is(role, "master"))
+        return;
+    if (slice_is(role, "slave"))
+        err_set(&why, "the server is a replica (of %.*s:%lld), not the master",
+                SLICE_ARG(redis_text(redis_item(reply, 1))),
+                (long long)redis_integer(redis_item(reply, 2)));
+    else
+        err_set(&why, "the server is not a master but a %.*s", SLICE_ARG(role));
+    redis_reconnect(r, why.text);
+}
+
+static void on_subscribed(void *arg, const redisReply *reply)
+{
+    is_refused(arg, "SUBSCRIBE", reply, false);
+}
+
+/* Sends up to three words; the first NULL ends them. */
+static void send_words(struct redis *r, redis_reply_cb *cb, const char *first,
+                       const char *second, const char *third)
+{
+    const struct slice words[] = {slice_of(first), slice_of(second), slice_of(third)};
+    send_command(r, words, !second ? 1 : !third ? 2 : 3, cb, r);
+}
+
+static void subscribe(struct redis *r)
+{
+    for (size_t i = 0; i < r->channel_count; i++)
+        send_words(r, on_subscribed, "SUBSCRIBE", r->channels[i], NULL);
+}
+
+/* The last command: a reply to it means that the server serves us. An ACL may forbid PING
+ * itself: NOPERM still proves that the login succeeded. */
+static void on_ping(void *arg, const redisReply *reply)
+{
+    struct redis *r = arg;
+    struct slice error = redis_error_text(reply);
+    bool forbidden = error.n >= 6 && memcmp(error.p, "NOPERM", 6) == 0;
+    if (!forbidden && is_refused(r, "PING", reply, false))
+        return;
     r->phase = READY;
     r->up_ms = loop_mono_ms();
     timer_stop(r->connect_timer);
-    subscribe_all(r);
+    subscribe(r);
     r->on_state(r->arg, REDIS_UP, "");
 }
 
+/* Sends the first commands of a connection at once. */
 static void on_open(void *arg)
 {
     struct redis *r = arg;
+    const struct redis_url *url = &r->conf.url;
     r->phase = GREETING;
-    redis_handshake(r);
+    if (url->password && url->user)
+        send_words(r, on_auth, "AUTH", url->user, url->password);
+    else if (url->password)
+        send_words(r, on_auth, "AUTH", url->password, NULL);
+    if (url->db) {
+        char db[16];
+        snprintf(db, sizeof(db), "%u", url->db);
+        send_words(r, on_select, "SELECT", db, NULL);
+    }
+    if (r->conf.client_name)
+        send_words(r, on_named, "CLIENT", "SETNAME", r->conf.client_name);
+    if (r->conf.master_only)
+        send_words(r, on_role, "ROLE", NULL, NULL);
+    send_words(r, on_ping, "PING", NULL, NULL);
 }
 
 /* ------------------------------------------------------------------------ replies */
 
-static struct slice element(const redisReply *reply, size_t i)
-{
-    if (i >= reply->elements || reply->element[i]->type != REDIS_REPLY_STRING)
-        return (struct slice){"", 0};
-    return (struct slice){reply->element[i]->str, (size_t)reply->element[i]->len};
-}
-
 /* Handles a pushed message, which no command waits for. */
 static bool dispatched(struct redis *r, const redisReply *reply)
 {
-    if (r->subscriptions == NULL || reply->type != REDIS_REPLY_ARRAY ||
-        !slice_is(element(reply, 0), "message"))
+    if (r->channels == NULL || !slice_is(redis_text(redis_item(reply, 0)), "message"))
         return false;
-    struct slice channel = element(reply, 1);
-    for (struct subscription *s = r->subscriptions; s; s = s->next)
-        if (slice_is(channel, s->channel)) {
-            r->failures = 0;
-            s->cb(s->arg, channel, element(reply, 2));
-            break;
-        }
+    r->failures = 0;
+    r->on_message(r->message_arg, redis_text(redis_item(reply, 1)),
+                  redis_text(redis_item(reply, 2)));
     return true;
 }
 
@@ -259,34 +363,15 @@ static void on_closed(void *arg, const char *why)
     redis_reconnect(arg, why);
 }
 
-/* ------------------------------------------------------------------------ subscriber */
-
-static void on_subscribed(void *arg, const redisReply *reply)
+void redis_subscribe(struct redis *r, const char *const *channels, size_t count,
+                     redis_message_cb *cb, void *arg)
 {
-    if (reply && reply->type == REDIS_REPLY_ERROR)
-        redis_handshake_failed(arg, "SUBSCRIBE", reply);
-}
-
-static void subscribe_one(struct redis *r, const struct subscription *s)
-{
-    const struct slice args[] = {SLICE_LIT("SUBSCRIBE"), slice_of(s->channel)};
-    redis_send(r, args, 2, on_subscribed, r);
-}
-
-static void subscribe_all(struct redis *r)
-{
-    for (struct subscription *s = r->subscriptions; s; s = s->next)
-        subscribe_one(r, s);
-}
-
-void redis_subscribe(struct redis *r, const char *channel, redis_message_cb *cb,
-                     void *arg)
-{
-    struct subscription *s = mem_alloc(sizeof(*s));
-    *s = (struct subscription){r->subscriptions, mem_strdup(channel), cb, arg};
-    r->subscriptions = s;
+    r->channels = channels;
+    r->channel_count = count;
+    r->on_message = cb;
+    r->message_arg = arg;
     if (r->phase == READY)
-        subscribe_one(r, s);
+        subscribe(r);
 }
 
 /* ---------------------------------------------------------------------- life */
@@ -316,6 +401,14 @@ static void open_net(struct redis *r)
     r->net = net_open(&conf, &net_cbs, r);
 }
 
+static void set_address(struct redis *r, const char *host, const char *port)
+{
+    free(r->conf.url.host);
+    free(r->conf.url.port);
+    r->conf.url.host = mem_strdup(host);
+    r->conf.url.port = mem_strdup(port);
+}
+
 static void begin(struct redis *r)
 {
     const struct redis_finder *finder = r->conf.finder;
@@ -323,6 +416,8 @@ static void begin(struct redis *r)
     r->phase = FINDING;
     if (finder == NULL)
         open_net(r);
+    else
+        set_address(r, NULL, NULL);
     r->on_state(r->arg, REDIS_CONNECTING, "");
     if (finder && r->phase == FINDING) /* not freed by a callback */
         finder->find(finder->self, r);
@@ -332,10 +427,7 @@ void redis_found(struct redis *r, const char *host, const char *port)
 {
     if (r->phase != FINDING)
         return;
-    free(r->conf.url.host);
-    free(r->conf.url.port);
-    r->conf.url.host = mem_strdup(host);
-    r->conf.url.port = mem_strdup(port);
+    set_address(r, host, port);
     open_net(r);
 }
 
@@ -343,6 +435,22 @@ void redis_not_found(struct redis *r, const char *why)
 {
     if (r->phase == FINDING)
         redis_reconnect(r, why);
+}
+
+bool redis_is_finding(const struct redis *r)
+{
+    return r->phase == FINDING;
+}
+
+void redis_move(struct redis *r, const char *host, const char *port, const char *why)
+{
+    const struct redis_url *url = &r->conf.url;
+    bool there =
+        url->host && strcmp(url->host, host) == 0 && strcmp(url->port, port) == 0;
+    if (there || r->phase == FINDING)
+        return;
+    redis_reconnect(r, why);
+    redis_reconnect_now(r);
 }
 
 static void on_connect_timer(void *arg)
@@ -373,16 +481,6 @@ struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,
     return r;
 }
 
-static void free_subscriptions(struct redis *r)
-{
-    while (r->subscriptions) {
-        struct subscription *s = r->subscriptions;
-        r->subscriptions = s->next;
-        free(s->channel);
-        loop_defer_free(s); /* dispatched() may still use it */
-    }
-}
-
 void redis_free(struct redis *r)
 {
     if (r == NULL)
@@ -394,7 +492,6 @@ void redis_free(struct redis *r)
     answer_open(r);
     timer_del(r->deadline_timer);
     timer_del(r->connect_timer);
-    free_subscriptions(r);
     redis_conf_free(&r->conf);
     redis_queue_free(&r->open);
     resp_free(&r->command);

@@ -56,7 +56,7 @@ void redis_place_add(struct buf *out, const char *host, const char *port);
 /* Finds the address of the server before each connection. find must call redis_found() or
  * redis_not_found(), at once or later; an answer that r does not wait for is ignored.
  * forget: r is being freed. A finder that learns of a new address also calls
- * redis_reconnect() and redis_reconnect_now(). is_failing_over: a failover is in
+ * redis_move(). is_failing_over: a failover is in
  * progress, so the server may lose new writes; NULL: never. */
 struct redis_finder {
     void (*find)(void *self, struct redis *r);
@@ -109,6 +109,10 @@ bool redis_is_failing_over(const struct redis *r);
 /* The answers of the finder. Texts are copied. */
 void redis_found(struct redis *r, const char *host, const char *port);
 void redis_not_found(struct redis *r, const char *why);
+bool redis_is_finding(const struct redis *r); /* waits for an answer */
+/* The finder learned a new address. Unless r uses it or waits for an answer, r reconnects
+ * at once. */
+void redis_move(struct redis *r, const char *host, const char *port, const char *why);
 /* If r waits for its backoff, reconnects at once; else does nothing. Call it when the
  * cause of the failure may be gone. */
 void redis_reconnect_now(struct redis *r);
@@ -127,10 +131,10 @@ void redis_whole_command(struct redis *r, struct slice bytes, struct histogram *
 void redis_push(struct redis *r);
 /* Number of commands without a reply. */
 unsigned redis_open_count(const struct redis *r);
-/* Subscribes to channel, also after each reconnection. The connection then accepts no
- * other commands. */
-void redis_subscribe(struct redis *r, const char *channel, redis_message_cb *cb,
-                     void *arg);
+/* Subscribes to the channels, also after each reconnection; call it once. Borrows
+ * channels until redis_free(). The connection then accepts no other commands. */
+void redis_subscribe(struct redis *r, const char *const *channels, size_t count,
+                     redis_message_cb *cb, void *arg);
 
 /* Accessors of a reply for code that does not use hiredis: its text (p NULL: not a text),
  * the number of its items (0: not a list), one item. r may be NULL. */
@@ -155,5 +159,24 @@ enum redis_error {
     REDIS_WRONG       /* anything else: a bug or a wrong key type; not repeatable */
 };
 enum redis_error redis_error(const struct redisReply *reply);
+
+/* --- Redis Cluster; pure --- */
+
+/* The slot of a key: redis.io/topics/cluster-spec, "Keys distribution model". If the text
+ * between the first { and the next } is not empty, only that text is hashed. */
+enum { REDIS_SLOTS = 16384 };
+unsigned redis_slot(struct slice key);
+
+/* One row of a CLUSTER SLOTS reply. */
+enum { REDIS_PORT_BYTES = 8 };
+
+struct redis_slots {
+    unsigned first, last;        /* slot range of one master, inclusive */
+    const char *host;            /* borrowed; "": the node that answered */
+    char port[REDIS_PORT_BYTES]; /* 1 to 65535 */
+    bool nameless;               /* the master does not announce a host name: "?" */
+};
+/* Reads one row. -1: the row has no usable address of a master. */
+int redis_slots_read(const struct redisReply *row, struct redis_slots *out);
 
 #endif

@@ -14,83 +14,54 @@
 
 /* ------------------------------------------------------------------------- asking */
 
-struct question {
-    bool memory_too;   /* also asked by redis_probe_memory() */
-    const char *info;  /* a section of INFO; NULL: use param */
-    const char *param; /* of CONFIG GET; one per question: Redis 6 accepts only one */
+/* Each is a section of INFO, or a parameter of CONFIG GET. Redis 6 accepts only one
+ * parameter per command. */
+static const struct question {
+    const char *info, *param;
+} questions[] = {
+    {"memory", NULL},
+    {"replication", NULL},
+    {"server", NULL},
+    {"persistence", NULL},
+    {NULL, "appendonly"},
+    {NULL, "appendfsync"},
+    {NULL, "no-appendfsync-on-rewrite"},
+    {NULL, "save"},
+    {NULL, "min-replicas-to-write"},
 };
-
-static const struct question questions[] = {
-    {.info = "server"},
-    {.info = "memory", .memory_too = true},
-    {.info = "replication", .memory_too = true},
-    {.info = "persistence"},
-    {.param = "appendonly"},
-    {.param = "appendfsync"},
-    {.param = "no-appendfsync-on-rewrite"},
-    {.param = "save"},
-    {.param = "min-replicas-to-write"},
-};
-enum { QUESTIONS = sizeof(questions) / sizeof(questions[0]) };
+enum { QUESTIONS = sizeof(questions) / sizeof(questions[0]), MEMORY_QUESTIONS = 2 };
 
 struct probe {
     struct redis_facts *facts;
-    bool memory_only;
-    size_t next; /* the question of the next reply */
+    size_t next, count; /* the question of the next reply; number of questions */
     bool lost;
     redis_probe_cb *cb;
     void *arg;
 };
 
-/* Return the next question from i on that this probe asks; QUESTIONS: none. */
-static size_t next_question(const struct probe *p, size_t i)
-{
-    while (i < QUESTIONS && p->memory_only && !questions[i].memory_too)
-        i++;
-    return i;
-}
-
-static void take(struct probe *p, const struct question *q,
-                 const struct redisReply *reply)
-{
-    struct slice value = {NULL, 0};
-    if (q->info)
-        redis_facts_info(p->facts, redis_text(reply));
-    else if (redis_items(reply) == 2)
-        value = redis_text(redis_item(reply, 1));
-    if (q->param)
-        redis_facts_config(p->facts, q->param, value);
-}
-
 static void on_answer(void *arg, const struct redisReply *reply)
 {
     struct probe *p = arg;
-    if (reply == NULL)
-        p->lost = true;
+    const struct question *q = &questions[p->next++];
+    p->lost = p->lost || reply == NULL;
+    if (q->info)
+        redis_facts_info(p->facts, redis_text(reply));
     else
-        take(p, &questions[p->next], reply);
-    p->next = next_question(p, p->next + 1);
-    if (p->next < QUESTIONS)
+        redis_facts_config(p->facts, slice_of(q->param),
+                           redis_text(redis_item(reply, 1)));
+    if (p->next < p->count)
         return;
-    if (!p->memory_only)
-        p->facts->persistence = redis_facts_persistence(p->facts);
+    p->facts->persistence = redis_facts_persistence(p->facts);
     p->cb(p->arg, !p->lost);
     free(p);
 }
 
-static void probe(struct redis *r, struct redis_facts *facts, bool memory_only,
+static void probe(struct redis *r, struct redis_facts *facts, size_t count,
                   redis_probe_cb *cb, void *arg)
 {
     struct probe *p = mem_alloc(sizeof(*p));
-    if (!memory_only)
-        redis_facts_begin(facts);
-    p->facts = facts;
-    p->memory_only = memory_only;
-    p->cb = cb;
-    p->arg = arg;
-    p->next = next_question(p, 0);
-    for (size_t i = p->next; i < QUESTIONS; i = next_question(p, i + 1)) {
-        const struct question *q = &questions[i];
+    *p = (struct probe){.facts = facts, .count = count, .cb = cb, .arg = arg};
+    for (const struct question *q = questions; q < questions + count; q++) {
         const struct slice info[] = {SLICE_LIT("INFO"), slice_of(q->info)};
         const struct slice config[] = {SLICE_LIT("CONFIG"), SLICE_LIT("GET"),
                                        slice_of(q->param)};
@@ -101,54 +72,77 @@ static void probe(struct redis *r, struct redis_facts *facts, bool memory_only,
 void redis_probe(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
                  void *arg)
 {
-    probe(r, facts, false, cb, arg);
+    redis_facts_begin(facts);
+    probe(r, facts, QUESTIONS, cb, arg);
 }
 
 void redis_probe_memory(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
                         void *arg)
 {
-    probe(r, facts, true, cb, arg);
+    probe(r, facts, MEMORY_QUESTIONS, cb, arg);
 }
 
 enum { REPLICAS_MAX = 100, PERCENT_MAX = 100, REST_PERCENT = 95 };
 
 /* ------------------------------------------------------------------------ reading */
 
+/* The values of INFO and CONFIG GET that are read. */
+static const struct fact {
+    const char *name;
+    enum { TEXT, NUMBER, IS, IS_NOT } type; /* IS, IS_NOT: compares with text */
+    size_t offset;                          /* in struct redis_facts */
+    const char *text;
+} known[] = {
+#define AT(field) offsetof(struct redis_facts, field)
+    {"redis_version", TEXT, AT(version), NULL},
+    {"run_id", TEXT, AT(run_id), NULL},
+    {"used_memory", NUMBER, AT(used_bytes), NULL},
+    {"maxmemory", NUMBER, AT(max_bytes), NULL},
+    {"maxmemory_policy", IS_NOT, AT(evicts), "noeviction"},
+    {"aof_enabled", IS, AT(aof_enabled), "1"},
+    {"appendonly", IS, AT(appends), "yes"},
+    {"appendfsync", IS, AT(fsync_always), "always"},
+    {"no-appendfsync-on-rewrite", IS, AT(no_fsync_on_rewrite), "yes"},
+    {"save", IS_NOT, AT(saves), ""},
+    {"min-replicas-to-write", NUMBER, AT(min_replicas), NULL},
+#undef AT
+};
+
 void redis_facts_begin(struct redis_facts *facts)
 {
-    *facts = (struct redis_facts){
-        .min_replicas = -1, .used_bytes = -1, .max_bytes = -1, .aof_enabled = -1};
+    *facts = (struct redis_facts){.min_replicas = -1,
+                                  .used_bytes = -1,
+                                  .max_bytes = -1,
+                                  .appends = -1,
+                                  .fsync_always = -1,
+                                  .aof_enabled = -1};
 }
 
-static void keep_text(char *out, size_t size, struct slice value)
+void redis_facts_config(struct redis_facts *facts, struct slice name, struct slice value)
 {
-    snprintf(out, size, "%.*s", (int)(value.n < size ? value.n : size - 1), value.p);
+    const struct fact *f = known, *end = known + sizeof(known) / sizeof(known[0]);
+    while (f < end && !slice_is(name, f->name))
+        f++;
+    if (f == end || value.p == NULL)
+        return;
+    void *at = (char *)facts + f->offset;
+    if (f->type == NUMBER)
+        *(int64_t *)at = text_whole_number(value);
+    else if (f->type != TEXT)
+        *(int *)at = slice_is(value, f->text) == (f->type == IS);
+    else
+        snprintf(at, REDIS_FACT_BYTES, "%.*s", SLICE_ARG(value));
 }
 
-static bool begins(struct slice name, const char *with)
+static void take_line(struct redis_facts *facts, struct slice name, struct slice value)
 {
-    size_t n = strlen(with);
-    return name.n > n && memcmp(name.p, with, n) == 0;
-}
-
-static void take_field(struct redis_facts *facts, struct slice name, struct slice value)
-{
-    if (slice_is(name, "redis_version"))
-        keep_text(facts->version, sizeof(facts->version), value);
-    else if (slice_is(name, "run_id"))
-        keep_text(facts->run_id, sizeof(facts->run_id), value);
-    else if (slice_is(name, "used_memory"))
-        facts->used_bytes = text_whole_number(value);
-    else if (slice_is(name, "maxmemory"))
-        facts->max_bytes = text_whole_number(value);
-    else if (slice_is(name, "maxmemory_policy"))
-        facts->evicts = !slice_is(value, "noeviction");
-    else if (slice_is(name, "connected_slaves"))
+    if (slice_is(name, "connected_slaves"))
         facts->replicas = 0; /* recounted: only online replicas count */
-    else if (begins(name, "slave") && memmem(value.p, value.n, ",state=online,", 14))
+    else if (name.n > 5 && memcmp(name.p, "slave", 5) == 0 &&
+             memmem(value.p, value.n, ",state=online,", 14))
         facts->replicas++;
-    else if (slice_is(name, "aof_enabled"))
-        facts->aof_enabled = slice_is(value, "1");
+    else
+        redis_facts_config(facts, name, value);
 }
 
 void redis_facts_info(struct redis_facts *facts, struct slice text)
@@ -156,39 +150,19 @@ void redis_facts_info(struct redis_facts *facts, struct slice text)
     while (text.n > 0) {
         struct slice line = text_cut(&text, '\n');
         line.n -= line.n > 0 && line.p[line.n - 1] == '\r';
-        if (line.n > 0 && *line.p != '#' && memchr(line.p, ':', line.n)) {
-            struct slice name = text_cut(&line, ':');
-            take_field(facts, name, line);
-        }
-    }
-}
-
-void redis_facts_config(struct redis_facts *facts, const char *name, struct slice value)
-{
-    if (value.p == NULL)
-        return;
-    if (strcmp(name, "appendonly") == 0) {
-        facts->appends_told = true;
-        facts->appends = slice_is(value, "yes");
-    } else if (strcmp(name, "appendfsync") == 0) {
-        facts->fsync_told = true;
-        facts->fsync_always = slice_is(value, "always");
-    } else if (strcmp(name, "no-appendfsync-on-rewrite") == 0) {
-        facts->no_fsync_on_rewrite = slice_is(value, "yes");
-    } else if (strcmp(name, "save") == 0) {
-        facts->saves = value.n > 0;
-    } else if (strcmp(name, "min-replicas-to-write") == 0) {
-        facts->min_replicas = text_whole_number(value);
+        struct slice name = text_cut(&line, ':');
+        if (line.p)
+            take_line(facts, name, line);
     }
 }
 
 enum redis_persistence redis_facts_persistence(const struct redis_facts *facts)
 {
-    if (!facts->appends_told)
+    if (facts->appends < 0)
         return facts->aof_enabled == 0 ? PERSISTS_SNAPSHOTS : PERSISTS_UNKNOWN;
-    if (!facts->appends)
+    if (facts->appends == 0)
         return facts->saves ? PERSISTS_SNAPSHOTS : PERSISTS_NOTHING;
-    if (!facts->fsync_told)
+    if (facts->fsync_always < 0)
         return PERSISTS_UNKNOWN;
     return facts->fsync_always && !facts->no_fsync_on_rewrite ? PERSISTS_EVERY_WRITE
                                                               : PERSISTS_EVERY_SECOND;

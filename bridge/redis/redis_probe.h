@@ -47,18 +47,19 @@ enum redis_persistence {
     PERSISTS_EVERY_WRITE   /* appendfsync always */
 };
 
+enum { REDIS_FACT_BYTES = 41 }; /* of a run id of 40 digits */
+
 struct redis_facts {
     enum redis_persistence persistence;
-    bool evicts;          /* maxmemory-policy is not noeviction: Redis may drop jobs */
+    int evicts;           /* maxmemory-policy is not noeviction: Redis may drop jobs */
     unsigned replicas;    /* connected replicas */
     int64_t min_replicas; /* min-replicas-to-write; -1: unknown */
     int64_t used_bytes, max_bytes; /* -1: unknown; max_bytes 0: no limit */
-    char run_id[41], version[24];
-    /* Inputs of persistence: */
-    bool appends_told, fsync_told; /* CONFIG GET reported the value */
-    bool appends, fsync_always, saves;
-    bool no_fsync_on_rewrite; /* no-appendfsync-on-rewrite */
-    int aof_enabled;          /* from INFO; -1: unknown */
+    char run_id[REDIS_FACT_BYTES], version[REDIS_FACT_BYTES];
+    /* Inputs of persistence; -1: unknown. */
+    int appends, fsync_always, no_fsync_on_rewrite; /* CONFIG GET */
+    int saves;                                      /* CONFIG GET; 0: no snapshots */
+    int aof_enabled;                                /* INFO */
 };
 
 typedef void redis_probe_cb(void *arg, bool answered);
@@ -103,7 +104,7 @@ void redis_facts_warn(const struct redis_facts *facts, const struct durability *
  * parameter of CONFIG GET (value p NULL: not permitted), the result. */
 void redis_facts_begin(struct redis_facts *facts);
 void redis_facts_info(struct redis_facts *facts, struct slice text);
-void redis_facts_config(struct redis_facts *facts, const char *name, struct slice value);
+void redis_facts_config(struct redis_facts *facts, struct slice name, struct slice value);
 enum redis_persistence redis_facts_persistence(const struct redis_facts *facts);
 
 #endif

@@ -13,22 +13,18 @@
 
 enum { DB_MAX = 1000000, PLACES_MAX = 64 };
 
-typedef int rest_parser(const char *text, struct redis_url *url, struct err *err);
-static rest_parser parse_tcp, parse_unix, parse_sentinel, parse_cluster;
-
 static const struct scheme {
     const char *prefix;
     enum redis_kind kind;
     bool tls, unix_path;
-    rest_parser *parse_rest; /* parses the text after the credentials */
 } schemes[] = {
-    {"redis://", REDIS_ONE, false, false, parse_tcp},
-    {"rediss://", REDIS_ONE, true, false, parse_tcp},
-    {"unix://", REDIS_ONE, false, true, parse_unix},
-    {"redis+sentinel://", REDIS_SENTINEL, false, false, parse_sentinel},
-    {"rediss+sentinel://", REDIS_SENTINEL, true, false, parse_sentinel},
-    {"redis+cluster://", REDIS_CLUSTER, false, false, parse_cluster},
-    {"rediss+cluster://", REDIS_CLUSTER, true, false, parse_cluster},
+    {"redis://", REDIS_ONE, false, false},
+    {"rediss://", REDIS_ONE, true, false},
+    {"unix://", REDIS_ONE, false, true},
+    {"redis+sentinel://", REDIS_SENTINEL, false, false},
+    {"rediss+sentinel://", REDIS_SENTINEL, true, false},
+    {"redis+cluster://", REDIS_CLUSTER, false, false},
+    {"rediss+cluster://", REDIS_CLUSTER, true, false},
 };
 
 static const struct scheme *scheme_of(const char *text)
@@ -39,192 +35,145 @@ static const struct scheme *scheme_of(const char *text)
     return NULL;
 }
 
-/* Returns -1 if the text is not a whole number from 0 to max. */
-static int parse_number(const char *text, size_t n, unsigned max, unsigned *out)
-{
-    int64_t value = n <= 9 ? text_whole_number((struct slice){text, n}) : -1;
-    if (value < 0 || value > max)
-        return -1;
-    *out = (unsigned)value;
-    return 0;
-}
-
 /* "USER:PASSWORD", "USER:" or ":PASSWORD"; the user is optional. */
-static int parse_credentials(const char *text, size_t n, struct redis_url *url,
-                             struct err *err)
+static int parse_credentials(struct slice text, struct redis_url *url, struct err *err)
 {
-    const char *colon = memchr(text, ':', n);
-    if (colon == NULL)
+    struct slice user = text_cut(&text, ':');
+    if (text.p == NULL)
         return err_set(err, "the text before @ must be USER:PASSWORD or :PASSWORD");
-    size_t user_n = (size_t)(colon - text);
-    if (user_n > 0)
-        url->user = text_percent_string((struct slice){text, user_n});
-    url->password = text_percent_string((struct slice){colon + 1, n - user_n - 1});
-    if ((user_n > 0 && url->user == NULL) || url->password == NULL)
+    if (user.n > 0)
+        url->user = text_percent_string(user);
+    url->password = text_percent_string(text);
+    if ((user.n > 0 && url->user == NULL) || url->password == NULL)
         return err_set(err, "invalid %%-escape in the user or password");
-    if (url->password[0] == '\0')
-        return err_set(err, "the password is empty");
-    return 0;
+    return url->password[0] ? 0 : err_set(err, "the password is empty");
 }
 
-static int parse_db(const char *text, size_t n, struct redis_url *url, struct err *err)
+static int parse_db(struct slice text, struct redis_url *url, struct err *err)
 {
-    if (parse_number(text, n, DB_MAX, &url->db) != 0)
+    int64_t db = text_whole_number(text);
+    if (db < 0 || db > DB_MAX)
         return err_set(err, "\"%.*s\" is not the number of a database",
-                       (int)(n < 64 ? n : 64), text);
+                       (int)(text.n < 64 ? text.n : 64), text.p);
+    url->db = (unsigned)db;
     return 0;
 }
 
 /* "/PATH[?db=N]" */
-static int parse_unix(const char *text, struct redis_url *url, struct err *err)
+static int parse_unix(struct slice text, struct redis_url *url, struct err *err)
 {
-    size_t n = strcspn(text, "?");
-    if (text[0] != '/' || n < 2)
+    struct slice path = text_cut(&text, '?');
+    if (path.n < 2 || path.p[0] != '/')
         return err_set(
             err,
             "unix:// requires an absolute path, such as unix:///run/redis/redis.sock");
-    url->unix_path = text_percent_string((struct slice){text, n});
+    url->unix_path = text_percent_string(path);
     if (url->unix_path == NULL)
         return err_set(err, "invalid %%-escape in the path");
-    if (text[n] == '\0')
+    if (text.p == NULL)
         return 0;
-    if (strncmp(text + n, "?db=", 4) != 0)
+    if (!slice_is(text_cut(&text, '='), "db") || text.p == NULL)
         return err_set(err, "only db=NUMBER is allowed after ?");
-    return parse_db(text + n + 4, strlen(text + n + 4), url, err);
+    return parse_db(text, url, err);
 }
 
-/* ":PORT" or nothing */
-static int parse_port(const char *text, size_t n, const char *otherwise, char **port,
-                      struct err *err)
-{
-    unsigned number;
-    if (n == 0) {
-        *port = mem_strdup(otherwise);
-        return 0;
-    }
-    if (text[0] != ':' || parse_number(text + 1, n - 1, 65535, &number) != 0 ||
-        number == 0)
-        return err_set(err, "the port must be a number from 1 to 65535");
-    *port = mem_strndup(text + 1, n - 1);
-    return 0;
-}
-
-/* Allow "," here: another check reports it. "%" starts the interface of an IPv6
- * address. */
+/* "%" starts the interface of an IPv6 address. */
 static bool is_host(const char *text)
 {
-    while (isalnum((unsigned char)*text) || (*text && strchr("-._:,%", *text)))
+    while (isalnum((unsigned char)*text) || (*text && strchr("-._:%", *text)))
         text++;
     return *text == '\0';
 }
 
-/* "HOST[:PORT]"; an IPv6 address requires brackets. The caller frees host and port. */
-static int parse_place(const char *text, size_t n, const char *otherwise, char **host,
-                       char **port, struct err *err)
+/* "HOST[:PORT]"; an IPv6 address requires brackets. */
+static int parse_place(struct slice text, const char *default_port,
+                       struct redis_place *place, struct err *err)
 {
-    const char *colon = memchr(text, ':', n);
-    size_t host_n = colon ? (size_t)(colon - text) : n;
-    const char *rest = text + host_n, *end = text + n;
-    if (n > 0 && text[0] == '[') {
-        const char *bracket = memchr(text, ']', n);
-        if (bracket == NULL)
+    bool v6 = text.n > 0 && text.p[0] == '[';
+    struct slice host = {NULL, 0};
+    if (v6) {
+        text = (struct slice){text.p + 1, text.n - 1};
+        host = text_cut(&text, ']');
+        if (text.p == NULL)
             return err_set(err, "the ] after the IPv6 address is missing");
-        text++;
-        host_n = (size_t)(bracket - text);
-        rest = bracket + 1;
     }
-    if (host_n == 0)
+    struct slice before = text_cut(&text, ':'); /* leaves the port */
+    if (!v6)
+        host = before;
+    if (host.n == 0)
         return err_set(err,
                        "the host is missing; write it as in redis://127.0.0.1:6379/0");
-    *host = text_percent_string((struct slice){text, host_n});
-    if (*host == NULL)
+    place->host = text_percent_string(host);
+    if (place->host == NULL)
         return err_set(err, "invalid %%-escape in the host");
-    if (!is_host(*host))
+    if (!is_host(place->host))
         return err_set(err, "a host may contain only letters, digits, \"-\", \"_\" and "
                             "\".\"; write an @ in the password as %%40");
-    return parse_port(rest, (size_t)(end - rest), otherwise, port, err);
-}
-
-static int refuse_query(const char *path, struct err *err)
-{
-    if (path[strcspn(path, "?#")] == '\0')
-        return 0;
-    return err_set(err, "? and # are not allowed; write the database at the end of the "
-                        "path, as in redis://127.0.0.1:6379/0");
-}
-
-/* "HOST[:PORT][/DB]" */
-static int parse_tcp(const char *text, struct redis_url *url, struct err *err)
-{
-    size_t n = strcspn(text, "/?#");
-    const char *path = text + n;
-    if (parse_place(text, n, "6379", &url->host, &url->port, err) != 0 ||
-        refuse_query(path, err) != 0)
-        return -1;
-    if (memchr(url->host, ',', strlen(url->host)) != NULL)
-        return err_set(
-            err,
-            "several hosts are allowed only with redis+sentinel:// or redis+cluster://");
-    return path[0] == '\0' || path[1] == '\0'
-               ? 0
-               : parse_db(path + 1, strlen(path + 1), url, err);
+    int64_t number = text_whole_number(text);
+    if ((v6 && before.n > 0) || (text.p && (number < 1 || number > UINT16_MAX)))
+        return err_set(err, "the port must be a number from 1 to 65535");
+    place->port = text.p ? mem_strndup(text.p, text.n) : mem_strdup(default_port);
+    return 0;
 }
 
 /* "HOST[:PORT],HOST[:PORT]..." */
-static int parse_places(const char *text, size_t n, const char *otherwise,
+static int parse_places(struct slice text, const char *default_port,
                         struct redis_url *url, struct err *err)
 {
-    for (const char *end = text + n; text <= end;) {
-        const char *comma = memchr(text, ',', (size_t)(end - text));
-        size_t place_n = (size_t)((comma ? comma : end) - text);
+    do {
         if (url->place_count == PLACES_MAX)
             return err_set(err, "more than %d hosts", PLACES_MAX);
         url->places =
             mem_realloc(url->places, (url->place_count + 1) * sizeof(*url->places));
         struct redis_place *place = &url->places[url->place_count++];
         *place = (struct redis_place){NULL, NULL};
-        if (parse_place(text, place_n, otherwise, &place->host, &place->port, err) != 0)
+        if (parse_place(text_cut(&text, ','), default_port, place, err) < 0)
             return -1;
-        text += place_n + 1;
-    }
+    } while (text.p);
     return 0;
 }
 
-/* "HOST[:PORT][,HOST[:PORT]...]/MASTER[/DB]" */
-static int parse_sentinel(const char *text, struct redis_url *url, struct err *err)
+/* Makes the only place the host of a single server. */
+static int take_one_place(struct redis_url *url, struct err *err)
 {
-    size_t n = strcspn(text, "/?#");
-    const char *name = text + n;
-    if (parse_places(text, n, "26379", url, err) != 0 || refuse_query(name, err) != 0)
-        return -1;
-    name += *name == '/';
-    size_t name_n = strcspn(name, "/");
-    if (name_n == 0)
-        return err_set(err, "the name of the master is missing; write it as in "
-                            "redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster");
-    url->master = text_percent_string((struct slice){name, name_n});
-    if (url->master == NULL)
-        return err_set(err, "invalid %%-escape in the name of the master");
-    const char *db = name + name_n;
-    return db[0] == '\0' || db[1] == '\0' ? 0
-                                          : parse_db(db + 1, strlen(db + 1), url, err);
+    if (url->place_count > 1)
+        return err_set(
+            err,
+            "several hosts are allowed only with redis+sentinel:// or redis+cluster://");
+    url->host = url->places[0].host;
+    url->port = url->places[0].port;
+    url->place_count = 0;
+    return 0;
 }
 
-/* "HOST[:PORT][,HOST[:PORT]...]" */
-static int parse_cluster(const char *text, struct redis_url *url, struct err *err)
+/* "HOST[:PORT][,HOST[:PORT]...][/MASTER][/DB]"; only Sentinel has a master. */
+static int parse_servers(struct slice text, struct redis_url *url, struct err *err)
 {
-    size_t n = strcspn(text, "/?#");
-    const char *path = text + n;
-    if (parse_places(text, n, "6379", url, err) != 0 || refuse_query(path, err) != 0)
+    struct slice places = {text.p, strcspn(text.p, "/?#")};
+    struct slice path = {text.p + places.n, text.n - places.n};
+    bool sentinel = url->kind == REDIS_SENTINEL;
+    if (parse_places(places, sentinel ? "26379" : "6379", url, err) < 0)
         return -1;
-    if (path[0] == '\0' || path[1] == '\0')
-        return 0;
-    if (parse_db(path + 1, strlen(path + 1), url, err) != 0)
+    if (path.p[strcspn(path.p, "?#")] != '\0')
+        return err_set(err,
+                       "? and # are not allowed; write the database at the end of the "
+                       "path, as in redis://127.0.0.1:6379/0");
+    text_cut(&path, '/');
+    if (sentinel) {
+        struct slice master = text_cut(&path, '/');
+        if (master.n == 0)
+            return err_set(err,
+                           "the name of the master is missing; write it as in "
+                           "redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster");
+        url->master = text_percent_string(master);
+        if (url->master == NULL)
+            return err_set(err, "invalid %%-escape in the name of the master");
+    }
+    if (path.n > 0 && parse_db(path, url, err) < 0)
         return -1;
-    return url->db == 0
-               ? 0
-               : err_set(err,
-                         "a cluster has only database 0; remove the text after the /");
+    if (url->kind == REDIS_CLUSTER && url->db > 0)
+        return err_set(err, "a cluster has only database 0; remove the text after the /");
+    return url->kind == REDIS_ONE ? take_one_place(url, err) : 0;
 }
 
 int redis_url_parse(const char *text, struct redis_url *url, struct err *err)
@@ -244,13 +193,10 @@ int redis_url_parse(const char *text, struct redis_url *url, struct err *err)
     const char *at = scheme->unix_path && text[0] == '/' ? NULL : strrchr(text, '@');
     if (at && scheme->unix_path)
         at = strstr(text, "@/");
-    int result = 0;
-    if (at)
-        result = parse_credentials(text, (size_t)(at - text), url, err);
-    text = at ? at + 1 : text;
-    if (result == 0)
-        result = scheme->parse_rest(text, url, err);
-    if (result == 0)
+    struct slice rest = slice_of(at ? at + 1 : text);
+    if ((at == NULL ||
+         parse_credentials((struct slice){text, (size_t)(at - text)}, url, err) == 0) &&
+        (scheme->unix_path ? parse_unix : parse_servers)(rest, url, err) == 0)
         return 0;
     redis_url_free(url);
     return err_in(err, "redis url");

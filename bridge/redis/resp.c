@@ -105,12 +105,6 @@ struct redis_waiting redis_queue_take(struct redis_queue *q)
     return oldest;
 }
 
-int64_t redis_queue_oldest_us(const struct redis_queue *q)
-{
-    must(q->count > 0);
-    return q->ring[q->first].since_us;
-}
-
 void redis_queue_free(struct redis_queue *q)
 {
     free(q->ring);

@@ -38,13 +38,12 @@ struct redis_waiting {
 
 struct redis_queue {
     struct redis_waiting *ring;
-    unsigned first, count, cap; /* cap is a power of two */
+    unsigned first, count, cap; /* first: index of the oldest; cap: a power of two */
 };
 
 void redis_queue_add(struct redis_queue *q, const struct redis_waiting *command);
 /* Removes and returns the oldest command. The queue must not be empty. */
 struct redis_waiting redis_queue_take(struct redis_queue *q);
-int64_t redis_queue_oldest_us(const struct redis_queue *q);
 void redis_queue_free(struct redis_queue *q); /* leaves it empty and valid */
 
 /* An arena for the objects of one reply. hiredis allocates and frees each value of a

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * sentinel.c - one struct server for each sentinel of the URL: its connections and its
- * last answer. The master is chosen from all answers, and the clients (connections to
- * Redis) get its address. When a connection to a sentinel is lost, its answer is
- * discarded.
+ * sentinel.c - one struct server for each sentinel of the URL: its connections. The
+ * master is chosen from the last answers of all, and the clients (connections to Redis)
+ * get its address. When a connection to a sentinel is lost, its answer is discarded.
  */
 #include "bridge/redis/sentinel.h"
-#include "bridge/base/buf.h"
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
-#include "bridge/base/mem.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <glib.h>
 
 enum {
     ROUND_MS = 1000,
@@ -24,72 +23,144 @@ enum {
 
 struct server {
     struct sentinel *sentinel;
-    struct redis *redis;
-    struct redis *events; /* subscriber for failover events */
-    char *shown;          /* "10.0.0.1:26379" */
-    unsigned open;        /* commands without a reply yet */
-    bool again;           /* ask again after these replies */
-    int64_t epoch;        /* of its answer; -1: no answer */
+    struct sentinel_answer *answer; /* owns its host and port */
+    struct redis *redis, *events;   /* events: subscriber for failover events */
+    char *shown;                    /* "10.0.0.1:26379" */
+    bool asked;                     /* a reply is missing */
+    bool again;                     /* ask again after it */
     int64_t new_epoch; /* epoch of an answer whose address is still missing; -1: none */
     bool promotes;     /* it promotes a replica to master, or is about to */
-    char *host, *port;
-    char why[160]; /* why there is no answer; "": answered, or not asked yet */
+    char why[160];     /* why there is no answer; "": answered, or not asked yet */
     struct log_limit complain, complain_events;
-};
-
-/* A connection that uses the finder. */
-struct client {
-    struct client *next;
-    struct redis *redis;
-    bool waits;        /* for an address */
-    char *host, *port; /* address it received last; NULL: none */
 };
 
 struct sentinel {
     struct redis_finder finder;
     char *name; /* of the master */
     struct server *servers;
-    struct sentinel_answer *answers; /* of all servers; temporary */
+    struct sentinel_answer *answers; /* count of them, like servers */
     size_t count;
     struct sentinel_master master;
-    struct client *clients;
+    GPtrArray *clients; /* struct redis that use the finder */
     struct timer *round, *grace;
     int64_t wait_begun_ms; /* monotonic: start of the longest wait of a client */
     int64_t find_max_ms;   /* longest wait of a client for an address */
 };
 
-/* ------------------------------------------------------------------------ clients */
+/* ------------------------------------------------------------------- the choice */
 
-static bool has_master_address(const struct client *client,
-                               const struct sentinel_master *master)
+static bool same_address(const struct sentinel_answer *a, const char *host,
+                         const char *port)
 {
-    return client->host && client->port && master->host &&
-           strcmp(client->host, master->host) == 0 &&
-           strcmp(client->port, master->port) == 0;
+    return host != NULL && strcmp(a->host, host) == 0 && strcmp(a->port, port) == 0;
 }
 
-static void set_address(struct client *client, const char *host, const char *port)
+/* Returns the number of answers with the same address and an epoch of at least this
+ * value. */
+static size_t votes(const struct sentinel_answer *answers, size_t count, size_t which,
+                    int64_t epoch_min)
 {
-    free(client->host);
-    free(client->port);
-    client->host = mem_strdup(host);
-    client->port = mem_strdup(port);
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (answers[i].epoch >= epoch_min)
+            n += same_address(&answers[i], answers[which].host, answers[which].port);
+    return n;
+}
+
+/* Returns the index of the best answer; -1: there is none. */
+static int best(const struct sentinel_master *master,
+                const struct sentinel_answer *answers, size_t count)
+{
+    int64_t top = -1;
+    for (size_t i = 0; i < count; i++)
+        top = answers[i].epoch > top ? answers[i].epoch : top;
+    int chosen = -1;
+    size_t most = 0;
+    for (size_t i = 0; top >= 0 && i < count; i++) {
+        if (answers[i].epoch != top)
+            continue;
+        /* Two for each vote, plus one for the address that is already chosen. */
+        size_t weight = 2 * votes(answers, count, i, top) +
+                        same_address(&answers[i], master->host, master->port);
+        if (weight > most) {
+            most = weight;
+            chosen = (int)i;
+        }
+    }
+    return chosen;
+}
+
+int sentinel_choose(struct sentinel_master *master, const struct sentinel_answer *answers,
+                    size_t count, int64_t now_ms)
+{
+    int chosen = best(master, answers, count);
+    if (chosen < 0)
+        return -1;
+    const struct sentinel_answer *answer = &answers[chosen];
+    if (answer->epoch < master->epoch) {
+        if (2 * votes(answers, count, (size_t)chosen, 0) <= count) {
+            master->older_since_ms = 0;
+            return -1;
+        }
+        if (master->older_since_ms == 0)
+            master->older_since_ms = now_ms;
+        return now_ms - master->older_since_ms >= SENTINEL_RESET_MS ? chosen : -1;
+    }
+    master->older_since_ms = 0;
+    bool same = answer->epoch == master->epoch &&
+                same_address(answer, master->host, master->port);
+    return same ? -1 : chosen;
+}
+
+void sentinel_master_set(struct sentinel_master *master,
+                         const struct sentinel_answer *answer)
+{
+    sentinel_master_free(master);
+    master->epoch = answer->epoch;
+    master->host = mem_strdup(answer->host);
+    master->port = mem_strdup(answer->port);
+}
+
+void sentinel_master_free(struct sentinel_master *master)
+{
+    free(master->host);
+    free(master->port);
+    *master = (struct sentinel_master){.epoch = -1};
+}
+
+bool sentinel_is_promoting(struct slice state)
+{
+    static const char *const states[] = {"select_slave", "send_slaveof_noone",
+                                         "wait_promotion"};
+    for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+        if (slice_is(state, states[i]))
+            return true;
+    return false;
+}
+
+/* ------------------------------------------------------------------------ clients */
+
+/* A callback of a client may remove clients: walk from the last to the first. NULL: the
+ * client was removed. */
+static struct redis *client_at(const struct sentinel *s, guint i)
+{
+    return i < s->clients->len ? g_ptr_array_index(s->clients, i) : NULL;
 }
 
 static bool any_answer(const struct sentinel *s)
 {
     for (size_t i = 0; i < s->count; i++)
-        if (s->servers[i].epoch >= 0)
+        if (s->answers[i].epoch >= 0)
             return true;
     return false;
 }
 
-static struct client *first_waiting(const struct sentinel *s)
+static bool is_awaited(const struct sentinel *s)
 {
-    struct client *client = s->clients;
-    while (client && !client->waits)
-        client = client->next;
-    return client;
+    for (guint i = 0; i < s->clients->len; i++)
+        if (redis_is_finding(client_at(s, i)))
+            return true;
+    return false;
 }
 
 /* A sentinel that knows the name would have answered, so "No such master" means that the
@@ -113,43 +184,21 @@ static void describe_failure(const struct sentinel *s, struct buf *out)
     }
 }
 
-/* A callback of a client may change the list, so each turn starts at its head. */
 static void answer_clients(struct sentinel *s)
 {
     struct buf why = {0};
     bool found = any_answer(s);
-    struct client *client;
     if (!found)
         describe_failure(s, &why);
-    while ((client = first_waiting(s)) != NULL) {
-        client->waits = false;
-        set_address(client, found ? s->master.host : NULL, found ? s->master.port : NULL);
-        if (found)
-            redis_found(client->redis, s->master.host, s->master.port);
-        else
-            redis_not_found(client->redis, buf_str(&why));
+    for (guint i = s->clients->len; i-- > 0;) {
+        struct redis *r = client_at(s, i);
+        if (r && found)
+            redis_found(r, s->master.host, s->master.port);
+        else if (r)
+            redis_not_found(r, buf_str(&why));
     }
     buf_free(&why);
     timer_stop(s->grace);
-}
-
-/* Make all clients with another address, or none, ask again immediately. */
-static void reconnect_clients(struct sentinel *s)
-{
-    struct err why;
-    for (;;) {
-        struct client *client = s->clients;
-        while (client && (client->waits || has_master_address(client, &s->master)))
-            client = client->next;
-        if (client == NULL)
-            return;
-        set_address(client, s->master.host, s->master.port);
-        err_set(&why, "the sentinels report another master, %s:%s", s->master.host,
-                s->master.port);
-        struct redis *r = client->redis;
-        redis_reconnect(r, why.text);
-        redis_reconnect_now(r);
-    }
 }
 
 /* ------------------------------------------------------------------------ answers */
@@ -157,17 +206,12 @@ static void reconnect_clients(struct sentinel *s)
 static bool is_pending(const struct server *server)
 {
     /* its first connection is not up yet */
-    bool fresh = server->why[0] == '\0' && server->epoch < 0;
-    return redis_is_up(server->redis) ? server->open > 0 : fresh;
+    bool fresh = server->why[0] == '\0' && server->answer->epoch < 0;
+    return redis_is_up(server->redis) ? server->asked : fresh;
 }
 
 static void choose_master(struct sentinel *s)
 {
-    for (size_t i = 0; i < s->count; i++) {
-        const struct server *server = &s->servers[i];
-        s->answers[i] =
-            (struct sentinel_answer){server->epoch, server->host, server->port};
-    }
     int chosen = sentinel_choose(&s->master, s->answers, s->count, loop_mono_ms());
     if (chosen < 0)
         return;
@@ -178,21 +222,27 @@ static void choose_master(struct sentinel *s)
 
 static void use_answers(struct sentinel *s)
 {
+    struct err why;
     bool pending = false;
     choose_master(s);
     for (size_t i = 0; i < s->count; i++)
         pending = pending || is_pending(&s->servers[i]);
-    if (!pending && first_waiting(s))
+    if (!pending && is_awaited(s))
         answer_clients(s);
-    if (any_answer(s))
-        reconnect_clients(s);
+    if (!any_answer(s))
+        return;
+    err_set(&why, "the sentinels report another master, %s:%s", s->master.host,
+            s->master.port);
+    for (guint i = s->clients->len; i-- > 0;)
+        if (client_at(s, i))
+            redis_move(client_at(s, i), s->master.host, s->master.port, why.text);
 }
 
 static void on_grace_over(void *arg)
 {
     struct sentinel *s = arg;
     int64_t left_ms = s->wait_begun_ms + s->find_max_ms - loop_mono_ms();
-    if (!first_waiting(s))
+    if (!is_awaited(s))
         return;
     if (any_answer(s) || left_ms <= 0)
         answer_clients(s);
@@ -200,24 +250,22 @@ static void on_grace_over(void *arg)
         timer_set(s->grace, left_ms);
 }
 
-static void drop_answer(struct server *server, const char *why)
+static void set_answer(struct server *server, int64_t epoch, struct slice host,
+                       struct slice port, const char *why)
 {
-    server->epoch = -1;
-    free(server->host);
-    free(server->port);
-    server->host = server->port = NULL;
-    server->promotes = false;
+    struct sentinel_answer *a = server->answer;
+    free((char *)a->host);
+    free((char *)a->port);
+    *a = (struct sentinel_answer){epoch, mem_strndup(host.p, host.n),
+                                  mem_strndup(port.p, port.n)};
     snprintf(server->why, sizeof(server->why), "%s", why);
 }
 
-static void store_answer(struct server *server, struct slice host, struct slice port)
+static void drop_answer(struct server *server, const char *why)
 {
-    bool promotes = server->promotes;
-    drop_answer(server, "");
-    server->epoch = server->new_epoch;
-    server->promotes = promotes;
-    server->host = mem_strndup(host.p, host.n);
-    server->port = mem_strndup(port.p, port.n);
+    const struct slice none = {NULL, 0};
+    set_answer(server, -1, none, none, why);
+    server->promotes = false;
 }
 
 static struct slice field_of(const struct redisReply *fields, const char *name)
@@ -233,7 +281,6 @@ static void on_master(void *arg, const struct redisReply *reply)
     struct server *server = arg;
     struct slice error = redis_error_text(reply);
     struct slice epoch = field_of(reply, "config-epoch");
-    server->open--;
     server->new_epoch = epoch.p ? strtoll(epoch.p, NULL, 10) : -1;
     server->promotes = (server->again && server->promotes) ||
                        sentinel_is_promoting(field_of(reply, "failover-state"));
@@ -252,13 +299,13 @@ static void ask(struct server *server);
 static void on_address(void *arg, const struct redisReply *reply)
 {
     struct server *server = arg;
-    server->open--;
+    server->asked = false;
     if (reply == NULL) /* on_state() was called before */
         return;
     struct slice host = redis_text(redis_item(reply, 0));
     struct slice port = redis_text(redis_item(reply, 1));
     if (server->new_epoch >= 0 && host.n > 0 && port.n > 0)
-        store_answer(server, host, port);
+        set_answer(server, server->new_epoch, host, port, "");
     if (server->again)
         ask(server);
     use_answers(server->sentinel);
@@ -269,10 +316,10 @@ static void on_address(void *arg, const struct redisReply *reply)
 static void ask(struct server *server)
 {
     struct slice name = slice_of(server->sentinel->name);
-    server->again = server->open > 0;
-    if (!redis_is_up(server->redis) || server->open > 0)
+    server->again = server->asked;
+    if (!redis_is_up(server->redis) || server->asked)
         return;
-    server->open = 2;
+    server->asked = true;
     redis_command(
         server->redis,
         (const struct slice[]){SLICE_LIT("SENTINEL"), SLICE_LIT("MASTER"), name}, 3,
@@ -283,8 +330,9 @@ static void ask(struct server *server)
                   3, on_address, server);
 }
 
-static void ask_all(struct sentinel *s)
+static void ask_all(void *arg)
 {
+    struct sentinel *s = arg;
     for (size_t i = 0; i < s->count; i++)
         ask(&s->servers[i]);
 }
@@ -301,11 +349,6 @@ static void on_state(void *arg, enum redis_state state, const char *why)
         drop_answer(server, *why ? why : "away");
         use_answers(server->sentinel);
     }
-}
-
-static void on_round(void *arg)
-{
-    ask_all(arg);
 }
 
 /* In a planned failover the old master stays writable for seconds, and these writes are
@@ -344,19 +387,12 @@ static void on_events_state(void *arg, enum redis_state state, const char *why)
 static void find(void *self, struct redis *r)
 {
     struct sentinel *s = self;
-    struct client *client = s->clients;
-    while (client && client->redis != r)
-        client = client->next;
-    if (client == NULL) {
-        client = mem_alloc(sizeof(*client));
-        *client = (struct client){.next = s->clients, .redis = r};
-        s->clients = client;
-    }
-    if (!first_waiting(s)) {
+    if (!timer_is_set(s->grace)) {
         s->wait_begun_ms = loop_mono_ms();
         timer_set(s->grace, GRACE_MS);
     }
-    client->waits = true;
+    if (!g_ptr_array_find(s->clients, r, NULL))
+        g_ptr_array_add(s->clients, r);
     ask_all(s);
     use_answers(s);
 }
@@ -364,15 +400,7 @@ static void find(void *self, struct redis *r)
 static void forget(void *self, struct redis *r)
 {
     struct sentinel *s = self;
-    for (struct client **at = &s->clients; *at; at = &(*at)->next) {
-        struct client *client = *at;
-        if (client->redis != r)
-            continue;
-        *at = client->next;
-        set_address(client, NULL, NULL);
-        free(client);
-        return;
-    }
+    g_ptr_array_remove(s->clients, r);
 }
 
 static bool is_failing_over(void *self)
@@ -386,12 +414,14 @@ static bool is_failing_over(void *self)
 
 /* --------------------------------------------------------------------------- life */
 
-static void server_init(struct server *server, struct sentinel *s,
-                        const struct redis_place *place, const struct redis_conf *conf)
+static void server_init(struct sentinel *s, size_t i, const struct redis_place *place,
+                        const struct redis_conf *conf)
 {
+    struct server *server = &s->servers[i];
     struct buf shown = {0};
     redis_place_add(&shown, place->host, place->port);
-    *server = (struct server){.sentinel = s, .epoch = -1, .new_epoch = -1};
+    s->answers[i].epoch = -1;
+    *server = (struct server){.sentinel = s, .answer = &s->answers[i], .new_epoch = -1};
     server->shown = mem_strdup(buf_str(&shown));
     buf_free(&shown);
     struct redis_conf own = *conf;
@@ -399,8 +429,7 @@ static void server_init(struct server *server, struct sentinel *s,
     own.url.port = place->port;
     server->redis = redis_new(&own, on_state, server);
     server->events = redis_new(&own, on_events_state, server);
-    for (size_t i = 0; i < CHANNELS; i++)
-        redis_subscribe(server->events, channels[i], on_event, server);
+    redis_subscribe(server->events, channels, CHANNELS, on_event, server);
 }
 
 /* Like connections to Redis, but with shorter timeouts: other sentinels may answer. */
@@ -430,15 +459,16 @@ struct sentinel *sentinel_new(const struct redis_conf *conf, const char *user,
     struct sentinel *s = mem_alloc(sizeof(*s));
     s->finder = (struct redis_finder){find, forget, s, is_failing_over};
     s->name = mem_strdup(conf->url.master);
+    s->clients = g_ptr_array_new();
     s->master.epoch = -1;
     s->find_max_ms = conf->connect_timeout_ms * 3 / 4;
     s->count = conf->url.place_count;
     s->answers = mem_alloc(s->count * sizeof(*s->answers));
     s->servers = mem_alloc(s->count * sizeof(*s->servers));
     for (size_t i = 0; i < s->count; i++)
-        server_init(&s->servers[i], s, &conf->url.places[i], &own);
+        server_init(s, i, &conf->url.places[i], &own);
     s->grace = timer_new(on_grace_over, s);
-    s->round = timer_every(ROUND_MS, on_round, s);
+    s->round = timer_every(ROUND_MS, ask_all, s);
     return s;
 }
 
@@ -454,11 +484,11 @@ void sentinel_free(struct sentinel *s)
     for (size_t i = 0; i < s->count; i++) {
         redis_free(s->servers[i].redis);
         redis_free(s->servers[i].events);
-        drop_answer(&s->servers[i], "");
+        free((char *)s->answers[i].host);
+        free((char *)s->answers[i].port);
         free(s->servers[i].shown);
     }
-    while (s->clients)
-        forget(s, s->clients->redis);
+    g_ptr_array_free(s->clients, TRUE);
     timer_del(s->round);
     timer_del(s->grace);
     sentinel_master_free(&s->master);

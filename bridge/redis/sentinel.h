@@ -28,7 +28,7 @@ const struct redis_finder *sentinel_finder(const struct sentinel *s);
 /* Frees s. Free the connections that use the finder first. NULL is ignored. */
 void sentinel_free(struct sentinel *s);
 
-/* --- sentinel_master.c: chooses between the answers of several sentinels; pure --- */
+/* --- the choice between the answers of several sentinels; pure --- */
 
 struct sentinel_answer {
     int64_t epoch;           /* config-epoch, grows with each failover; -1: no answer */

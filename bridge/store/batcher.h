@@ -11,7 +11,6 @@
 
 #include "bridge/base/hash.h"
 #include "bridge/base/log.h"
-#include "bridge/redis/redis_slot.h"
 #include "bridge/store/pacer.h"
 #include "bridge/store/store.h"
 

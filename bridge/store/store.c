@@ -239,7 +239,7 @@ static void connect_all(struct store *st)
         store_add_node(st, NULL);
     }
     st->wakes = redis_new(&wakes, on_wakes_state, st);
-    redis_subscribe(st->wakes, st->wake_channel, on_wake, st);
+    redis_subscribe(st->wakes, (const char *const *)&st->wake_channel, 1, on_wake, st);
 }
 
 struct store *store_new(const struct store_conf *conf, const struct store_events *events,

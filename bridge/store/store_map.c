@@ -12,7 +12,7 @@
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/redis/redis_slot.h"
+#include "bridge/redis/redis.h"
 #include "bridge/store/batcher.h"
 
 #include <stdio.h>
