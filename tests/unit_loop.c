@@ -7,6 +7,7 @@
 #include "tests/unit.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -510,8 +511,8 @@ static void a_program_that_is_not_there_is_an_error_at_once(void **state)
     struct child_spec spec = {argv, NULL, NULL, -1, true};
     struct err err = {""};
     assert_null(child_start(&spec, on_exit_status, NULL, &err));
-    assert_string_equal(err.text,
-                        "cannot start no-such-program-here: No such file or directory");
+    assert_string_equal(err.text, "Failed to execute child process "
+                                  "“no-such-program-here” (No such file or directory)");
 }
 
 /* A child of ours starts a loop and a grandchild, then dies by force. */
@@ -539,10 +540,10 @@ static void a_child_ends_when_its_parent_is_killed(void **state)
 
 static char resolved_text[64];
 
-static void on_resolved(void *arg, const struct resolved *list, const char *why)
+static void on_resolved(void *arg, const struct addrinfo *list, const char *why)
 {
     (void)arg;
-    const struct sockaddr_in *in = list ? (const void *)list->addr : NULL;
+    const struct sockaddr_in *in = list ? (const void *)list->ai_addr : NULL;
     if (in && in->sin_family == AF_INET)
         snprintf(resolved_text, sizeof(resolved_text), "%s:%u", inet_ntoa(in->sin_addr),
                  ntohs(in->sin_port));

@@ -6,12 +6,17 @@
 static const struct {
     double seconds;
     const char *text;
-} bounds[HISTOGRAM_BOUNDS] = {
-    {0.0001, "0.0001"}, {0.0003, "0.0003"}, {0.001, "0.001"}, {0.002, "0.002"},
-    {0.005, "0.005"},   {0.01, "0.01"},     {0.02, "0.02"},   {0.05, "0.05"},
-    {0.1, "0.1"},       {0.2, "0.2"},       {0.5, "0.5"},     {1, "1"},
-    {2, "2"},           {5, "5"},           {10, "10"},       {30, "30"},
-    {60, "60"},         {300, "300"},       {1800, "1800"},   {3600, "3600"}};
+    bool is_main;
+} bounds[HISTOGRAM_BOUNDS] = {{0.0001, "0.0001", false}, {0.0003, "0.0003", false},
+                              {0.001, "0.001", true},    {0.002, "0.002", false},
+                              {0.005, "0.005", false},   {0.01, "0.01", true},
+                              {0.02, "0.02", false},     {0.05, "0.05", false},
+                              {0.1, "0.1", true},        {0.2, "0.2", false},
+                              {0.5, "0.5", true},        {1, "1", true},
+                              {2, "2", false},           {5, "5", true},
+                              {10, "10", true},          {30, "30", false},
+                              {60, "60", true},          {300, "300", true},
+                              {1800, "1800", false},     {3600, "3600", true}};
 
 void histogram_add(struct histogram *h, double seconds)
 {
@@ -31,12 +36,7 @@ const char *histogram_bound(unsigned i)
 
 bool histogram_bound_is_main(unsigned i)
 {
-    static const double mains[] = {0.001, 0.01, 0.1, 0.5, 1,    5,
-                                   10,    60,   300, 900, 1200, 3600};
-    for (size_t k = 0; i < HISTOGRAM_BOUNDS && k < sizeof(mains) / sizeof(mains[0]); k++)
-        if (bounds[i].seconds == mains[k])
-            return true;
-    return i >= HISTOGRAM_BOUNDS;
+    return i >= HISTOGRAM_BOUNDS || bounds[i].is_main;
 }
 
 uint64_t histogram_count(const struct histogram *h)

@@ -98,7 +98,8 @@ static size_t decode(const struct quoted *s, char *out)
 /* ------------------------------------------------------------------------- grammar */
 
 /* Validates a text by RFC 8259. Each pass_ function advances the reader past the named
- * item. -1: invalid, and the position is undefined. No allocation, no recursion. */
+ * item. -1: invalid, and the position is undefined. No allocation; the depth of the
+ * recursion is limited. */
 struct reader {
     const char *p, *end;
     unsigned depth; /* nesting depth at p */
@@ -215,74 +216,62 @@ static int pass_key(struct reader *r, struct quoted *key)
     return 0;
 }
 
+/* Calls pass at each member of an object or element of an array; pass must advance past
+ * it. Returns their number. */
+static int pass_items(struct reader *r, const char *brackets,
+                      int (*pass)(void *arg, struct reader *r), void *arg)
+{
+    int n = 0;
+    if (r->depth == JSON_DEPTH_MAX || !take(r, brackets[0]))
+        return -1;
+    r->depth++;
+    skip_space(r);
+    for (bool more = !next_is(r, brackets[1]); more; more = take(r, ',')) {
+        skip_space(r);
+        if (pass(arg, r) < 0)
+            return -1;
+        n++;
+        skip_space(r);
+    }
+    r->depth--;
+    return take(r, brackets[1]) ? n : -1;
+}
+
+static int pass_value(struct reader *r);
+
+static int skip_member(void *arg, struct reader *r)
+{
+    struct quoted ignored;
+    (void)arg;
+    return pass_key(r, &ignored) < 0 ? -1 : pass_value(r);
+}
+
+static int skip_element(void *arg, struct reader *r)
+{
+    (void)arg;
+    return pass_value(r);
+}
+
 static int pass_value(struct reader *r)
 {
-    bool is_object[JSON_DEPTH_MAX]; /* by depth: object or array */
-    const unsigned outside = r->depth;
-    struct quoted ignored;
-    for (;;) {
-        bool object = next_is(r, '{');
-        if (object || next_is(r, '[')) {
-            if (r->depth == JSON_DEPTH_MAX)
-                return -1;
-            is_object[r->depth++] = object;
-            r->p++;
-            skip_space(r);
-            if (!next_is(r, object ? '}' : ']')) {
-                if (object && pass_key(r, &ignored) < 0)
-                    return -1;
-                continue;
-            }
-        } else if (pass_scalar(r) < 0) {
-            return -1;
-        }
-        for (bool more = false; !more;) {
-            if (r->depth == outside)
-                return 0;
-            object = is_object[r->depth - 1];
-            skip_space(r);
-            more = take(r, ',');
-            if (!more && !take(r, object ? '}' : ']'))
-                return -1;
-            r->depth -= !more;
-        }
-        skip_space(r);
-        if (object && pass_key(r, &ignored) < 0)
-            return -1;
-    }
+    if (next_is(r, '{'))
+        return pass_items(r, "{}", skip_member, NULL);
+    if (next_is(r, '['))
+        return pass_items(r, "[]", skip_element, NULL);
+    return pass_scalar(r);
 }
 
-static int pass_end(struct reader *r)
-{
-    skip_space(r);
-    return r->p == r->end ? 0 : -1;
-}
-
-/* Calls pass at each member of an object or element of an array; pass must advance past
- * it. Returns their number. -1: invalid, or another type. */
+/* Like pass_items(), for a whole text. -1: invalid, or another type. */
 static int walk(struct slice text, const char *brackets, bool may_be_null,
                 int (*pass)(void *arg, struct reader *r), void *arg)
 {
     const char *p = text.p ? text.p : "";
     struct reader r = {p, p + text.n, 0};
-    int n = 0;
     skip_space(&r);
-    if (may_be_null && take_word(&r, "null"))
-        return pass_end(&r);
-    if (!take(&r, brackets[0]))
-        return -1;
-    r.depth = 1;
+    int n =
+        may_be_null && take_word(&r, "null") ? 0 : pass_items(&r, brackets, pass, arg);
     skip_space(&r);
-    if (take(&r, brackets[1]))
-        return pass_end(&r);
-    do {
-        skip_space(&r);
-        if (pass(arg, &r) < 0)
-            return -1;
-        n++;
-        skip_space(&r);
-    } while (take(&r, ','));
-    return take(&r, brackets[1]) && pass_end(&r) == 0 ? n : -1;
+    return r.p == r.end ? n : -1;
 }
 
 /* ------------------------------------------------------------------------- an object */

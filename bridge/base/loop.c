@@ -390,30 +390,12 @@ struct resolve {
     void *arg;
 };
 
-enum { ADDRESSES_MAX = 16 };
-
-static void give_addresses(struct resolve *r, const struct addrinfo *list,
-                           const char *why)
-{
-    struct resolved found[ADDRESSES_MAX];
-    size_t n = 0;
-    for (const struct addrinfo *a = list; a && n < ADDRESSES_MAX; a = a->ai_next) {
-        found[n] = (struct resolved){a->ai_addr, a->ai_addrlen, NULL};
-        if (n > 0)
-            found[n - 1].next = &found[n];
-        n++;
-    }
-    if (r->cb)
-        r->cb(r->arg, n ? found : NULL, n ? "" : why);
-}
-
 static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *list)
 {
     struct resolve *r = (struct resolve *)req;
-    give_addresses(r, list,
-                   status < 0 ? uv_strerror(status) : "the host name has no address");
-    if (list)
-        uv_freeaddrinfo(list);
+    if (r->cb)
+        r->cb(r->arg, list, status < 0 ? uv_strerror(status) : "");
+    uv_freeaddrinfo(list);
     free(r);
 }
 
@@ -421,9 +403,9 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *list
 static void on_found_at_once(void *arg)
 {
     struct resolve *r = arg;
-    give_addresses(r, r->numeric, "not a valid host name or port");
-    if (r->numeric)
-        freeaddrinfo(r->numeric);
+    if (r->cb)
+        r->cb(r->arg, r->numeric, "not a valid host name or port");
+    uv_freeaddrinfo(r->numeric);
     free(r);
 }
 

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sockaddr;
+struct addrinfo;
 
 typedef void loop_cb(void *arg);
 
@@ -106,14 +106,9 @@ void child_forget(struct child *c);
 
 /* --- name resolution --- */
 struct resolve;
-struct resolved {
-    const struct sockaddr *addr;
-    unsigned addr_len;
-    const struct resolved *next;
-};
 /* list: in the order to try, borrowed until the callback returns. NULL: why contains the
  * reason. */
-typedef void resolve_cb(void *arg, const struct resolved *list, const char *why);
+typedef void resolve_cb(void *arg, const struct addrinfo *list, const char *why);
 struct resolve *resolve_start(const char *host, const char *port, resolve_cb *cb,
                               void *arg);
 void resolve_cancel(struct resolve *r); /* no callback after this; NULL is allowed */

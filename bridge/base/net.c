@@ -12,6 +12,7 @@
 #include "bridge/base/mem.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -389,17 +390,14 @@ static void on_address_silent(void *arg)
     try_next_address(n);
 }
 
-static void on_resolved(void *arg, const struct resolved *list, const char *why)
+static void on_resolved(void *arg, const struct addrinfo *list, const char *why)
 {
     struct net *n = arg;
     n->resolve = NULL;
-    for (; list && n->address_count < ADDRESSES_MAX; list = list->next) {
-        struct address *a = &n->addresses[n->address_count];
-        if (list->addr_len > sizeof(a->addr))
-            continue;
-        memcpy(&a->addr, list->addr, list->addr_len);
-        a->len = list->addr_len;
-        n->address_count++;
+    for (; list && n->address_count < ADDRESSES_MAX; list = list->ai_next) {
+        struct address *a = &n->addresses[n->address_count++];
+        memcpy(&a->addr, list->ai_addr, list->ai_addrlen);
+        a->len = list->ai_addrlen;
     }
     if (n->address_count > 0)
         err_set(&n->why, "no address of host %s answered in time", n->conf.host);

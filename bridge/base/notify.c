@@ -2,41 +2,37 @@
 /*
  * notify.c - datagrams to NOTIFY_SOCKET, without libsystemd and its many dependencies.
  *
- * Notifications are coalesced: one flag per kind. If the socket is full, at most one
- * notification per kind waits, and only its newest value is sent.
+ * If the socket is full, the newest notification of each kind waits.
  */
 #include "bridge/base/notify.h"
-#include "bridge/base/buf.h"
 #include "bridge/base/loop.h"
 
 #include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-enum word { READY, RELOADING, STOPPING, ALIVE, STATUS, EXTEND, WORDS };
-enum { STATUS_SIZE = 256 };
+enum kind { STATE, STATUS, EXTEND, ALIVE, KINDS };
+enum { LINE_SIZE = 264, STATUS_SIZE = 256 };
 
 static struct {
-    bool there;
-    int fd;
+    int fd; /* -1: no manager */
     struct sockaddr_un addr;
     socklen_t addr_len;
-    bool owed[WORDS];
-    char status[STATUS_SIZE];
-    int64_t extend_ms;
-    int64_t watchdog_ms; /* watchdog timeout; 0: no watchdog */
-    int64_t alive_ms;    /* monotonic time of the last ping */
-} manager;
+    char owed[KINDS][LINE_SIZE]; /* not sent yet; "": nothing */
+    char status[STATUS_SIZE];    /* the last one */
+    int64_t watchdog_ms;         /* watchdog timeout; 0: no watchdog */
+    int64_t alive_ms;            /* monotonic time of the last ping */
+} manager = {.fd = -1};
 
 /* --- the manager's socket --- */
 
 /* A leading "@" means the NUL of an abstract socket name. */
-static int read_address(const char *name, struct err *err)
+static int open_socket(const char *name, struct err *err)
 {
     size_t n = strlen(name);
     if ((name[0] != '/' && name[0] != '@') || n < 2)
@@ -49,111 +45,74 @@ static int read_address(const char *name, struct err *err)
     if (name[0] == '@')
         manager.addr.sun_path[0] = '\0';
     manager.addr_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
+    manager.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (manager.fd < 0)
+        return err_set(err, "cannot create a socket for NOTIFY_SOCKET: %s",
+                       strerror(errno));
     return 0;
-}
-
-/* WATCHDOG_PID may name another process, from which this one was started. */
-static int64_t watchdog_ms(void)
-{
-    const char *usec = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
-    if (usec == NULL || (pid && strtoll(pid, NULL, 10) != getpid()))
-        return 0;
-    return strtoll(usec, NULL, 10) / 1000;
-}
-
-static void forget_environment(void)
-{
-    unsetenv("NOTIFY_SOCKET");
-    unsetenv("WATCHDOG_USEC");
-    unsetenv("WATCHDOG_PID");
 }
 
 int notify_open(struct err *err)
 {
-    const char *name = getenv("NOTIFY_SOCKET");
-    memset(&manager, 0, sizeof(manager));
-    int result = 0;
-    if (name && *name) {
-        manager.watchdog_ms = watchdog_ms();
-        result = read_address(name, err);
-    }
-    if (name && *name && result == 0) {
-        manager.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        manager.there = manager.fd >= 0;
-        if (!manager.there)
-            result = err_set(err, "cannot create a socket for NOTIFY_SOCKET: %s",
-                             strerror(errno));
-    }
-    forget_environment();
+    const char *name = getenv("NOTIFY_SOCKET"), *usec = getenv("WATCHDOG_USEC"),
+               *pid = getenv("WATCHDOG_PID");
+    int result = name && *name ? open_socket(name, err) : 0;
+    /* WATCHDOG_PID may name another process, from which this one was started. */
+    if (usec && (pid == NULL || strtoll(pid, NULL, 10) == getpid()))
+        manager.watchdog_ms = strtoll(usec, NULL, 10) / 1000;
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_USEC");
+    unsetenv("WATCHDOG_PID");
     return result;
 }
 
 void notify_close(void)
 {
-    if (manager.there)
+    if (manager.fd >= 0)
         close(manager.fd);
-    manager.there = false;
+    memset(&manager, 0, sizeof(manager));
+    manager.fd = -1;
 }
 
 /* --- messages --- */
 
-static void add_word(struct buf *out, enum word word)
+/* Sends all pending notifications in one datagram. A missing manager is ignored. */
+static void send_owed(void)
 {
-    static const char *const texts[WORDS] = {
-        [READY] = "READY=1",       [RELOADING] = "RELOADING=1\nMONOTONIC_USEC=",
-        [STOPPING] = "STOPPING=1", [ALIVE] = "WATCHDOG=1",
-        [STATUS] = "STATUS=",      [EXTEND] = "EXTEND_TIMEOUT_USEC="};
-    buf_add_str(out, texts[word]);
-    if (word == RELOADING)
-        buf_addf(out, "%lld", (long long)loop_mono_us());
-    else if (word == STATUS)
-        buf_add_str(out, manager.status);
-    else if (word == EXTEND)
-        buf_addf(out, "%lld", (long long)manager.extend_ms * 1000);
-    buf_add_str(out, "\n");
-}
-
-/* Sends all pending notifications; if the socket is full, they stay pending. A missing
- * manager is ignored. */
-static void tell(void)
-{
-    struct buf out = {0};
-    for (enum word word = 0; word < WORDS; word++)
-        if (manager.owed[word])
-            add_word(&out, word);
-    if (out.n == 0)
+    char text[KINDS * LINE_SIZE] = "";
+    for (enum kind kind = 0; kind < KINDS; kind++)
+        strcat(text, manager.owed[kind]);
+    if (manager.fd < 0 || text[0] == '\0')
         return;
-    ssize_t sent = sendto(manager.fd, out.p, out.n, MSG_NOSIGNAL,
+    ssize_t sent = sendto(manager.fd, text, strlen(text), MSG_NOSIGNAL,
                           (const struct sockaddr *)&manager.addr, manager.addr_len);
-    bool later = sent < 0 && (errno == EAGAIN || errno == ENOBUFS);
-    buf_free(&out);
-    if (!later)
+    if (sent >= 0 || (errno != EAGAIN && errno != ENOBUFS))
         memset(manager.owed, 0, sizeof(manager.owed));
 }
 
-static void owe(enum word word)
+__attribute__((format(printf, 2, 3))) static void tell(enum kind kind, const char *fmt,
+                                                       ...)
 {
-    if (!manager.there)
-        return;
-    manager.owed[word] = true;
-    tell();
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(manager.owed[kind], LINE_SIZE, fmt, args);
+    va_end(args);
+    send_owed();
 }
 
 void notify_ready(void)
 {
-    manager.owed[RELOADING] = false;
-    owe(READY);
+    tell(STATE, "READY=1\n");
 }
 
 void notify_reloading(void)
 {
-    manager.owed[READY] = false;
-    owe(RELOADING);
+    tell(STATE, "RELOADING=1\nMONOTONIC_USEC=%lld\n", (long long)loop_mono_us());
 }
 
 void notify_stopping(void)
 {
-    owe(STOPPING);
+    tell(STATE, "STOPPING=1\n");
 }
 
 void notify_status(const char *text)
@@ -167,25 +126,22 @@ void notify_status(const char *text)
     if (strcmp(line, manager.status) == 0)
         return;
     memcpy(manager.status, line, n + 1);
-    owe(STATUS);
+    tell(STATUS, "STATUS=%s\n", line);
 }
 
 void notify_extend(int64_t wait_ms)
 {
-    manager.extend_ms = wait_ms;
-    owe(EXTEND);
+    tell(EXTEND, "EXTEND_TIMEOUT_USEC=%lld\n", (long long)wait_ms * 1000);
 }
 
 /* Pings twice per watchdog timeout, one call early. */
 void notify_watchdog(void)
 {
     int64_t now_ms = loop_mono_ms();
-    if (!manager.there)
-        return;
     if (manager.watchdog_ms > 0 &&
         now_ms - manager.alive_ms >= manager.watchdog_ms / 2 - NOTIFY_WATCHDOG_MS) {
         manager.alive_ms = now_ms;
-        manager.owed[ALIVE] = true;
+        tell(ALIVE, "WATCHDOG=1\n");
     }
-    tell();
+    send_owed();
 }

@@ -2,12 +2,14 @@
 /*
  * retry.c - arithmetic, and random numbers only in retry_connect_ms(). Any thread.
  *
- * Uses double until the last step, so that no factor and no count can overflow. Then
- * rounds up, so that a wait is never shorter than configured.
+ * Uses double until the last step, so that no factor and no count can overflow: fmin()
+ * ignores NaN (0 times infinity). Then rounds up, so that a wait is never shorter than
+ * configured.
  */
 #include "bridge/base/retry.h"
 #include "bridge/base/mem.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -15,29 +17,9 @@
 /* About 35 million years; a due time plus this still fits into int64_t. */
 static const double longest_ms = (double)(INT64_MAX / 8);
 
-/* Exponentiation by squaring, because n is unbounded. Overflow yields infinity, which is
- * valid here. */
-static double power(double base, unsigned n)
-{
-    double result = 1;
-    for (; n > 0; n >>= 1) {
-        if (n & 1)
-            result *= base;
-        base *= base;
-    }
-    return result;
-}
-
-/* Written so that NaN (0 times infinity) also returns top. */
-static double at_most(double x, double top)
-{
-    return x < top ? x : top;
-}
-
 int64_t retry_delay_ms(const struct retry_policy *p, unsigned n, double random)
 {
-    double wait,
-        top = p->max_ms > 0 ? at_most((double)p->max_ms, longest_ms) : longest_ms;
+    double wait, top = p->max_ms > 0 ? fmin((double)p->max_ms, longest_ms) : longest_ms;
 
     if (n == 0)
         n = 1;
@@ -49,13 +31,10 @@ int64_t retry_delay_ms(const struct retry_policy *p, unsigned n, double random)
     } else {
         if (p->limit > 0 && n > p->limit)
             return RETRY_EXHAUSTED;
-        wait = at_most((double)p->first_ms * power(p->factor, n - 1), top);
+        wait = fmin((double)p->first_ms * pow(p->factor, n - 1), top);
     }
-    wait = at_most(wait * (1 + p->jitter * (2 * random - 1)), top);
-    if (wait <= 0)
-        return 0;
-    int64_t wait_ms = (int64_t)wait;
-    return wait_ms + ((double)wait_ms < wait);
+    wait = fmin(wait * (1 + p->jitter * (2 * random - 1)), top);
+    return wait > 0 ? (int64_t)ceil(wait) : 0;
 }
 
 int64_t retry_wait_ms(const struct retry_policy *p, unsigned n, double random)
