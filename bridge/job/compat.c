@@ -255,12 +255,7 @@ static unsigned count_words(struct slice s)
  * combined foreign one. */
 static int set_repeat(struct delay_scan *s, struct slice text, struct err *err)
 {
-    if (s->out->repeat.p)
-        return 0;
-    if (delay_check_text(text, REPEAT_MAX, err) < 0)
-        return -1;
-    s->out->repeat = text;
-    return 0;
+    return s->out->repeat.p ? 0 : delay_take_text(text, REPEAT_MAX, &s->out->repeat, err);
 }
 
 /* line: the five fields of cron(5). With a zone, both are joined in out->text. */

@@ -5,6 +5,7 @@
  * Reads all headers in one pass. Results that depend on two headers (due time, expiry)
  * are computed afterwards, so that the order of headers does not matter.
  */
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/job/delay_internal.h"
 
@@ -24,11 +25,12 @@ static bool is_renamable(const struct delay_row *row)
     return row->slot != SLOT_OURS && row->slot != SLOT_HOPS;
 }
 
-/* Returns the row of the header that has this name at the source, or NULL. */
+/* Returns the row of the header that has this name at the source, or NULL. row: the row
+ * of that standard name. */
 static const struct delay_row *row_at_source(struct slice name,
+                                             const struct delay_row *row,
                                              const struct delay_rules *rules)
 {
-    const struct delay_row *row = delay_row_of(name);
     const struct pairs *rename = rules->rename;
     if (rename == NULL)
         return row;
@@ -48,7 +50,7 @@ bool delay_is_control(struct slice name, const struct delay_rules *rules)
 {
     const struct delay_row *standard = delay_row_of(name);
     return (standard && standard->flags & ROW_FIXED) ||
-           row_at_source(name, rules) != NULL ||
+           row_at_source(name, standard, rules) != NULL ||
            (rules->compat && compat_row_of(name, rules->compat) != NULL);
 }
 
@@ -95,7 +97,7 @@ void delay_read_one(struct delay_scan *s, const struct delay_row *row,
                     const struct header *header)
 {
     struct header read = *header;
-    char digits[DELAY_DIGITS];
+    char digits[TEXT_DECIMAL_MAX];
     struct err err = {""};
 
     if (read.value.p == NULL)
@@ -162,7 +164,8 @@ static bool is_time(const struct delay_row *row)
 static void read_headers(struct delay_scan *s, const struct job *job)
 {
     for (unsigned i = 0; i < job->header_count; i++) {
-        const struct delay_row *row = row_at_source(job->headers[i].name, s->rules);
+        const struct slice name = job->headers[i].name;
+        const struct delay_row *row = row_at_source(name, delay_row_of(name), s->rules);
         if (row == NULL || row->parse == NULL || (s->decided && is_time(row)))
             continue;
         if (s->seen & SLOT_BIT(row->slot))

@@ -10,6 +10,7 @@
 #define BRIDGE_DELAY_INTERNAL_H
 
 #include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/job/delay.h"
 
 enum slot { /* headers of the same slot have the same meaning and must have the same
@@ -108,13 +109,14 @@ int delay_parse_to(struct delay_scan *s, struct slice value, struct err *err);
 
 /* Parses digits only; a value above 64 bits becomes INT64_MAX. */
 int delay_whole_number(struct slice text, int64_t *n);
-int delay_check_text(struct slice value, size_t most, struct err *err);
+/* Sets *into to value. -1: empty, longer than most bytes, or a control character. */
+int delay_take_text(struct slice value, size_t most, struct slice *into, struct err *err);
 int delay_set_attempts(struct delay_scan *s, struct slice value, int64_t more,
                        struct err *err);
+
 /* Converts a big-endian integer of 8 bytes to decimal digits. Returns other values
  * unchanged. */
-enum { DELAY_DIGITS = 24 };
-struct slice delay_integer(struct slice value, char digits[DELAY_DIGITS]);
+struct slice delay_integer(struct slice value, char digits[TEXT_DECIMAL_MAX]);
 
 /* compat.c */
 

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* delay_value.c - our own control headers: their table and parsers. */
-#include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/job/delay_internal.h"
-#include "bridge/job/repeat.h"
-
-#include <inttypes.h>
-#include <stdio.h>
 
 enum {
     RETRY_NAME_MAX = 128,   /* bytes of delay-retry */
@@ -24,29 +19,23 @@ int delay_whole_number(struct slice text, int64_t *n)
     return 0;
 }
 
-static bool is_printable(struct slice text)
-{
-    for (size_t i = 0; i < text.n; i++)
-        if ((unsigned char)text.p[i] < 0x20 || text.p[i] == 0x7f)
-            return false;
-    return true;
-}
-
-int delay_check_text(struct slice value, size_t most, struct err *err)
+int delay_take_text(struct slice value, size_t most, struct slice *into, struct err *err)
 {
     if (value.n == 0)
         return err_set(err, "empty; omit the header, or set a value");
     if (value.n > most)
         return err_set(err, "%zu bytes long; at most %zu are allowed", value.n, most);
-    if (!is_printable(value))
-        return err_set(err,
-                       "contains a control character; use only printable characters");
+    for (size_t i = 0; i < value.n; i++)
+        if ((unsigned char)value.p[i] < 0x20 || value.p[i] == 0x7f)
+            return err_set(err,
+                           "contains a control character; use only printable characters");
+    *into = value;
     return 0;
 }
 
 /* Eight text bytes are text, such as "1h30m15s". As integers they would be beyond all
  * dates: the first byte of every valid integer is 00 or ff. */
-struct slice delay_integer(struct slice value, char digits[DELAY_DIGITS])
+struct slice delay_integer(struct slice value, char digits[TEXT_DECIMAL_MAX])
 {
     uint64_t bits = 0;
     bool text = true;
@@ -60,8 +49,7 @@ struct slice delay_integer(struct slice value, char digits[DELAY_DIGITS])
     }
     if (text)
         return value;
-    int n = snprintf(digits, DELAY_DIGITS, "%" PRId64, (int64_t)bits);
-    return (struct slice){digits, (size_t)n};
+    return (struct slice){digits, text_put_decimal(digits, (int64_t)bits)};
 }
 
 static int parse_after(struct delay_scan *s, struct slice value, struct err *err)
@@ -102,10 +90,7 @@ static int parse_before(struct delay_scan *s, struct slice value, struct err *er
 
 int delay_parse_id(struct delay_scan *s, struct slice value, struct err *err)
 {
-    if (delay_check_text(value, DELAY_ID_MAX, err) < 0)
-        return -1;
-    s->out->id = value;
-    return 0;
+    return delay_take_text(value, DELAY_ID_MAX, &s->out->id, err);
 }
 
 static int parse_op(struct delay_scan *s, struct slice value, struct err *err)
@@ -122,18 +107,12 @@ static int parse_op(struct delay_scan *s, struct slice value, struct err *err)
 
 int delay_parse_to(struct delay_scan *s, struct slice value, struct err *err)
 {
-    if (delay_check_text(value, JOB_TARGET_MAX, err) < 0)
-        return -1;
-    s->out->to = value;
-    return 0;
+    return delay_take_text(value, JOB_TARGET_MAX, &s->out->to, err);
 }
 
 static int parse_retry(struct delay_scan *s, struct slice value, struct err *err)
 {
-    if (delay_check_text(value, RETRY_NAME_MAX, err) < 0)
-        return -1;
-    s->out->retry = value;
-    return 0;
+    return delay_take_text(value, RETRY_NAME_MAX, &s->out->retry, err);
 }
 
 int delay_set_attempts(struct delay_scan *s, struct slice value, int64_t more,
@@ -154,10 +133,7 @@ static int parse_attempts(struct delay_scan *s, struct slice value, struct err *
 
 static int parse_repeat(struct delay_scan *s, struct slice value, struct err *err)
 {
-    if (delay_check_text(value, REPEAT_MAX, err) < 0)
-        return -1;
-    s->out->repeat = value;
-    return 0;
+    return delay_take_text(value, REPEAT_MAX, &s->out->repeat, err);
 }
 
 static int parse_repeat_count(struct delay_scan *s, struct slice value, struct err *err)
@@ -190,6 +166,10 @@ static int parse_hops(struct delay_scan *s, struct slice value, struct err *err)
 
 /* ---------------------------------------------------------------------- table */
 
+#define OURS(name)                                                                       \
+    {                                                                                    \
+        SLICE_LIT(name), SLOT_OURS, ROW_FIXED, 0, NULL, NULL                             \
+    }
 static const struct delay_row own_rows[] = {
     {SLICE_LIT("deliver-after"), SLOT_AFTER, ROW_NUMBER, 0, parse_after, "bad-delay"},
     {SLICE_LIT("delay"), SLOT_AFTER, ROW_NUMBER, 0, parse_after, "bad-delay"},
@@ -208,20 +188,20 @@ static const struct delay_row own_rows[] = {
     {SLICE_LIT("delay-repeat-until"), SLOT_REPEAT_UNTIL, ROW_NUMBER, 0,
      parse_repeat_until, "bad-repeat"},
     {SLICE_LIT("delay-hops"), SLOT_HOPS, ROW_FIXED, 0, parse_hops, "loop"},
-    {SLICE_LIT("delay-due"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-emitted"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-attempt"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-source"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-replays"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-run"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-route"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-dead-reason"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-dead-error"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-dead-status"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-dead-attempts"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-dead-first"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-    {SLICE_LIT("delay-dead-last"), SLOT_OURS, ROW_FIXED, 0, NULL, NULL},
-};
+    OURS("delay-due"),
+    OURS("delay-emitted"),
+    OURS("delay-attempt"),
+    OURS("delay-source"),
+    OURS("delay-replays"),
+    OURS("delay-run"),
+    OURS("delay-route"),
+    OURS("delay-dead-reason"),
+    OURS("delay-dead-error"),
+    OURS("delay-dead-status"),
+    OURS("delay-dead-attempts"),
+    OURS("delay-dead-first"),
+    OURS("delay-dead-last")};
+#undef OURS
 static struct delay_table own = {.rows = own_rows,
                                  .count = sizeof(own_rows) / sizeof(own_rows[0])};
 

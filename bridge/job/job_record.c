@@ -52,24 +52,25 @@ struct of_record {
 struct field {
     enum job_field number;
     enum field_type type;
-    size_t offset; /* in struct job */
-    int64_t def;   /* omitted if it has this value */
+    size_t offset;          /* in struct job */
+    int64_t def;            /* omitted if it has this value */
+    enum job_field instead; /* omitted if the record has this field; 0: none */
 };
 static const struct field fields[] = {
-    {FIELD_KEY, TYPE_BYTES, offsetof(struct job, key), 0},
-    {FIELD_TOPIC, TYPE_TEXT, offsetof(struct job, topic), 0},
-    {FIELD_TARGET, TYPE_TEXT, offsetof(struct job, target), 0},
-    {FIELD_SOURCE, TYPE_TEXT, offsetof(struct job, source), 0},
-    {FIELD_TIMESTAMP_MS, TYPE_INT64, offsetof(struct job, timestamp_ms), 0},
-    {FIELD_EXPIRES_MS, TYPE_INT64, offsetof(struct job, expires_ms), 0},
-    {FIELD_PARTITION, TYPE_INT32, offsetof(struct job, partition), -1},
-    {FIELD_OFFSET, TYPE_INT64, offsetof(struct job, offset), -1},
-    {FIELD_TARGET_ASKED, TYPE_BOOL, offsetof(struct job, target_asked), 0},
-    {FIELD_RETRY, TYPE_TEXT, offsetof(struct job, retry), 0},
-    {FIELD_REPEAT, TYPE_TEXT, offsetof(struct job, repeat), 0},
-    {FIELD_REPEAT_UNTIL_MS, TYPE_INT64, offsetof(struct job, repeat_until_ms), 0},
-    {FIELD_REPEAT_COUNT, TYPE_INT64, offsetof(struct job, repeat_count), 0},
-    {FIELD_RUN, TYPE_INT64, offsetof(struct job, run), 0},
+    {FIELD_KEY, TYPE_BYTES, offsetof(struct job, key), 0, 0},
+    {FIELD_TOPIC, TYPE_TEXT, offsetof(struct job, topic), 0, FIELD_OF_RECORD},
+    {FIELD_TARGET, TYPE_TEXT, offsetof(struct job, target), 0, 0},
+    {FIELD_SOURCE, TYPE_TEXT, offsetof(struct job, source), 0, FIELD_OF_RECORD},
+    {FIELD_TIMESTAMP_MS, TYPE_INT64, offsetof(struct job, timestamp_ms), 0, FIELD_LAG_MS},
+    {FIELD_EXPIRES_MS, TYPE_INT64, offsetof(struct job, expires_ms), 0, 0},
+    {FIELD_PARTITION, TYPE_INT32, offsetof(struct job, partition), -1, FIELD_OF_RECORD},
+    {FIELD_OFFSET, TYPE_INT64, offsetof(struct job, offset), -1, FIELD_OF_RECORD},
+    {FIELD_TARGET_ASKED, TYPE_BOOL, offsetof(struct job, target_asked), 0, 0},
+    {FIELD_RETRY, TYPE_TEXT, offsetof(struct job, retry), 0, 0},
+    {FIELD_REPEAT, TYPE_TEXT, offsetof(struct job, repeat), 0, 0},
+    {FIELD_REPEAT_UNTIL_MS, TYPE_INT64, offsetof(struct job, repeat_until_ms), 0, 0},
+    {FIELD_REPEAT_COUNT, TYPE_INT64, offsetof(struct job, repeat_count), 0, 0},
+    {FIELD_RUN, TYPE_INT64, offsetof(struct job, run), 0, 0},
 };
 enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
 
@@ -91,51 +92,28 @@ static int64_t integer_at(const struct job *job, const struct field *f)
     }
 }
 
-/* Removes a slash and the following digits from *rest and returns their value, or -1. */
-static int64_t take_number(struct slice *rest)
+static bool take_char(struct slice *rest, char c)
 {
-    int64_t n;
-    if (rest->n == 0 || rest->p[0] != '/')
-        return -1;
-    *rest = (struct slice){rest->p + 1, rest->n - 1};
-    return text_take_digits(rest, &n) > 0 && n < INT64_MAX ? n : -1;
-}
-
-/* Removes a leading "~incarnation" from *rest, if present. */
-static void skip_incarnation(struct slice *rest)
-{
-    int64_t ignored;
-    if (rest->n == 0 || rest->p[0] != '~')
-        return;
-    *rest = (struct slice){rest->p + 1, rest->n - 1};
-    text_take_digits(rest, &ignored);
-}
-
-/* Removes the text before the next slash from *rest. Returns false without a slash. */
-static bool take_part(struct slice *rest, struct slice *part)
-{
-    const char *end = rest->n ? memchr(rest->p, '/', rest->n) : NULL;
-    if (end == NULL)
+    if (rest->n == 0 || rest->p[0] != c)
         return false;
-    *part = (struct slice){rest->p, (size_t)(end - rest->p)};
-    *rest = (struct slice){end, rest->n - part->n};
+    *rest = (struct slice){rest->p + 1, rest->n - 1};
     return true;
 }
 
-/* Parses "source/topic/partition/offset", see job_id_of_record(). More text may follow if
- * that id was in use. Returns false for other ids. */
+/* Parses "source/topic/partition/offset", see job_id_of_record(); "~incarnation" may
+ * follow the partition. More text may follow if that id was in use. Returns false for
+ * other ids. */
 static bool read_id(struct slice id, struct of_record *out)
 {
-    struct slice rest = id;
-    if (!take_part(&rest, &out->source))
+    int64_t incarnation;
+    out->source = text_cut(&id, '/');
+    out->topic = text_cut(&id, '/');
+    if (text_take_digits(&id, &out->partition) == 0 || out->partition > INT32_MAX)
         return false;
-    rest = (struct slice){rest.p + 1, rest.n - 1};
-    if (!take_part(&rest, &out->topic))
-        return false;
-    out->partition = take_number(&rest);
-    skip_incarnation(&rest);
-    out->offset = out->partition < 0 ? -1 : take_number(&rest);
-    return out->offset >= 0 && out->partition <= INT32_MAX;
+    if (take_char(&id, '~'))
+        text_take_digits(&id, &incarnation);
+    return take_char(&id, '/') && text_take_digits(&id, &out->offset) > 0 &&
+           out->offset < INT64_MAX;
 }
 
 /* Values that a record omits, because they are known elsewhere. */
@@ -170,25 +148,11 @@ static struct slice text_of(const struct job_names *names, enum job_field number
     return SLICE_LIT("");
 }
 
-static bool is_said_elsewhere(const struct elsewhere *e, enum job_field number)
-{
-    switch (number) {
-    case FIELD_SOURCE:
-    case FIELD_TOPIC:
-    case FIELD_PARTITION:
-    case FIELD_OFFSET:
-        return e->of_record;
-    case FIELD_TIMESTAMP_MS:
-        return e->lag_ms >= 0;
-    default:
-        return false;
-    }
-}
-
 static bool is_written(const struct job *job, const struct field *f,
                        const struct elsewhere *e)
 {
-    if (is_said_elsewhere(e, f->number))
+    if ((f->instead == FIELD_OF_RECORD && e->of_record) ||
+        (f->instead == FIELD_LAG_MS && e->lag_ms >= 0))
         return false;
     if (f->type == TYPE_BYTES)
         return slice_at(job, f).p != NULL;

@@ -15,6 +15,7 @@
 enum {
     HOUR_MIN = 60,
     DAY_MIN = 24 * HOUR_MIN,
+    DAY_S = DAY_MIN * 60,
     ALL_HOURS = 0xffffff, /* bit set */
     YEARS_MAX = 40,       /* from a 29 February on a Sunday to the next, across 2100 */
 };
@@ -222,35 +223,22 @@ int repeat_parse(struct slice text, struct repeat *out, struct err *err)
 
 struct day {
     int64_t number; /* days since 1970-01-01 */
-    int year, month, mday, weekday;
+    struct tm date;
 };
 
 static struct day day_of(int64_t number)
 {
-    time_t at = (time_t)number * 86400;
-    struct tm tm;
-    gmtime_r(&at, &tm);
-    return (struct day){number, tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_wday};
+    struct day d = {.number = number};
+    gmtime_r(&(time_t){number * DAY_S}, &d.date);
+    return d;
 }
 
-static int month_length(const struct day *d)
+/* timegm() turns month 12 into the next January. */
+static struct day next_month(const struct day *d)
 {
-    static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    bool leap = d->year % 4 == 0 && (d->year % 100 != 0 || d->year % 400 == 0);
-    return lengths[d->month - 1] + (d->month == 2 && leap);
-}
-
-/* Advances by up to `days` days, but at most to the first of the next month. */
-static void go_on(struct day *d, int days)
-{
-    d->number += days;
-    d->weekday = (d->weekday + days) % 7;
-    d->mday += days;
-    if (d->mday <= month_length(d))
-        return;
-    d->mday = 1;
-    d->year += d->month == 12;
-    d->month = d->month % 12 + 1;
+    struct tm first = {
+        .tm_year = d->date.tm_year, .tm_mon = d->date.tm_mon + 1, .tm_mday = 1};
+    return day_of(timegm(&first) / DAY_S);
 }
 
 static bool is_in(uint64_t bits, int i)
@@ -260,7 +248,8 @@ static bool is_in(uint64_t bits, int i)
 
 static bool fits(const struct repeat *r, const struct day *d)
 {
-    bool day = is_in(r->days, d->mday), weekday = is_in(r->weekdays, d->weekday);
+    bool day = is_in(r->days, d->date.tm_mday),
+         weekday = is_in(r->weekdays, d->date.tm_wday);
     return r->any_day || r->any_weekday ? day && weekday : day || weekday;
 }
 
@@ -300,16 +289,16 @@ static int64_t floor_div(int64_t a, int64_t b)
 static bool next_on_clock(const struct repeat *r, int64_t *at)
 {
     struct day d = day_of(floor_div(*at, DAY_MIN));
-    int from = (int)(*at - d.number * DAY_MIN), last = d.year + YEARS_MAX;
+    int from = (int)(*at - d.number * DAY_MIN), last = d.date.tm_year + YEARS_MAX;
 
-    while (d.year <= last) {
-        bool in_month = is_in(r->months, d.month);
+    while (d.date.tm_year <= last) {
+        bool in_month = is_in(r->months, d.date.tm_mon + 1);
         int minute = in_month && fits(r, &d) ? next_of_day(r, from) : -1;
         if (minute >= 0) {
             *at = d.number * DAY_MIN + minute;
             return true;
         }
-        go_on(&d, in_month ? 1 : month_length(&d) - d.mday + 1);
+        d = in_month ? day_of(d.number + 1) : next_month(&d);
         from = 0;
     }
     return false;

@@ -6,20 +6,20 @@
 
 #include <stdlib.h>
 
-enum kind {
-    PART_TEXT,
-    PART_TOPIC,
-    PART_KEY,
-    PART_ID,
-    PART_ROUTE,
-    PART_HEADER,
-    PART_CAPTURE
-};
+enum kind { PART_TEXT, PART_FIELD, PART_ROUTE, PART_HEADER, PART_CAPTURE };
+
+static const struct field {
+    const char *name;
+    size_t offset; /* of the slice in struct job */
+} fields[] = {{"topic", offsetof(struct job, topic)},
+              {"key", offsetof(struct job, key)},
+              {"id", offsetof(struct job, id)}};
+enum { TOPIC, FIELDS = sizeof(fields) / sizeof(fields[0]) };
 
 struct part {
     enum kind kind;
-    char *text;       /* PART_TEXT: the text; PART_HEADER: the header's name; else NULL */
-    unsigned capture; /* PART_CAPTURE: index from 0 */
+    char *text;      /* PART_TEXT: the text; PART_HEADER: the header's name; else NULL */
+    unsigned number; /* PART_FIELD: index in fields; PART_CAPTURE: index from 0 */
 };
 
 struct tmpl {
@@ -35,13 +35,6 @@ struct job_view { /* the values that a template can use */
     struct slice route_name;
 };
 
-static const struct field {
-    const char *name;
-    enum kind kind;
-} fields[] = {
-    {"topic", PART_TOPIC}, {"key", PART_KEY}, {"id", PART_ID},
-    {"route", PART_ROUTE}, {NULL, PART_TEXT},
-};
 static const char known[] = "valid fields are {topic} {key} {id} {route} {header.NAME} "
                             "{1} to {9}; write {{ and }} for braces";
 
@@ -52,10 +45,10 @@ static bool is_control(char c)
 
 /* ------------------------------------------------------------------ compiling */
 
-static void add_part(struct tmpl *t, enum kind kind, char *text, unsigned capture)
+static void add_part(struct tmpl *t, enum kind kind, char *text, unsigned number)
 {
     t->parts = mem_realloc(t->parts, (t->count + 1) * sizeof(*t->parts));
-    t->parts[t->count++] = (struct part){kind, text, capture};
+    t->parts[t->count++] = (struct part){kind, text, number};
 }
 
 static void add_text(struct tmpl *t, struct buf *text)
@@ -70,11 +63,15 @@ static int add_field(struct tmpl *t, struct slice name, struct err *err)
 {
     static const struct slice header = SLICE_LIT("header.");
 
-    for (const struct field *f = fields; f->name; f++)
-        if (slice_is(name, f->name)) {
-            add_part(t, f->kind, NULL, 0);
+    for (unsigned i = 0; i < FIELDS; i++)
+        if (slice_is(name, fields[i].name)) {
+            add_part(t, PART_FIELD, NULL, i);
             return 0;
         }
+    if (slice_is(name, "route")) {
+        add_part(t, PART_ROUTE, NULL, 0);
+        return 0;
+    }
     if (name.n == 1 && name.p[0] >= '1' && name.p[0] <= '9') {
         add_part(t, PART_CAPTURE, NULL, (unsigned)(name.p[0] - '1'));
         return 0;
@@ -159,10 +156,10 @@ bool tmpl_separates_topics(const struct tmpl *t, unsigned captures)
 {
     uint64_t missing = captures < 64 ? (UINT64_C(1) << captures) - 1 : UINT64_MAX;
     for (size_t i = 0; i < t->count; i++) {
-        if (t->parts[i].kind == PART_TOPIC)
+        if (t->parts[i].kind == PART_FIELD && t->parts[i].number == TOPIC)
             return true;
         if (t->parts[i].kind == PART_CAPTURE)
-            missing &= ~(UINT64_C(1) << t->parts[i].capture);
+            missing &= ~(UINT64_C(1) << t->parts[i].number);
     }
     return captures > 0 && missing == 0;
 }
@@ -173,20 +170,19 @@ static int value_of(const struct part *part, const struct job_view *view,
                     struct slice *value, struct err *err)
 {
     const struct header *header;
+    const struct field *field;
 
     switch (part->kind) {
     case PART_TEXT:
         *value = slice_of(part->text);
         return 0;
-    case PART_TOPIC:
-        *value = view->job->topic;
-        return value->n > 0 ? 0 : err_set(err, "{topic}: the message has no topic");
-    case PART_KEY:
-        *value = view->job->key;
-        return value->p ? 0 : err_set(err, "{key}: the message has no key");
-    case PART_ID:
-        *value = view->job->id;
-        return value->n > 0 ? 0 : err_set(err, "{id}: the job has no id");
+    case PART_FIELD:
+        field = &fields[part->number];
+        *value = *(const struct slice *)(const void *)((const char *)view->job +
+                                                       field->offset);
+        return value->p ? 0
+                        : err_set(err, "{%s}: the message has no %s", field->name,
+                                  field->name);
     case PART_ROUTE:
         *value = view->route_name;
         return 0;
@@ -198,11 +194,11 @@ static int value_of(const struct part *part, const struct job_view *view,
         *value = header->value;
         return 0;
     case PART_CAPTURE:
-        if (part->capture >= view->capture_count)
+        if (part->number >= view->capture_count)
             return err_set(
                 err, "{%u}: the topic of the message matches only %u wildcards of match",
-                part->capture + 1, view->capture_count);
-        *value = view->captures[part->capture];
+                part->number + 1, view->capture_count);
+        *value = view->captures[part->number];
         return 0;
     }
     must_failed("known kind", __FILE__, __LINE__);
