@@ -6,7 +6,7 @@
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/http/http_args.h"
-#include "bridge/http/httpd.h"
+#include "bridge/http/httpd_internal.h"
 #include "bridge/http/httpd_url.h"
 #include "tests/unit.h"
 
@@ -344,7 +344,7 @@ static char *talk_slowly(const char *const *pieces, unsigned pause_ms)
     httpd_serve(h, rows, rows_word);
     if (with_rest)
         httpd_serve(h, rest_rows, rest_word);
-    httpd_limit_roles(h, roles);
+    h->roles = roles;
     if (with_shape)
         httpd_set_dialect(h, &shaped, rest_word);
     c = (struct client){

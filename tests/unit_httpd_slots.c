@@ -5,7 +5,7 @@
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/http/httpd.h"
+#include "bridge/http/httpd_internal.h"
 #include "tests/unit.h"
 
 #include <arpa/inet.h>
@@ -29,7 +29,8 @@ static struct httpd_req *waiting[64];
 static unsigned waiting_n;
 static unsigned port;
 static sem_t asked;
-static unsigned counted[8], counted_all;
+static struct httpd *listener;
+static unsigned counted[CONN_STATES], counted_all;
 static bool ended_well;
 
 static void handle_fine(void *arg, struct httpd_req *req)
@@ -57,23 +58,12 @@ static void stop_loop(void *arg)
     loop_stop();
 }
 
-static void add_count(void *arg, const char *name, const char *state, uint64_t n)
-{
-    static const char *const states[] = {"new",       "reading", "waiting",
-                                         "answering", "idle",    "closing"};
-    (void)arg;
-    assert_string_equal(name, "test");
-    for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
-        if (strcmp(states[i], state) == 0)
-            counted[i] = (unsigned)n;
-    counted_all += (unsigned)n;
-}
-
 static void count_on_loop(void *arg)
 {
     (void)arg;
     counted_all = 0;
-    httpd_each_connections(add_count, NULL);
+    for (size_t i = 0; i < CONN_STATES; i++)
+        counted_all += counted[i] = listener->conns[i].n;
     sem_post(&asked);
 }
 
@@ -99,6 +89,7 @@ static void with_listener(const struct httpd_opts *opts, void *(*scenario)(void 
     assert_non_null(h);
     httpd_serve(h, rows, NULL);
     port = httpd_port(h);
+    listener = h;
     assert_int_equal(pthread_create(&thread, NULL, scenario, NULL), 0);
     loop_run();
     answer_on_loop(NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who may ask what over HTTP: bridge/http/tokens.c. */
+/* Who may ask what over HTTP: bridge/http/httpd_guard.c. */
 #include "bridge/conf/conf.h"
 #include "bridge/http/httpd_internal.h"
 #include "tests/unit.h"
@@ -31,7 +31,7 @@ static struct conf conf = {.tokens = list, .token_count = 3};
 static const char *whose(const struct tokens *tokens, const char *text)
 {
     const struct token *token = tokens_find(tokens, slice_of(text));
-    return token ? token_name(token) : "";
+    return token ? token->name : "";
 }
 
 static void a_token_is_found_whole_and_not_by_a_part_of_it(void **state)
@@ -91,7 +91,7 @@ static void a_role_permits_its_rows_and_admin_permits_all(void **state)
     for (size_t i = 0; i < 2; i++)
         for (enum httpd_role role = HTTPD_PRODUCE; role <= HTTPD_ADMIN; role++)
             assert_int_equal(
-                token_roles(tokens_find(tokens, slice_of(cases[i].token))) >> role & 1,
+                tokens_find(tokens, slice_of(cases[i].token))->roles >> role & 1,
                 cases[i].may[role]);
     tokens_free(tokens);
 }

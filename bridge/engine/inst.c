@@ -293,7 +293,7 @@ struct httpd *source_httpd(struct source *src)
 
 void source_protect(struct source *src, struct httpd *h)
 {
-    httpd_protect_roles(h, &src->bridge->listeners.tokens);
+    httpd_protect(h, &src->bridge->listeners.tokens);
 }
 
 const char *sink_name(const struct sink *sink)

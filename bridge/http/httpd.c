@@ -4,8 +4,8 @@
  * descriptor.
  *
  * A request is suspended while its handler waits for Redis. One sweep over the
- * connections enforces all time limits. The library's own timeout covers only silence: a
- * client that slowly sends header lines would never reach it.
+ * connections enforces all time limits (httpd_conn.c). The library's own timeout covers
+ * only silence: a client that slowly sends header lines would never reach it.
  */
 #include "bridge/http/httpd.h"
 #include "bridge/base/loop.h"
@@ -14,166 +14,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 enum {
-    RUNS_MAX = 8, /* runs of the library per turn of the loop */
-    SWEEP_MIN_MS = 20,
-    SWEEP_MAX_MS = 1000,
+    RUNS_MAX = 8,  /* runs of the library per turn of the loop */
     VAIN_MS = 100, /* wait before repeating a run that transferred nothing */
     NEVER = -1,
     STARVED_MS = 100, /* wait before the next accept() after running out of descriptors */
     CLOSE_LOOK_MS = 10,
     CLOSE_POLLS_MAX = 10 /* polls while responses are sent */
 };
-
-struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(mc, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    return info ? info->socket_context : NULL;
-}
-
-/* Returns the time limit of a state; 0: none. */
-static int64_t limit_ms(const struct httpd_opts *c, enum httpd_conn_state state)
-{
-    const int64_t limits_ms[CONN_STATES] = {
-        [NEW] = c->deadline_ms,
-        [READING] = c->deadline_ms,
-        [ANSWERING] = c->idle_ms > c->deadline_ms ? c->idle_ms : c->deadline_ms,
-        [IDLE] = c->idle_ms,
-    };
-    return limits_ms[state];
-}
-
-static int64_t sweep_period_ms(const struct httpd *h)
-{
-    int64_t least =
-        h->opts.deadline_ms < h->opts.idle_ms ? h->opts.deadline_ms : h->opts.idle_ms;
-    int64_t period = least / 4;
-    return period < SWEEP_MIN_MS   ? SWEEP_MIN_MS
-           : period > SWEEP_MAX_MS ? SWEEP_MAX_MS
-                                   : period;
-}
-
-static void conn_unlink(struct httpd_conn *conn)
-{
-    struct httpd_conns *list = &conn->h->conns[conn->state];
-    *(conn->prev ? &conn->prev->next : &list->first) = conn->next;
-    *(conn->next ? &conn->next->prev : &list->last) = conn->prev;
-    list->n--;
-}
-
-static void conn_append(struct httpd_conn *conn, enum httpd_conn_state state)
-{
-    struct httpd *h = conn->h;
-    struct httpd_conns *list = &h->conns[state];
-    int64_t limit = limit_ms(&h->opts, state);
-    conn->state = state;
-    conn->body_received_bytes = 0;
-    conn->next = NULL;
-    conn->prev = list->last;
-    *(list->last ? &list->last->next : &list->first) = conn;
-    list->last = conn;
-    list->n++;
-    if (limit == 0)
-        return;
-    conn->deadline_ms = h->now_ms + limit;
-    if (!timer_is_set(h->sweep))
-        timer_set(h->sweep, sweep_period_ms(h));
-}
-
-void httpd_conn_enter(struct httpd_conn *conn, enum httpd_conn_state state)
-{
-    conn_unlink(conn);
-    conn_append(conn, state);
-}
-
-static void on_connection(void *arg, struct MHD_Connection *mc, void **context,
-                          enum MHD_ConnectionNotificationCode code)
-{
-    struct httpd *h = arg;
-    h->active = true;
-    h->progress++;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        struct httpd_conn *conn = mem_alloc(sizeof(*conn));
-        *context = conn;
-        conn->h = h;
-        conn->fd =
-            MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        if (h->tls) {
-            conn->tls = httpd_tls_use(h->tls);
-            conn->session =
-                MHD_get_connection_info(mc, MHD_CONNECTION_INFO_GNUTLS_SESSION)
-                    ->tls_session;
-            conn->wire = (struct httpd_tls_wire){conn->fd, &h->progress};
-            httpd_tls_begin(conn->tls, conn->session, &conn->wire);
-        }
-        conn_append(conn, NEW);
-        httpd_gone_watch(conn);
-        httpd_slots_enter(conn, mc);
-        return;
-    }
-    struct httpd_conn *conn = *context;
-    /* At its connection limit the library stops accepting; only another run makes it look
-     * at the listening socket again. */
-    h->run_again = true;
-    if (h->running)
-        httpd_answer_closed(conn);
-    httpd_gone_unwatch(conn);
-    httpd_slots_leave(conn);
-    conn_unlink(conn);
-    if (conn->requests == 0)
-        httpd_count(NO_REQUEST);
-    httpd_tls_drop(conn->tls);
-    buf_free(&conn->names);
-    free(conn);
-}
-
-/* Returns whether the body arrived fast enough since the deadline was set to extend the
- * deadline. */
-static bool earned_more_time(const struct httpd_conn *conn)
-{
-    const struct httpd_opts *c = &conn->h->opts;
-    return conn->state == READING && c->body_rate_bytes > 0 &&
-           conn->body_received_bytes * 1000 / c->body_rate_bytes >= c->deadline_ms;
-}
-
-/* Only shuts the socket down: the library owns the descriptor, detects the end of the
- * stream and closes. */
-void httpd_conn_close(struct httpd_conn *conn)
-{
-    shutdown(conn->fd, SHUT_RDWR);
-    httpd_conn_enter(conn, CLOSING);
-}
-
-static void expire(struct httpd_conn *conn)
-{
-    if (earned_more_time(conn)) {
-        httpd_conn_enter(conn, READING);
-        return;
-    }
-    if (conn->state == READING)
-        httpd_refuse_raw(conn, TIMED_OUT);
-    httpd_conn_close(conn);
-}
-
-/* Skips connections that wait for their response: there may be thousands. */
-static void on_sweep(void *arg)
-{
-    struct httpd *h = arg;
-    bool more = false;
-    h->now_ms = loop_mono_ms();
-    for (int state = 0; state < CONN_STATES; state++) {
-        if (limit_ms(&h->opts, state) == 0)
-            continue;
-        while (h->conns[state].first && h->conns[state].first->deadline_ms <= h->now_ms)
-            expire(h->conns[state].first);
-        more |= h->conns[state].first != NULL;
-    }
-    if (more)
-        timer_set(h->sweep, sweep_period_ms(h));
-}
 
 /* Disables the library's decoding; httpd_url.c decodes each segment. */
 static size_t on_unescape(void *arg, struct MHD_Connection *mc, char *s)
@@ -259,10 +108,11 @@ static struct MHD_Daemon *mhd_start(struct httpd *h)
         0, NULL, NULL, httpd_on_request, h, MHD_OPTION_LISTEN_SOCKET, h->fd,
         MHD_OPTION_CONNECTION_LIMIT, httpd_slots_max(&h->opts),
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)h->opts.head_max_bytes,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-        MHD_OPTION_NOTIFY_COMPLETED, httpd_on_completed, h, MHD_OPTION_URI_LOG_CALLBACK,
-        httpd_on_line, h, MHD_OPTION_UNESCAPE_CALLBACK, on_unescape, h, MHD_OPTION_ARRAY,
-        h->tls ? httpd_tls_options : plain, MHD_OPTION_END);
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION,
+        httpd_on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, httpd_on_completed, h,
+        MHD_OPTION_URI_LOG_CALLBACK, httpd_on_line, h, MHD_OPTION_UNESCAPE_CALLBACK,
+        on_unescape, h, MHD_OPTION_ARRAY, h->tls ? httpd_tls_options : plain,
+        MHD_OPTION_END);
 }
 
 /* Opens the socket and starts the library. -1: err contains the reason. */
@@ -284,13 +134,6 @@ static int begin(struct httpd *h, const struct httpd_opts *opts, struct err *err
     return 0;
 }
 
-static int64_t bodies_max_bytes = 64LL * 1024 * 1024; /* for httpd_open() */
-
-void httpd_set_bodies_max(int64_t bytes)
-{
-    bodies_max_bytes = bytes;
-}
-
 /* Loads the certificates. A listener that requires client certificates must not open
  * without its own. */
 static int load(struct httpd *h, const struct httpd_opts *opts, struct err *err)
@@ -309,10 +152,9 @@ struct httpd *httpd_open(const char *name, const struct httpd_opts *opts, struct
     h->opts = *opts;
     h->opts.listen = h->opts.tls_cert = h->opts.tls_key = h->opts.tls_client_ca = NULL;
     h->opts.hosts = (struct opt_list){0};
-    h->bodies_max_bytes = bodies_max_bytes;
     h->roles = ~0U;
     h->fd = h->gone_fd = -1;
-    h->sweep = timer_new(on_sweep, h);
+    h->sweep = timer_new(httpd_on_sweep, h);
     h->more = timer_new(on_more, h);
     httpd_list_add(h);
     httpd_set(h, opts);
@@ -320,12 +162,6 @@ struct httpd *httpd_open(const char *name, const struct httpd_opts *opts, struct
         return h;
     httpd_stop(h);
     return NULL;
-}
-
-void httpd_twin(struct httpd *h, struct httpd *twin)
-{
-    must(h->twin == NULL && twin != h);
-    h->twin = twin;
 }
 
 /* Reactivates the row of a stopped source that starts again. Returns false if there is
@@ -368,11 +204,6 @@ void httpd_unserve(struct httpd *h, const void *arg)
 unsigned httpd_port(const struct httpd *h)
 {
     return httpd_listen_port(h->fd);
-}
-
-void httpd_drain(struct httpd *h)
-{
-    h->draining = true;
 }
 
 static void on_closing(void *arg)

@@ -42,35 +42,17 @@ struct httpd_route {
  * use, bad address, unusable certificate). name and opts are copied. */
 struct httpd *httpd_open(const char *name, const struct httpd_opts *opts,
                          struct err *err);
-/* Sets the limit for the body bytes of all open requests of a listener; above it 503.
- * Applies to listeners opened later. Default 64 MiB. */
+/* Sets the limit for the body bytes of all open requests of all listeners; above it 503.
+ * Default 64 MiB. */
 void httpd_set_bodies_max(int64_t bytes);
-/* Serves the later rows of h on twin too. Both must stay open until the first of them is
- * stopped. */
-void httpd_twin(struct httpd *h, struct httpd *twin);
-/* Serves only rows of these roles (1 << role each); others get 404 with a reference to
- * the admin listener. Default: all. */
-void httpd_limit_roles(struct httpd *h, unsigned roles);
 struct tokens; /* listeners.h */
-/* Requires tokens: a row is served only to tokens with its role; others get 401 or 403.
- * NULL: no authentication. Borrowed until the next call or httpd_stop(). */
-void httpd_protect(struct httpd *h, const struct tokens *tokens);
-/* The same, but only for rows with a role. *tokens is read at each request. */
-void httpd_protect_roles(struct httpd *h, struct tokens *const *tokens);
-
-/* --- new options while it runs --- */
+/* Requires tokens if *tokens is not NULL: a row with a role is served only to tokens with
+ * that role; others get 401 or 403. tokens is borrowed until httpd_stop() and read at
+ * each request. */
+void httpd_protect(struct httpd *h, struct tokens *const *tokens);
 /* Checks the tls_* files and hosts without changing anything. -1: err contains the
  * reason. */
 int httpd_check(const struct httpd_opts *opts, struct err *err);
-struct httpd_change {
-    struct httpd *h;
-    const struct httpd_opts *opts;
-};
-/* Reloads the tls_* files of every listener, for new connections. For the listeners in
- * changes it also applies body_max, body_rate, deadline, idle, requests_max,
- * connections_per_address, hosts and the tls_* file names; other options require a
- * restart. -1: some files are unusable (err), and nothing has changed. */
-int httpd_reload(const struct httpd_change *changes, size_t n, struct err *err);
 
 /* --- rows --- */
 /* Adds rows. Rows are tried in the order of addition. rows and arg are borrowed until
@@ -82,12 +64,9 @@ void httpd_serve(struct httpd *h, const struct httpd_route *rows, void *arg);
 void httpd_unserve(struct httpd *h, const void *arg);
 /* Returns the actual port (":0" selects a free one), or 0 for a Unix socket. */
 unsigned httpd_port(const struct httpd *h);
-/* Rejects new POST, PUT, PATCH and DELETE requests with 503, Retry-After and "Connection:
- * close". Other requests (health, metrics) continue. */
-void httpd_drain(struct httpd *h);
-/* Rejects all new requests in the same way, stops the listener when the open ones are
- * answered and sent (waits at most 100 ms for sending), then calls closed, never before
- * it returns. */
+/* Rejects all new requests with 503, Retry-After and "Connection: close", stops the
+ * listener when the open ones are answered and sent (waits at most 100 ms for sending),
+ * then calls closed, never before it returns. */
 void httpd_close(struct httpd *h, loop_cb *closed, void *arg);
 /* Closes the listener and all connections. Open requests must still be answered; the
  * answers are dropped. Their accessors return empty values from now on. Not allowed
@@ -127,15 +106,6 @@ int httpd_each_param(struct httpd_req *req, httpd_param_cb *cb, void *arg);
 void httpd_on_gone(struct httpd_req *req, void (*cb)(void *arg), void *arg);
 /* Returns the body bytes of all open requests of all listeners. */
 int64_t httpd_body_bytes(void);
-/* Calls cb with the count of each kind of rejection by the server, over all listeners.
- * "no-request": connections closed without a request. */
-typedef void httpd_refusal_cb(void *arg, const char *word, uint64_t n);
-void httpd_each_refusal(httpd_refusal_cb *cb, void *arg);
-/* Calls cb for each listener and state with the current number of connections. States:
- * new, reading, waiting, answering, idle, closing. */
-typedef void httpd_connections_cb(void *arg, const char *listener, const char *state,
-                                  uint64_t n);
-void httpd_each_connections(httpd_connections_cb *cb, void *arg);
 
 /* --- the response --- */
 /* Adds a response header; call it before httpd_answer(). Copies both. */

@@ -1,38 +1,120 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* httpd_guard.c - authentication and authorization of requests. */
+/*
+ * httpd_guard.c - which requests a listener accepts: tokens, hosts and sites.
+ *
+ * Only the SHA-256 of a token is stored. Hashes are compared in constant time, so that
+ * neither memory nor timing reveals a token.
+ */
+#include "bridge/base/mem.h"
+#include "bridge/conf/conf.h"
 #include "bridge/http/httpd_internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-bool httpd_changes_state(const char *method)
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+/* --- tokens --- */
+
+struct tokens {
+    EVP_MD_CTX *ready; /* a prepared digest: fetching it takes longer than using it */
+    EVP_MD_CTX *work;
+    size_t n;
+    struct token v[];
+};
+
+/* Returns the row roles that a token's role includes. */
+static unsigned rows_of(enum httpd_role role)
 {
-    static const char *const methods[] = {"POST", "PUT", "DELETE", "PATCH"};
-    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
-        if (strcmp(method, methods[i]) == 0)
-            return true;
+    if (role == HTTPD_ADMIN)
+        return ~0U;
+    return 1U << role |
+           (role == HTTPD_PRODUCE || role == HTTPD_CONSUME ? 1U << HTTPD_EITHER : 0);
+}
+
+static unsigned opened_by(unsigned roles)
+{
+    unsigned rows = 0;
+    for (int role = 0; role < HTTPD_ROLES; role++)
+        if (roles & 1U << role)
+            rows |= rows_of((enum httpd_role)role);
+    return rows;
+}
+
+static void make_hash(const struct tokens *tokens, struct slice text,
+                      unsigned char hash[TOKEN_HASH_BYTES])
+{
+    must(EVP_MD_CTX_copy_ex(tokens->work, tokens->ready) == 1);
+    must(EVP_DigestUpdate(tokens->work, text.p, text.n) == 1);
+    must(EVP_DigestFinal_ex(tokens->work, hash, NULL) == 1);
+}
+
+struct tokens *tokens_new(const struct conf *conf)
+{
+    struct err err;
+    if (conf->token_count == 0)
+        return NULL;
+    struct tokens *tokens =
+        mem_alloc(sizeof(*tokens) + conf->token_count * sizeof(tokens->v[0]));
+    tokens->ready = EVP_MD_CTX_new();
+    tokens->work = EVP_MD_CTX_new();
+    must(tokens->ready && tokens->work);
+    must(EVP_DigestInit_ex(tokens->ready, EVP_sha256(), NULL) == 1);
+    for (; tokens->n < conf->token_count; tokens->n++) {
+        const struct conf_token *c = conf->tokens[tokens->n];
+        struct token *token = &tokens->v[tokens->n];
+        token->name = mem_strdup(c->name);
+        must(tokens_roles(&c->roles, &token->roles, &err) == 0); /* already checked */
+        token->roles = opened_by(token->roles);
+        if (c->certificate)
+            token->certificate = mem_strdup(c->certificate);
+        else
+            make_hash(tokens, slice_of(c->token), token->hash);
     }
-    return false;
+    return tokens;
 }
 
-void httpd_limit_roles(struct httpd *h, unsigned roles)
+void tokens_free(struct tokens *tokens)
 {
-    h->roles = roles;
+    if (tokens == NULL)
+        return;
+    for (size_t i = 0; i < tokens->n; i++) {
+        free(tokens->v[i].name);
+        free(tokens->v[i].certificate);
+    }
+    EVP_MD_CTX_free(tokens->ready);
+    EVP_MD_CTX_free(tokens->work);
+    free(tokens);
 }
 
-void httpd_protect(struct httpd *h, const struct tokens *tokens)
+const struct token *tokens_find(const struct tokens *tokens, struct slice token)
 {
-    h->tokens = tokens;
+    unsigned char hash[TOKEN_HASH_BYTES];
+    const struct token *found = NULL;
+    if (token.n == 0 || token.n > TOKEN_BYTES_MAX)
+        return NULL;
+    make_hash(tokens, token, hash);
+    for (size_t i = 0; i < tokens->n; i++) { /* no early exit: constant time */
+        const struct token *t = &tokens->v[i];
+        if (t->certificate == NULL && CRYPTO_memcmp(t->hash, hash, TOKEN_HASH_BYTES) == 0)
+            found = t;
+    }
+    return found;
 }
 
-void httpd_protect_roles(struct httpd *h, struct tokens *const *tokens)
+const struct token *tokens_find_certificate(const struct tokens *tokens,
+                                            struct slice names)
 {
-    h->role_tokens = tokens;
-}
-
-static const struct tokens *tokens_of(const struct httpd *h)
-{
-    return h->role_tokens ? *h->role_tokens : h->tokens;
+    for (size_t i = 0; i < tokens->n; i++) {
+        const struct token *t = &tokens->v[i];
+        for (size_t at = 0; t->certificate && at < names.n;
+             at += strlen(names.p + at) + 1)
+            if (strcmp(names.p + at, t->certificate) == 0)
+                return t;
+    }
+    return NULL;
 }
 
 /* --- protection against other sites --- */
@@ -78,7 +160,8 @@ bool httpd_host_is_allowed(struct httpd *h, struct slice host)
 {
     const struct opt_list *hosts = &h->opts.hosts;
     struct slice name = name_of(host);
-    bool strict = hosts->n > 0 || (h->loopback && !h->tls && !h->tokens);
+    bool guarded = h->tls || (h->tokens_suffice && *h->tokens);
+    bool strict = hosts->n > 0 || (h->loopback && !guarded);
     if (!strict || is_safe(name) || lists(hosts, name) || lists(hosts, SLICE_LIT("*")))
         return true;
     log_limited(
@@ -107,7 +190,27 @@ static bool is_of_other_site(const struct httpd_req *req)
     return !same && !lists(&req->h->opts.hosts, name_of(from));
 }
 
-/* --- authentication --- */
+/* --- authentication and authorization --- */
+
+bool httpd_changes_state(const char *method)
+{
+    static const char *const methods[] = {"POST", "PUT", "DELETE", "PATCH"};
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+        if (strcmp(method, methods[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const struct tokens *tokens_of(const struct httpd *h)
+{
+    return h->tokens ? *h->tokens : NULL;
+}
+
+void httpd_protect(struct httpd *h, struct tokens *const *tokens)
+{
+    h->tokens = tokens;
+}
 
 bool httpd_may(const struct httpd_req *req, enum httpd_role role)
 {
@@ -173,8 +276,8 @@ enum httpd_refusal httpd_guard(struct httpd_req *req, const struct httpd_route *
         return NOT_REFUSED;
     const struct token *token = find(req, &why);
     if (token) {
-        snprintf(req->token_name, sizeof(req->token_name), "%s", token_name(token));
-        req->roles = token_roles(token);
+        snprintf(req->token_name, sizeof(req->token_name), "%s", token->name);
+        req->roles = token->roles;
         if (httpd_may(req, role))
             return NOT_REFUSED;
         why = NO_ROLE;

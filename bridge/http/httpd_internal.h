@@ -2,12 +2,11 @@
 /*
  * httpd_internal.h - shared by the files of the HTTP server; no other file includes it.
  *
- * httpd.c runs libmicrohttpd on the loop and enforces the time limits of connections.
- * httpd_read.c checks the head of a request and reads the body. httpd_guard.c checks
- * tokens, hosts and sites. httpd_mhd.c works around faults of the library. httpd_refuse.c
- * sends rejections. httpd_req.c holds requests and responses. httpd_gone.c detects
- * disconnected clients. httpd_slots.c limits connections. httpd_reload.c applies new
- * options. httpd_tls.c holds the certificates.
+ * httpd.c runs libmicrohttpd on the loop. httpd_conn.c limits connections in number and
+ * time, and detects disconnected clients. httpd_read.c checks the head of a request and
+ * reads the body. httpd_guard.c checks tokens, hosts and sites. httpd_mhd.c works around
+ * faults of the library. httpd_refuse.c sends rejections. httpd_req.c holds requests and
+ * responses. httpd_tls.c holds the certificates. listeners.c applies new options.
  */
 #ifndef BRIDGE_HTTPD_INTERNAL_H
 #define BRIDGE_HTTPD_INTERNAL_H
@@ -134,15 +133,14 @@ enum { HTTPD_NAME_SIZE = 80 };
 struct httpd {
     char name[HTTPD_NAME_SIZE];
     struct MHD_Daemon *mhd;
-    struct httpd_opts opts; /* listen is NULL; file names and hosts are copies */
-    int64_t bodies_max_bytes;
-    struct httpd_tls *tls;     /* for new connections; NULL: no TLS */
-    struct httpd_tls *renewed; /* during httpd_reload() */
-    const struct tokens *tokens;
-    struct tokens *const *role_tokens; /* httpd_protect_roles(); NULL: none */
-    unsigned roles;                    /* roles served here: 1 << role each */
-    struct httpd *twin;                /* serves the same rows */
-    struct httpd *before, *next;       /* in the list of all listeners */
+    struct httpd_opts opts;       /* listen is NULL; file names and hosts are copies */
+    struct httpd_tls *tls;        /* for new connections; NULL: no TLS */
+    struct httpd_tls *renewed;    /* during listeners_change() */
+    struct tokens *const *tokens; /* NULL: none */
+    bool tokens_suffice;          /* rows without a role are harmless, too */
+    unsigned roles;               /* roles served here: 1 << role each */
+    struct httpd *twin;           /* serves the same rows */
+    struct httpd *before, *next;  /* in the list of all listeners */
     struct log_limit rejected, full, too_many;
     struct watch *watch;
     struct turn_hook *hook;
@@ -175,24 +173,24 @@ struct httpd {
     bool running; /* inside a call of the library */
 };
 
-/* --- httpd.c --- */
+/* --- httpd_conn.c --- */
 struct httpd_conn *httpd_conn_of(struct MHD_Connection *mc);
 /* Changes the state and starts its time limit. WAITING and CLOSING have none. */
 void httpd_conn_enter(struct httpd_conn *conn, enum httpd_conn_state state);
-
 /* Closes the connection, with or without a response. A request that completes later is
  * ignored. */
 void httpd_conn_close(struct httpd_conn *conn);
-
-/* --- httpd_slots.c --- */
+/* The library's callback for each connection, and the timer's for the time limits. */
+void httpd_on_connection(void *arg, struct MHD_Connection *mc, void **context,
+                         enum MHD_ConnectionNotificationCode code);
+void httpd_on_sweep(void *arg);
 /* Returns the connection limit for the library. */
 unsigned httpd_slots_max(const struct httpd_opts *opts);
-/* Registers a new connection in the state NEW. Closes it or others if there are too
- * many. */
-void httpd_slots_enter(struct httpd_conn *conn, struct MHD_Connection *mc);
-void httpd_slots_leave(struct httpd_conn *conn);
 /* Returns whether more than connections_max connections are in use. */
 bool httpd_slots_full(const struct httpd *h);
+/* If the client has closed its sending side: handles that in the next turn. */
+void httpd_gone_check(struct httpd_conn *conn);
+void httpd_gone_stop(struct httpd *h);
 
 /* --- httpd_read.c: callbacks of the library --- */
 void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc);
@@ -218,7 +216,7 @@ struct slice httpd_lookup(struct MHD_Connection *mc, struct slice name);
  * request line. */
 void httpd_answer_closed(const struct httpd_conn *conn);
 
-/* --- httpd_reload.c --- */
+/* --- listeners.c --- */
 void httpd_list_add(struct httpd *h);
 void httpd_list_del(struct httpd *h);
 /* Applies the options that may change at run time; does not read files. */
@@ -238,22 +236,16 @@ void httpd_refuse(struct httpd_req *req);
  * only after it has read the request. */
 void httpd_refuse_raw(const struct httpd_conn *conn, enum httpd_refusal what);
 void httpd_count(enum httpd_refusal what);
-
-/* --- httpd_gone.c --- */
-/* Detects the end of the client's stream, until httpd_gone_unwatch(). */
-void httpd_gone_watch(struct httpd_conn *conn);
-void httpd_gone_unwatch(struct httpd_conn *conn);
-/* If the client has closed its sending side: handles that in the next turn. */
-void httpd_gone_check(struct httpd_conn *conn);
-/* Cancels the on_gone callback of req. */
-void httpd_gone_cancel(struct httpd_req *req);
-void httpd_gone_stop(struct httpd *h);
+/* Appends the metric of all refusals. */
+void httpd_print_refusals(struct buf *out);
 
 /* --- httpd_req.c --- */
 struct httpd_req *httpd_req_new(struct httpd *h, struct httpd_conn *conn,
                                 struct MHD_Connection *mc);
 void httpd_req_add_body(struct httpd_req *req, const char *bytes, size_t n);
 void httpd_req_drop_body(struct httpd_req *req);
+/* Returns whether the bodies of all open requests may grow by n bytes. */
+bool httpd_bodies_fit(int64_t n);
 /* Frees empty buffers before a possibly long wait. */
 void httpd_req_settle(struct httpd_req *req);
 /* The library no longer uses req. Keeps it for reuse. */
@@ -297,9 +289,15 @@ void httpd_tls_names(void *session, struct buf *names);
 /* Sends without blocking; drops what does not fit. */
 void httpd_tls_send(void *session, const char *bytes, size_t n);
 
-/* --- tokens.c --- */
+/* --- httpd_guard.c: tokens --- */
 struct conf;
-struct token; /* owned by its struct tokens */
+enum { TOKEN_HASH_BYTES = 32 };
+struct token { /* owned by its struct tokens */
+    char *name;
+    char *certificate; /* NULL: the entry has a hash */
+    unsigned char hash[TOKEN_HASH_BYTES];
+    unsigned roles; /* of the rows that it may use: 1 << role each */
+};
 
 /* Returns NULL if the configuration has no tokens: then none is required. */
 struct tokens *tokens_new(const struct conf *conf);
@@ -311,8 +309,5 @@ const struct token *tokens_find(const struct tokens *tokens, struct slice token)
  * with a NUL. */
 const struct token *tokens_find_certificate(const struct tokens *tokens,
                                             struct slice names);
-const char *token_name(const struct token *token);
-/* Returns the roles of the token: 1 << role each. */
-unsigned token_roles(const struct token *token);
 
 #endif

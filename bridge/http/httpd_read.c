@@ -229,8 +229,7 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
         req->refusal = STOPPING;
     if (req->refusal == NOT_REFUSED && f.length > h->opts.body_max_bytes)
         req->refusal = TOO_LARGE;
-    if (req->refusal == NOT_REFUSED &&
-        httpd_body_bytes() + f.length > h->bodies_max_bytes)
+    if (req->refusal == NOT_REFUSED && !httpd_bodies_fit(f.length))
         req->refusal = BODIES_FULL;
     /* If the body is not sent yet, or too long to discard: respond at once and close the
      * connection. */
@@ -253,8 +252,7 @@ static enum MHD_Result on_body(struct httpd_req *req, const char *bytes, size_t 
         req->refusal = TOO_LARGE;
         httpd_req_drop_body(req);
     }
-    if (req->refusal == NOT_REFUSED &&
-        httpd_body_bytes() + (int64_t)*n > req->h->bodies_max_bytes) {
+    if (req->refusal == NOT_REFUSED && !httpd_bodies_fit((int64_t)*n)) {
         req->refusal = BODIES_FULL;
         httpd_req_drop_body(req);
     }
@@ -333,7 +331,7 @@ void httpd_on_completed(void *arg, struct MHD_Connection *mc, void **context,
     httpd_conn_enter(req->conn, IDLE);
     httpd_gone_check(req->conn);
     if (req->stage == HANDLING || req->stage == SUSPENDED) {
-        httpd_gone_cancel(req);
+        req->on_gone = NULL;
         if (req->args.n > 0) /* parts of it are the library's memory */
             memset(req->args.p, 0, req->args.n);
         req->mc = NULL; /* its handler still holds req; httpd_answer() frees it */

@@ -3,6 +3,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/http/http_args.h"
 #include "bridge/http/httpd_internal.h"
+#include "bridge/metrics/stats.h"
 
 #include <stdio.h>
 #include <sys/socket.h>
@@ -85,10 +86,15 @@ void httpd_count(enum httpd_refusal what)
     counts[what]++;
 }
 
-void httpd_each_refusal(httpd_refusal_cb *cb, void *arg)
+void httpd_print_refusals(struct buf *out)
 {
+    metric_head(out, "tarry_http_refused_total", "counter",
+                "Requests that a listener rejected itself, by reason; no-request: "
+                "connections without a request, such as failed TLS handshakes; "
+                "idle-closed: idle connections closed to accept new ones.");
     for (size_t i = NOT_REFUSED + 1; i < REFUSALS; i++)
-        cb(arg, refusals[i].word, counts[i]);
+        metric_count(out, "tarry_http_refused_total",
+                     LABELS({"reason", refusals[i].word}), counts[i]);
 }
 
 /* Lists all methods of the path for Allow. */

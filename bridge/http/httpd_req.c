@@ -20,7 +20,8 @@ enum {
     IDLE_REQUESTS = 256    /* request objects kept for reuse */
 };
 
-static int64_t body_held; /* over all listeners; see httpd_body_bytes() */
+static int64_t body_held;                             /* over all listeners */
+static int64_t bodies_max_bytes = 64LL * 1024 * 1024; /* of body_held */
 
 struct httpd_req *httpd_req_new(struct httpd *h, struct httpd_conn *conn,
                                 struct MHD_Connection *mc)
@@ -238,6 +239,16 @@ int64_t httpd_body_bytes(void)
     return body_held;
 }
 
+void httpd_set_bodies_max(int64_t bytes)
+{
+    bodies_max_bytes = bytes;
+}
+
+bool httpd_bodies_fit(int64_t n)
+{
+    return body_held + n <= bodies_max_bytes;
+}
+
 void httpd_add(struct httpd_req *req, const char *name, const char *value)
 {
     buf_add(&req->response_headers, name, strlen(name) + 1);
@@ -248,7 +259,7 @@ void httpd_answer(struct httpd_req *req, unsigned status, const char *type,
                   struct slice body)
 {
     must(req->stage != ANSWERED);
-    httpd_gone_cancel(req);
+    req->on_gone = NULL;
     if (req->mc == NULL) { /* the listener was stopped in the meantime */
         release(req);
         httpd_req_free(req);

@@ -1,10 +1,71 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/http/listeners.h"
 #include "bridge/conf/conf.h"
+#include "bridge/conf/opt_type.h"
 #include "bridge/http/httpd_internal.h"
 #include "bridge/metrics/stats.h"
 
+#include <stddef.h>
 #include <string.h>
+
+/* ------------------------------------------------------------------ all listeners */
+
+static struct httpd *all; /* list of open listeners */
+
+void httpd_list_add(struct httpd *h)
+{
+    h->next = all;
+    if (all)
+        all->before = h;
+    all = h;
+}
+
+/* The options that a listener copies. */
+#define AT(field) offsetof(struct httpd_opts, field)
+static const struct opt own_rows[] = {
+    {.name = "tls_cert", .type = OPT_FILE, .offset = AT(tls_cert)},
+    {.name = "tls_key", .type = OPT_FILE, .offset = AT(tls_key)},
+    {.name = "tls_client_ca", .type = OPT_FILE, .offset = AT(tls_client_ca)},
+    {.name = "hosts", .type = OPT_LIST, .offset = AT(hosts)},
+    {0},
+};
+#undef AT
+
+void httpd_list_del(struct httpd *h)
+{
+    *(h->before ? &h->before->next : &all) = h->next;
+    if (h->next)
+        h->next->before = h->before;
+    opt_free(own_rows, &h->opts);
+}
+
+int httpd_check(const struct httpd_opts *opts, struct err *err)
+{
+    if (httpd_check_opts(opts, err) < 0)
+        return -1;
+    if (!httpd_tls_is_wanted(opts))
+        return 0;
+    struct httpd_tls *tls = httpd_tls_load(opts, err);
+    httpd_tls_drop(tls);
+    return tls ? 0 : -1;
+}
+
+void httpd_set(struct httpd *h, const struct httpd_opts *opts)
+{
+    struct httpd_opts *own = &h->opts;
+    if (opts == own)
+        return;
+    opt_free(own_rows, own);
+    opt_copy(own_rows, opts, own);
+    own->body_max_bytes = opts->body_max_bytes;
+    own->body_rate_bytes = opts->body_rate_bytes;
+    own->deadline_ms = opts->deadline_ms;
+    own->idle_ms = opts->idle_ms;
+    own->requests_max = opts->requests_max;
+    own->connections_per_address = opts->connections_per_address;
+}
+
+/* -------------------------------------------------------- the daemon's own listeners */
 
 enum {
     OPEN_ROLES =
@@ -24,7 +85,8 @@ static struct httpd *open_one(const struct listeners *l, const char *section,
         err_in(err, section);
         return NULL;
     }
-    httpd_protect(h, l->tokens);
+    httpd_protect(h, &l->tokens);
+    h->tokens_suffice = true;
     log_info(section, "listens on %s%s", opts->listen,
              opts->tls_client_ca ? " with TLS, for clients with a certificate"
              : opts->tls_cert    ? " with TLS"
@@ -43,7 +105,7 @@ int listeners_start(struct listeners *l, const struct conf *conf, struct err *er
         l->first = open_one(l, "http", &conf->http, err);
         if (l->first == NULL)
             return -1;
-        httpd_limit_roles(l->first, is_apart(conf) ? OPEN_ROLES : ~0U);
+        l->first->roles = is_apart(conf) ? OPEN_ROLES : ~0U;
     }
     if (admin) {
         h = open_one(l, "admin", &conf->admin, err);
@@ -51,7 +113,7 @@ int listeners_start(struct listeners *l, const struct conf *conf, struct err *er
             return -1;
     }
     if (http && admin)
-        httpd_twin(l->first, h);
+        l->first->twin = h;
     *(http ? &l->admin : &l->first) = h;
     return 0;
 }
@@ -59,9 +121,9 @@ int listeners_start(struct listeners *l, const struct conf *conf, struct err *er
 void listeners_drain(const struct listeners *l)
 {
     if (l->first)
-        httpd_drain(l->first);
+        l->first->draining = true;
     if (l->admin)
-        httpd_drain(l->admin);
+        l->admin->draining = true;
 }
 
 void listeners_stop(struct listeners *l)
@@ -98,43 +160,54 @@ int listeners_check(const struct conf *now, const struct conf *next, struct err 
     return check_one("admin", &now->admin, &next->admin, err);
 }
 
+/* Returns the new options of h. A listener of a compatible API keeps its own. */
+static const struct httpd_opts *opts_of(const struct listeners *l, const struct httpd *h,
+                                        const struct conf *next)
+{
+    if (h == l->admin || (h == l->first && *next->http.listen == '\0'))
+        return &next->admin;
+    return h == l->first ? &next->http : &h->opts;
+}
+
 int listeners_change(struct listeners *l, const struct conf *now, const struct conf *next,
                      struct err *err)
 {
-    bool http = *next->http.listen != '\0';
-    const struct httpd_change changes[] = {{l->first, http ? &next->http : &next->admin},
-                                           {l->admin, &next->admin}};
-    if (listeners_check(now, next, err) < 0 || httpd_reload(changes, 2, err) < 0)
+    int rc = listeners_check(now, next, err);
+    for (struct httpd *h = all; h && rc == 0; h = h->next)
+        if (h->tls) {
+            h->renewed = httpd_tls_load(opts_of(l, h, next), err);
+            rc = h->renewed ? 0 : -1;
+        }
+    for (struct httpd *h = all; h; h = h->next) {
+        struct httpd_tls *unused = h->renewed;
+        if (rc == 0) {
+            httpd_set(h, opts_of(l, h, next));
+            unused = h->tls;
+            h->tls = h->renewed;
+        }
+        httpd_tls_drop(unused);
+        h->renewed = NULL;
+    }
+    if (rc < 0)
         return -1;
-    struct tokens *before = l->tokens;
+    tokens_free(l->tokens);
     l->tokens = tokens_new(next);
-    for (size_t i = 0; i < 2; i++)
-        if (changes[i].h)
-            httpd_protect(changes[i].h, l->tokens);
-    tokens_free(before);
     return 0;
-}
-
-static void print_refusal(void *arg, const char *word, uint64_t n)
-{
-    metric_count(arg, "tarry_http_refused_total", LABELS({"reason", word}), n);
-}
-
-static void print_connections(void *arg, const char *listener, const char *state,
-                              uint64_t n)
-{
-    metric_count(arg, "tarry_http_connections",
-                 LABELS({"listener", listener}, {"state", state}), n);
 }
 
 void listeners_print(struct buf *out)
 {
+    static const char *const states[CONN_STATES] = {
+        [NEW] = "new",         [READING] = "reading",
+        [WAITING] = "waiting", [ANSWERING] = "answering",
+        [IDLE] = "idle",       [CLOSING] = "closing",
+    };
     metric_head(out, "tarry_http_connections", "gauge",
                 "Connections of clients, by listener and state.");
-    httpd_each_connections(print_connections, out);
-    metric_head(out, "tarry_http_refused_total", "counter",
-                "Requests that a listener rejected itself, by reason; no-request: "
-                "connections without a request, such as failed TLS handshakes; "
-                "idle-closed: idle connections closed to accept new ones.");
-    httpd_each_refusal(print_refusal, out);
+    for (const struct httpd *h = all; h; h = h->next)
+        for (int state = 0; state < CONN_STATES; state++)
+            metric_count(out, "tarry_http_connections",
+                         LABELS({"listener", h->name}, {"state", states[state]}),
+                         h->conns[state].n);
+    httpd_print_refusals(out);
 }

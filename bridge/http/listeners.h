@@ -22,7 +22,9 @@ struct listeners {
 /* Opens the listeners of conf with its tokens. -1: call listeners_stop() to close those
  * already open. */
 int listeners_start(struct listeners *l, const struct conf *conf, struct err *err);
-void listeners_drain(const struct listeners *l); /* see httpd_drain() */
+/* Rejects new POST, PUT, PATCH and DELETE requests with 503, Retry-After and "Connection:
+ * close". Other requests (health, metrics) continue. */
+void listeners_drain(const struct listeners *l);
 void listeners_stop(struct listeners *l);
 
 /* Checks whether next could replace now while the listeners run, including its
