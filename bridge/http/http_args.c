@@ -191,6 +191,15 @@ static bool has(const struct http_param *rows, enum http_from from)
     return rows->name != NULL;
 }
 
+/* Returns n empty buffers, which live as long as the request. */
+static struct buf *new_texts(struct httpd_req *req, unsigned n)
+{
+    must(req->texts == NULL);
+    req->texts = mem_alloc(n * sizeof(*req->texts));
+    req->texts_n = n;
+    return req->texts;
+}
+
 /* -------------------------------------------------------------------------- JSON */
 
 int http_args_read_json(const struct http_args *args, const struct http_dialect *dialect,
@@ -234,37 +243,19 @@ struct form {
     const struct http_param *rows;
     const struct http_dialect *dialect;
     void *to;
-    struct buf *room;
+    struct buf *texts; /* of each row */
     struct err *err;
-    bool failed;
-    struct {
-        bool seen;
-        size_t at, n;    /* a text's position in room, */
-        struct buf more; /* or the joined text after a repetition */
-    } values[HTTP_PARAMS_MAX];
+    bool failed, seen[HTTP_PARAMS_MAX];
 };
 
-static void add_text(const struct form *f, struct buf *out, struct slice text)
+static void add_text(const struct form *f, struct buf *text, bool again,
+                     struct slice value)
 {
+    buf_add_str(text, again ? "," : "");
     if (f->dialect->add_text)
-        f->dialect->add_text(out, text);
+        f->dialect->add_text(text, value);
     else
-        buf_add_slice(out, text);
-}
-
-static void keep_text(struct form *f, size_t i, struct slice text)
-{
-    struct buf *more = &f->values[i].more;
-    if (!f->values[i].seen) {
-        f->values[i].at = f->room->n;
-        add_text(f, f->room, text);
-        f->values[i].n = f->room->n - f->values[i].at;
-        return;
-    }
-    if (more->n == 0)
-        buf_add(more, f->room->p + f->values[i].at, f->values[i].n);
-    buf_add_str(more, ",");
-    add_text(f, more, text);
+        buf_add_slice(text, value);
 }
 
 static void on_form(void *arg, struct slice name, struct slice value)
@@ -277,34 +268,24 @@ static void on_form(void *arg, struct slice name, struct slice value)
     if (rows[i].name == NULL || f->failed)
         return;
     if (rows[i].type == HTTP_TEXT)
-        keep_text(f, i, value);
-    else if (!f->values[i].seen)
+        add_text(f, &f->texts[i], f->seen[i], value);
+    else if (!f->seen[i])
         f->failed = set_value(f->dialect, &rows[i], value, f->to, f->err) < 0;
-    f->values[i].seen = true;
+    f->seen[i] = true;
 }
 
-/* Sets the slices of texts after room has its final size. */
-static int place_texts(struct form *f)
+/* Sets the texts, which are complete now. */
+static int set_texts(struct form *f)
 {
-    int rc = 0;
     for (size_t i = 0; f->rows[i].name; i++) {
-        struct buf *more = &f->values[i].more;
-        if (more->n > 0) {
-            f->values[i].at = f->room->n;
-            f->values[i].n = more->n;
-            buf_add_slice(f->room, buf_slice(more));
-            buf_free(more);
-        }
-    }
-    for (size_t i = 0; f->rows[i].name && rc == 0; i++) {
         const struct http_param *row = &f->rows[i];
-        struct slice text = {buf_slice(f->room).p + f->values[i].at, f->values[i].n};
-        if (row->from == FROM_FORM && row->required && !f->values[i].seen)
-            rc = missing(row, f->err);
-        else if (f->values[i].seen && row->type == HTTP_TEXT)
-            rc = set_value(f->dialect, row, text, f->to, f->err);
+        if (row->from == FROM_FORM && row->required && !f->seen[i])
+            return missing(row, f->err);
+        if (f->seen[i] && row->type == HTTP_TEXT &&
+            set_value(f->dialect, row, buf_slice(&f->texts[i]), f->to, f->err) < 0)
+            return -1;
     }
-    return rc;
+    return 0;
 }
 
 static int read_form(struct httpd_req *req, const struct http_args *args,
@@ -313,10 +294,10 @@ static int read_form(struct httpd_req *req, const struct http_args *args,
     struct form f = {.rows = args->params,
                      .dialect = dialect,
                      .to = httpd_args(req),
-                     .room = &req->texts,
+                     .texts = new_texts(req, HTTP_PARAMS_MAX),
                      .err = err};
     bool parsed = httpd_each_param(req, on_form, &f) == 0;
-    int rc = place_texts(&f);
+    int rc = set_texts(&f);
     if (!parsed)
         return err_set(err, "%s",
                        dialect->bad_body ? dialect->bad_body
@@ -326,32 +307,16 @@ static int read_form(struct httpd_req *req, const struct http_args *args,
 
 /* ----------------------------------------------------------------------- requests */
 
-static struct slice value_of(const struct httpd_req *req, const struct http_param *row,
-                             unsigned *segment)
-{
-    switch (row->from) {
-    case FROM_PATH:
-        return httpd_segment(req, (*segment)++);
-    case FROM_QUERY:
-        return httpd_query(req, row->name);
-    case FROM_HEADER:
-        return httpd_header(req, row->name);
-    case FROM_JSON:
-    case FROM_FORM:
-        break;
-    }
-    return (struct slice){0};
-}
-
 static int read_rows(const struct httpd_req *req, const struct http_param *rows, void *to,
-                     const struct http_dialect *dialect, bool path, struct err *err)
+                     const struct http_dialect *dialect, struct err *err)
 {
     unsigned segment = 0;
     for (const struct http_param *row = rows; row->name; row++) {
-        if (row->from == FROM_JSON || row->from == FROM_FORM ||
-            (row->from == FROM_PATH) != path)
+        if (row->from == FROM_JSON || row->from == FROM_FORM)
             continue;
-        struct slice value = value_of(req, row, &segment);
+        struct slice value = row->from == FROM_PATH    ? httpd_segment(req, segment++)
+                             : row->from == FROM_QUERY ? httpd_query(req, row->name)
+                                                       : httpd_header(req, row->name);
         if (value.p == NULL && row->required)
             return missing(row, err);
         if (value.p && set_value(dialect, row, value, to, err) < 0)
@@ -368,15 +333,14 @@ int httpd_read_args(struct httpd_req *req, const struct http_args *args, struct 
     memset(buf_room(&req->args, args->size), 0, args->size);
     buf_grew(&req->args, args->size);
     set_defaults(rows, httpd_args(req));
-    if (read_rows(req, rows, httpd_args(req), dialect, true, err) < 0 ||
-        (!args->others && check_names(httpd_query_text(req), rows, err) < 0) ||
-        read_rows(req, rows, httpd_args(req), dialect, false, err) < 0)
+    if ((!args->others && check_names(httpd_query_text(req), rows, err) < 0) ||
+        read_rows(req, rows, httpd_args(req), dialect, err) < 0)
         return -1;
     if (has(rows, FROM_FORM) && read_form(req, args, dialect, err) < 0)
         return -1;
     if (has(rows, FROM_JSON))
         return http_args_read_json(args, dialect, httpd_body(req), httpd_args(req),
-                                   &req->texts, err);
+                                   new_texts(req, 1), err);
     return args->check ? args->check(httpd_args(req), err) : 0;
 }
 

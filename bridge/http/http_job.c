@@ -11,32 +11,30 @@
 
 enum { NAME_MAX_BYTES = 256 };
 
-/* Headers of the client, a proxy or the connection; consumers must not receive them. */
-static const struct slice foreign[] = {
-    SLICE_LIT("host"),
-    SLICE_LIT("connection"),
-    SLICE_LIT("content-length"),
-    SLICE_LIT("transfer-encoding"),
-    SLICE_LIT("expect"),
-    SLICE_LIT("accept"),
-    SLICE_LIT("accept-encoding"),
-    SLICE_LIT("accept-language"),
-    SLICE_LIT("user-agent"),
-    SLICE_LIT("authorization"),
-    SLICE_LIT("cookie"),
-    SLICE_LIT("te"),
-    SLICE_LIT("trailer"),
-    SLICE_LIT("upgrade"),
-    SLICE_LIT("keep-alive"),
-    SLICE_LIT("origin"),
-    SLICE_LIT("referer"),
-    SLICE_LIT("forwarded"),
-    SLICE_LIT("via"),
-    SLICE_LIT("x-real-ip"),
-    SLICE_LIT("x-request-start"),
-    SLICE_LIT("idempotency-key"), /* read as delay-id */
-    SLICE_LIT("delay-key"),       /* becomes the job's key */
-};
+/* Headers of the client, a proxy or the connection; consumers must not receive them.
+ * Idempotency-Key becomes the id. */
+static const struct slice foreign[] = {SLICE_LIT("host"),
+                                       SLICE_LIT("connection"),
+                                       SLICE_LIT("content-length"),
+                                       SLICE_LIT("transfer-encoding"),
+                                       SLICE_LIT("expect"),
+                                       SLICE_LIT("accept"),
+                                       SLICE_LIT("accept-encoding"),
+                                       SLICE_LIT("accept-language"),
+                                       SLICE_LIT("user-agent"),
+                                       SLICE_LIT("authorization"),
+                                       SLICE_LIT("cookie"),
+                                       SLICE_LIT("te"),
+                                       SLICE_LIT("trailer"),
+                                       SLICE_LIT("upgrade"),
+                                       SLICE_LIT("keep-alive"),
+                                       SLICE_LIT("origin"),
+                                       SLICE_LIT("referer"),
+                                       SLICE_LIT("forwarded"),
+                                       SLICE_LIT("via"),
+                                       SLICE_LIT("x-real-ip"),
+                                       SLICE_LIT("x-request-start"),
+                                       SLICE_LIT("idempotency-key")};
 static const struct slice foreign_prefixes[] = {
     SLICE_LIT("proxy-"),
     SLICE_LIT("sec-"),
@@ -59,16 +57,6 @@ static struct slice stored_name(struct slice name)
             return standard[i];
     return name;
 }
-
-/* Control headers that are also accepted as query parameters and as fields of a JSON
- * line. */
-static const char *const controls[] = {
-    "deliver-after",      "delay",          "deliver-at",   "x-delay",
-    "delay-id",           "delay-op",       "delay-to",     "delay-key",
-    "delay-retry",        "delay-attempts", "delay-repeat", "delay-repeat-count",
-    "delay-repeat-until", "deliver-before",
-};
-enum { CONTROLS = sizeof(controls) / sizeof(controls[0]) };
 
 bool http_job_is_foreign(struct slice name)
 {
@@ -113,158 +101,170 @@ static int add_header(struct job *job, struct slice name, struct slice value,
     return job_add_header(job, name, value, err);
 }
 
-/* ---------------------------------------------------- controls of queue jobs only */
+/* ------------------------------------------------------------------ controls */
 
-static int set_tries(struct job *job, int64_t n, struct slice text, struct err *err)
+/* A control: part of a request that says how to treat the job. */
+struct control {
+    const char *name; /* as a query parameter and as a field of a JSON line */
+    const char *header;
+    int (*set)(struct job *job, const struct control *c, struct slice value,
+               struct err *err);
+    bool of_queues;          /* ignored in jobs of routes */
+    struct http_param param; /* of a number: its range, and its field in struct job */
+};
+
+/* A contradiction to another header is rejected later, when all are read. */
+static int set_header(struct job *job, const struct control *c, struct slice value,
+                      struct err *err)
 {
-    (void)text;
-    (void)err;
-    if (job->tries_max == 0)
-        job->tries_max = n;
+    return add_header(job, slice_of(c->header), value, err);
+}
+
+/* Of this and the following, the first one read counts. */
+static int set_key(struct job *job, const struct control *c, struct slice value,
+                   struct err *err)
+{
+    (void)c, (void)err;
+    if (job->key.p == NULL)
+        job->key = job_copy_slice(job, value);
     return 0;
 }
 
-static int set_lease(struct job *job, int64_t ms, struct slice text, struct err *err)
+static int set_number(struct job *job, const struct control *c, struct slice value,
+                      struct err *err)
 {
-    (void)text;
-    (void)err;
-    if (job->lease_ms == 0)
-        job->lease_ms = ms;
+    int64_t n = 0, *field = (int64_t *)(void *)((char *)job + c->param.offset);
+    struct http_param param = c->param;
+    param.offset = 0;
+    if (http_param_set(&param, value, &n, err) < 0)
+        return -1;
+    if (*field == 0)
+        *field = n;
     return 0;
 }
 
 /* Relative to the due time, which only the core knows. */
-static int set_ttl(struct job *job, int64_t ms, struct slice text, struct err *err)
+static int set_ttl(struct job *job, const struct control *c, struct slice value,
+                   struct err *err)
 {
-    (void)ms;
+    int64_t ms;
+    if (http_param_set(&c->param, value, &ms, err) < 0)
+        return -1;
     if (job_header(job, "deliver-before"))
         return 0;
-    return add_header(job, SLICE_LIT("deliver-before"), text, err);
+    return add_header(job, SLICE_LIT("deliver-before"), value, err);
 }
 
-/* If several are present, the first one read counts: header, or field of a line. */
-static const struct {
-    struct http_param param; /* name as a query parameter and as a field of a JSON line */
-    const char *header;
-    int (*set)(struct job *job, int64_t n, struct slice text, struct err *err);
-} queue_controls[] = {
-    {{"tries", HTTP_INT, 0, .from = FROM_QUERY, .min = 1, .max = 1000000},
-     "delay-tries",
-     set_tries},
-    {{"ttl", HTTP_MS, 0, .from = FROM_QUERY, .min = 1, .max = HTTP_QUEUE_TIME_MAX_MS},
-     "delay-ttl",
-     set_ttl},
-    {{"lease", HTTP_MS, 0, .from = FROM_QUERY, .min = 1, .max = HTTP_QUEUE_LEASE_MAX_MS},
-     "delay-lease",
-     set_lease},
-};
-enum {
-    QUEUE_CONTROLS = sizeof(queue_controls) / sizeof(queue_controls[0]),
-    NOT_ONE = -1
-};
-
-static int find_queue_control(const struct job *job, struct slice name)
-{
-    for (int i = 0; job->to_queue && i < QUEUE_CONTROLS; i++) {
-        if (slice_is(name, queue_controls[i].param.name) ||
-            slice_is_nocase(name, queue_controls[i].header))
-            return i;
+#define AT(field) offsetof(struct job, field)
+#define HEADER(text)                                                                     \
+    {                                                                                    \
+        .name = text, .header = text, .set = set_header                                  \
     }
-    return NOT_ONE;
-}
+static const struct control controls[] = {
+    HEADER("deliver-after"),
+    HEADER("delay"),
+    HEADER("deliver-at"),
+    HEADER("x-delay"),
+    HEADER("delay-id"),
+    HEADER("delay-op"),
+    HEADER("delay-to"),
+    HEADER("delay-retry"),
+    HEADER("delay-attempts"),
+    HEADER("delay-repeat"),
+    HEADER("delay-repeat-count"),
+    HEADER("delay-repeat-until"),
+    HEADER("deliver-before"),
+    {"delay-key", "delay-key", set_key, false, {0}},
+    {"tries",
+     "delay-tries",
+     set_number,
+     true,
+     {"tries", HTTP_INT, AT(tries_max), .min = 1, .max = 1000000}},
+    {"ttl",
+     "delay-ttl",
+     set_ttl,
+     true,
+     {"ttl", HTTP_MS, 0, .min = 1, .max = HTTP_QUEUE_TIME_MAX_MS}},
+    {"lease",
+     "delay-lease",
+     set_number,
+     true,
+     {"lease", HTTP_MS, AT(lease_ms), .min = 1, .max = HTTP_QUEUE_LEASE_MAX_MS}},
+};
+#undef AT
+#undef HEADER
+enum { CONTROLS = sizeof(controls) / sizeof(controls[0]) };
 
-static int set_queue_control(struct job *job, int i, struct slice value, struct err *err)
+static bool applies(const struct control *c, const struct job *job)
 {
-    int64_t n = 0;
-    if (http_param_set(&queue_controls[i].param, value, &n, err) < 0)
-        return -1;
-    return queue_controls[i].set(job, n, value, err);
+    return !c->of_queues || job->to_queue;
 }
 
-/* ------------------------------------------------------------------ requests */
+static const struct control *control_of_header(const struct job *job, struct slice name)
+{
+    for (const struct control *c = controls; c < controls + CONTROLS; c++)
+        if (applies(c, job) && slice_is_nocase(name, c->header))
+            return c;
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ headers */
 
 struct taking {
     struct job *job;
     struct err *err;
+    struct slice idempotency; /* Idempotency-Key; p NULL: none */
     bool failed;
 };
+
+static int take(struct taking *t, struct slice name, struct slice value)
+{
+    const struct control *c = control_of_header(t->job, name);
+    if (c && c->set != set_header) /* those keep their spelling */
+        return c->set(t->job, c, value, t->err);
+    if (slice_is_nocase(name, "idempotency-key") && t->idempotency.p == NULL)
+        t->idempotency = value;
+    if (http_job_is_foreign(name))
+        return 0;
+    if (name.n > NAME_MAX_BYTES)
+        return err_set(t->err, "a header name is longer than %d bytes", NAME_MAX_BYTES);
+    return add_header(t->job, stored_name(name), value, t->err);
+}
 
 static void take_header(void *arg, struct slice name, struct slice value)
 {
     struct taking *t = arg;
-    if (t->failed || http_job_is_foreign(name))
-        return;
-    if (name.n > NAME_MAX_BYTES) {
-        t->failed = true;
-        err_set(t->err, "a header name is longer than %d bytes", NAME_MAX_BYTES);
-        return;
-    }
-    int i = find_queue_control(t->job, name);
-    if (i != NOT_ONE && slice_is_nocase(name, queue_controls[i].header))
-        t->failed = set_queue_control(t->job, i, value, t->err) < 0;
-    else
-        t->failed = add_header(t->job, stored_name(name), value, t->err) < 0;
-}
-
-/* Sets a control from a parameter or field. A contradiction to a header is rejected
- * later, when all are read. */
-static int set_control(struct job *job, const char *name, struct slice value,
-                       struct err *err)
-{
-    if (strcmp(name, "delay-key") == 0) {
-        job->key = job_copy_slice(job, value);
-        return 0;
-    }
-    return add_header(job, slice_of(name), value, err);
+    if (!t->failed)
+        t->failed = take(t, name, value) < 0;
 }
 
 /* Idempotency-Key names the request; it is the job's id only without a delay-id. */
-static int set_idempotency(struct job *job, struct slice value, struct err *err)
+static int take_idempotency(const struct taking *t)
 {
-    return job_header(job, "delay-id") ? 0 : set_control(job, "delay-id", value, err);
+    if (t->idempotency.p == NULL || job_header(t->job, "delay-id"))
+        return 0;
+    return add_header(t->job, SLICE_LIT("delay-id"), t->idempotency, t->err);
 }
 
-/* Index i covers both tables in sequence; returns the parameter name and the header
- * name. */
-enum { ALL_CONTROLS = CONTROLS + QUEUE_CONTROLS };
-static const char *param_of(int i)
-{
-    return i < CONTROLS ? controls[i] : queue_controls[i - CONTROLS].param.name;
-}
+/* ------------------------------------------------------------------ requests */
 
-static const char *header_of(int i)
+static int take_params(const struct httpd_req *req, struct job *job, struct err *err)
 {
-    return i < CONTROLS ? controls[i] : queue_controls[i - CONTROLS].header;
-}
-
-static int take_control(struct job *job, int i, struct slice value, struct err *err)
-{
-    if (i < CONTROLS)
-        return set_control(job, controls[i], value, err);
-    return job->to_queue ? set_queue_control(job, i - CONTROLS, value, err) : 0;
-}
-
-static int take_controls(const struct httpd_req *req, struct job *job, struct err *err)
-{
-    struct slice key = httpd_header(req, "delay-key");
-    struct slice idempotency = httpd_header(req, "idempotency-key");
-    bool asks = httpd_query_text(req).n > 0;
-    for (int i = 0; asks && i < ALL_CONTROLS; i++) {
-        struct slice value = httpd_query(req, param_of(i));
-        if (value.p && take_control(job, i, value, err) < 0)
+    for (const struct control *c = controls; c < controls + CONTROLS; c++) {
+        struct slice value =
+            applies(c, job) ? httpd_query(req, c->name) : (struct slice){0};
+        if (value.p && c->set(job, c, value, err) < 0)
             return -1;
     }
-    if (key.p)
-        job->key = job_copy_slice(job, key);
-    return idempotency.p ? set_idempotency(job, idempotency, err) : 0;
+    return 0;
 }
 
 const char *http_job_control(const struct httpd_req *req)
 {
     static const char idempotency[] = "idempotency-key";
-    for (int i = 0; i < ALL_CONTROLS; i++)
-        if (httpd_header(req, header_of(i)).p || httpd_query(req, param_of(i)).p)
-            return param_of(i);
+    for (const struct control *c = controls; c < controls + CONTROLS; c++)
+        if (httpd_header(req, c->header).p || httpd_query(req, c->name).p)
+            return c->name;
     return httpd_header(req, idempotency).p ? idempotency : NULL;
 }
 
@@ -299,7 +299,7 @@ struct job *http_job_from_request(const struct httpd_req *req, struct http_place
     t.job->payload = job_copy_slice(t.job, body);
     httpd_each_header(req, take_header, &t);
     if (!t.failed && take_path(req, place, t.job, err) == 0 &&
-        take_controls(req, t.job, err) == 0) {
+        take_params(req, t.job, err) == 0 && take_idempotency(&t) == 0) {
         cloudevent_in(t.job, CE_HTTP);
         return t.job;
     }
@@ -314,38 +314,6 @@ static struct slice text_of(const json_t *v)
     return (struct slice){json_string_value(v), json_string_length(v)};
 }
 
-static int set_payload(struct job *job, const json_t *v, struct err *err)
-{
-    if (job->payload.n > 0)
-        return err_set(err, "send payload or payload_base64, not both");
-    if (!json_is_string(v))
-        return err_set(err, "payload must be a string; write JSON into it as text");
-    job->payload = job_copy_slice(job, text_of(v));
-    return 0;
-}
-
-static int set_base64(struct job *job, const json_t *v, struct err *err)
-{
-    struct buf bytes = {0};
-    if (job->payload.n > 0)
-        return err_set(err, "send payload or payload_base64, not both");
-    if (!json_is_string(v) || text_base64_decode(text_of(v), &bytes) < 0) {
-        buf_free(&bytes);
-        return err_set(err, "payload_base64 must be a string of base64");
-    }
-    job->payload = job_copy_slice(job, buf_slice(&bytes));
-    buf_free(&bytes);
-    return 0;
-}
-
-static int set_key(struct job *job, const json_t *v, struct err *err)
-{
-    if (!json_is_string(v))
-        return err_set(err, "key must be a string");
-    job->key = job_copy_slice(job, text_of(v));
-    return 0;
-}
-
 /* Returns a string, or an integer's digits in room; p NULL: another type. */
 static struct slice scalar_text(const json_t *v, char room[32])
 {
@@ -355,94 +323,85 @@ static struct slice scalar_text(const json_t *v, char room[32])
     return slice_of(room);
 }
 
-static int set_named(struct job *job, const char *name, const json_t *v, struct err *err)
+static int set_payload(struct job *job, const json_t *v, bool base64, struct err *err)
+{
+    struct buf bytes = {0};
+    if (job->payload.n > 0)
+        return err_set(err, "send payload or payload_base64, not both");
+    if (!base64 && !json_is_string(v))
+        return err_set(err, "payload must be a string; write JSON into it as text");
+    if (base64 && (!json_is_string(v) || text_base64_decode(text_of(v), &bytes) < 0)) {
+        buf_free(&bytes);
+        return err_set(err, "payload_base64 must be a string of base64");
+    }
+    job->payload = job_copy_slice(job, base64 ? buf_slice(&bytes) : text_of(v));
+    buf_free(&bytes);
+    return 0;
+}
+
+static const struct control *control_of_field(const struct job *job, const char *name)
+{
+    for (const struct control *c = controls; c < controls + CONTROLS; c++)
+        if (applies(c, job) &&
+            (strcmp(name, c->name) == 0 || strcmp(name, c->header) == 0))
+            return c;
+    return NULL;
+}
+
+static int set_field(struct job *job, const char *name, const json_t *v, struct err *err)
 {
     char room[32];
-    struct slice value = scalar_text(v, room);
-    int i = find_queue_control(job, slice_of(name));
-    if (value.p == NULL)
-        return err_set(err, "%s must be a string", name);
-    return i == NOT_ONE ? set_control(job, name, value, err)
-                        : set_queue_control(job, i, value, err);
+    bool base64 = strcmp(name, "payload_base64") == 0;
+    if (base64 || strcmp(name, "payload") == 0)
+        return set_payload(job, v, base64, err);
+    bool key = strcmp(name, "key") == 0;
+    bool id = strcmp(name, "id") == 0;
+    const struct control *c = control_of_field(job, key  ? "delay-key"
+                                                    : id ? "delay-id"
+                                                         : name);
+    if (c == NULL)
+        return err_set(err,
+                       "unknown field \"%.100s\"; valid fields are payload or "
+                       "payload_base64, key, id, headers, and control headers such as "
+                       "deliver-after",
+                       name);
+    struct slice value =
+        key && !json_is_string(v) ? (struct slice){0} : scalar_text(v, room);
+    return value.p ? c->set(job, c, value, err)
+                   : err_set(err, "%s must be a string", name);
 }
 
-static int set_id(struct job *job, const json_t *v, struct err *err)
+static int set_headers(struct taking *t, json_t *object)
 {
-    return set_named(job, "delay-id", v, err);
-}
-
-/* idempotency-key and delay-key have the same special meaning as in take_controls(). */
-static int set_header(struct taking *t, const char *name, struct slice value)
-{
-    if (strcasecmp(name, "idempotency-key") == 0)
-        return set_idempotency(t->job, value, t->err);
-    if (strcasecmp(name, "delay-key") == 0 && t->job->key.p == NULL)
-        return set_control(t->job, "delay-key", value, t->err);
-    take_header(t, slice_of(name), value);
-    return t->failed ? -1 : 0;
-}
-
-static int set_headers(struct job *job, const json_t *v, struct err *err)
-{
-    struct taking t = {.job = job, .err = err};
     const char *name;
     json_t *value;
-    if (!json_is_object(v))
-        return err_set(err, "headers must be an object of strings");
-    json_object_foreach((json_t *)(uintptr_t)v, name, value)
+    if (!json_is_object(object))
+        return err_set(t->err, "headers must be an object of strings");
+    json_object_foreach(object, name, value)
     {
         if (!json_is_string(value))
-            return err_set(err, "headers: \"%.100s\" must be a string", name);
-        if (set_header(&t, name, text_of(value)) < 0)
+            return err_set(t->err, "headers: \"%.100s\" must be a string", name);
+        if (take(t, slice_of(name), text_of(value)) < 0)
             return -1;
     }
     return 0;
 }
 
-/* In this order: a field of the line takes precedence over the header of the same
- * name. */
-static const struct {
-    const char *name;
-    int (*set)(struct job *job, const json_t *v, struct err *err);
-} fields[] = {
-    {"id", set_id},
-    {"key", set_key},
-    {"payload", set_payload},
-    {"payload_base64", set_base64},
-};
-
-static int set_field(struct job *job, const char *name, const json_t *v, struct err *err)
-{
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        if (strcmp(name, fields[i].name) == 0)
-            return fields[i].set(job, v, err);
-    }
-    for (size_t i = 0; i < CONTROLS; i++) {
-        if (strcmp(name, controls[i]) == 0)
-            return set_named(job, name, v, err);
-    }
-    if (find_queue_control(job, slice_of(name)) != NOT_ONE)
-        return set_named(job, name, v, err);
-    return err_set(
-        err,
-        "unknown field \"%.100s\"; valid fields are payload or payload_base64, key, id, "
-        "headers, and control headers such as deliver-after",
-        name);
-}
-
+/* Reads the headers last: a field of the line takes precedence over the header of the
+ * same name. */
 static int set_fields(struct job *job, json_t *object, struct err *err)
 {
+    struct taking t = {.job = job, .err = err};
     const char *name;
-    json_t *v;
+    json_t *v, *headers = json_object_get(object, "headers");
     json_object_foreach(object, name, v)
     {
-        if (strcmp(name, "headers") != 0 && set_field(job, name, v, err) < 0)
+        if (v != headers && set_field(job, name, v, err) < 0)
             return -1;
     }
-    v = json_object_get(object, "headers");
-    if (v == NULL)
+    if (headers == NULL)
         return 0;
-    if (set_headers(job, v, err) < 0)
+    if (set_headers(&t, headers) < 0 || take_idempotency(&t) < 0)
         return -1;
     cloudevent_in(job, CE_HTTP);
     return 0;

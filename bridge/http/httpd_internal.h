@@ -93,11 +93,6 @@ enum {
     HTTPD_TOKEN_NAME_SIZE = 65 /* names in the configuration have at most 64 bytes */
 };
 
-struct httpd_param { /* a decoded parameter of the query */
-    struct httpd_param *next;
-    char text[];
-};
-
 struct httpd_req {
     struct httpd *h;
     struct httpd_conn *conn;
@@ -121,8 +116,8 @@ struct httpd_req {
     struct buf path_buf;         /* buffer for a decoded path */
     struct buf response_headers; /* response headers: name NUL value NUL ... */
     struct buf args;             /* httpd_args(): one struct; empty: not read */
-    struct buf texts;            /* decoded texts of args */
-    struct httpd_param *params;
+    struct buf *texts;           /* decoded texts of args; NULL: none */
+    unsigned texts_n;
     struct httpd_req *next_idle;
     void (*on_gone)(void *arg); /* NULL: none */
     void *gone_arg;

@@ -136,6 +136,7 @@ void *httpd_on_line(void *arg, const char *uri, struct MHD_Connection *mc)
     req->has_query = query != NULL;
     if (query) {
         buf_add_str(&req->query, query + 1);
+        buf_room(&req->query, req->query.n); /* for httpd_query() */
         hide(query + 1);
     }
     conn->req = req;

@@ -69,12 +69,10 @@ static void release(struct httpd_req *req)
     buf_clear(&req->response_headers);
     buf_clear(&req->query);
     buf_clear(&req->args);
-    buf_clear(&req->texts);
-    while (req->params) {
-        struct httpd_param *next = req->params->next;
-        free(req->params);
-        req->params = next;
-    }
+    while (req->texts_n > 0)
+        buf_free(&req->texts[--req->texts_n]);
+    free(req->texts);
+    req->texts = NULL;
     if (req->response)
         MHD_destroy_response(req->response);
     req->response = NULL;
@@ -87,15 +85,13 @@ void httpd_req_free(struct httpd_req *req)
     buf_free(&req->path_buf);
     buf_free(&req->response_headers);
     buf_free(&req->args);
-    buf_free(&req->texts);
     free(req);
 }
 
 void httpd_req_settle(struct httpd_req *req)
 {
-    struct buf *const bufs[] = {&req->body,     &req->query,
-                                &req->path_buf, &req->response_headers,
-                                &req->args,     &req->texts};
+    struct buf *const bufs[] = {&req->body, &req->query, &req->path_buf,
+                                &req->response_headers, &req->args};
     /* For an escaped path room contains the segments, but its length is 0. */
     if (memchr(req->path.p, '%', req->path.n))
         buf_grew(&req->path_buf, req->path.n);
@@ -110,7 +106,6 @@ void httpd_req_done(struct httpd *h, struct httpd_req *req)
     release(req);
     empty(&req->query);
     empty(&req->path_buf);
-    empty(&req->texts);
     if (h->idle_n >= IDLE_REQUESTS) {
         httpd_req_free(req);
         return;
@@ -151,20 +146,6 @@ struct slice httpd_segment(const struct httpd_req *req, unsigned n)
     return req->mc && n < req->path_param_count ? req->path_params[n] : (struct slice){0};
 }
 
-/* Returns the decoded text, which the request owns; p NULL: a bad escape. */
-static struct slice note_decoded(struct httpd_req *req, struct slice s)
-{
-    struct httpd_param *param = mem_alloc(sizeof(*param) + s.n);
-    long n = form_decode(s, param->text);
-    if (n < 0) {
-        free(param);
-        return (struct slice){0};
-    }
-    param->next = req->params;
-    req->params = param;
-    return (struct slice){param->text, (size_t)n};
-}
-
 static bool has(struct slice s, char c)
 {
     return s.n && memchr(s.p, c, s.n);
@@ -176,11 +157,13 @@ struct slice httpd_query(const struct httpd_req *req, const char *name)
     while (form_next(&rest, &n, &value)) {
         if (has(n, ';') || has(value, ';') || !form_is(n, name))
             continue;
-        /* Casts const away: only the list of notes changes. */
-        if (has(value, '%') || has(value, '+'))
-            value = note_decoded((struct httpd_req *)(uintptr_t)req, value);
-        if (value.p)
+        if (!has(value, '%') && !has(value, '+'))
             return value;
+        /* The buffer has as much room again, for decoded values. */
+        char *room = req->query.p + req->query.n + (value.p - req->query.p);
+        long decoded = form_decode(value, room);
+        if (decoded >= 0)
+            return (struct slice){room, (size_t)decoded};
     }
     return (struct slice){0};
 }
