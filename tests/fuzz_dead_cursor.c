@@ -3,7 +3,7 @@
  * fuzz_dead_cursor.c - libFuzzer: any bytes as a cursor: what is taken is written again
  * as a text that means the same.
  */
-#include "bridge/admin/cursor.h"
+#include "bridge/admin/admin.h"
 #include "bridge/base/mem.h"
 #include "bridge/job/job.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The cursor of a run through dead letters. */
-#include "bridge/admin/cursor.h"
+#include "bridge/admin/admin.h"
 #include "bridge/job/job.h"
 #include "tests/unit.h"
 

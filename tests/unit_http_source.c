@@ -3,7 +3,9 @@
  * unit_http_source.c - jobs out of JSON lines, and jobs as JSON.
  */
 #include "bridge/http/http_args.h"
-#include "bridge/admin/dead.h"
+#include "bridge/admin/admin.h"
+#include "bridge/job/tries.h"
+#include "bridge/store/store.h"
 #include "sources/http/http_source.h"
 #include "tests/unit.h"
 
@@ -255,12 +257,9 @@ static void a_dead_letter_is_shown_with_all_fields(void **state)
                           .attempts = 3,
                           .replays = 1,
                           .first_ms = 1769860800124};
-    struct dead_item item = {.id = SLICE_LIT("i"),
-                             .job = job,
-                             .tries = &tries,
-                             .buried_ms = 1769860800125,
-                             .due_ms = -1};
-    dead_show(&out, &item);
+    struct store_dead_item item = {
+        .id = SLICE_LIT("i"), .buried_ms = 1769860800125, .due_ms = -1};
+    dead_show(&out, &item, job, &tries);
     assert_string_equal(buf_str(&out),
                         "{\"id\":\"i\",\"reason\":\"retries\",\"error\":"
                         "\"HTTP 503\\n\",\"status\":503,\"attempts\":3,\"replays\":1,"
@@ -269,10 +268,9 @@ static void a_dead_letter_is_shown_with_all_fields(void **state)
                         "\"due\":\"2026-01-31T12:00:00.123Z\",\"key\":null,"
                         "\"headers\":{},\"payload\":\"p\"}");
     buf_clear(&out);
-    item.job = NULL;
-    item.raw = (struct slice){"\xff\0", 2};
+    item.record = (struct slice){"\xff\0", 2};
     tries = (struct tries){.reason = "undecodable"};
-    dead_show(&out, &item);
+    dead_show(&out, &item, NULL, &tries);
     assert_string_equal(buf_str(&out),
                         "{\"id\":\"i\",\"reason\":\"undecodable\",\"error\":\"\","
                         "\"status\":null,\"attempts\":0,\"replays\":0,\"first\":null,"

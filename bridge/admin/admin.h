@@ -40,6 +40,28 @@ struct route *admin_route(const struct bridge *bridge, struct httpd_req *req,
 struct route *admin_job_route(const struct bridge *bridge, struct httpd_req *req,
                               struct slice name, struct slice queue);
 
+/* The position at which a listing continues, as a text that needs no quoting in a query
+ * string or a shell: NUMBER.NUMBER.BYTES, bytes in hexadecimal. Pure. */
+/* Appends a cursor. The numbers must not be negative. */
+void cursor_add(struct buf *out, const int64_t *numbers, unsigned n, struct slice bytes);
+/* Parses a cursor and appends its bytes, at most `most`, to bytes. -1: not a cursor. */
+int cursor_read(struct slice text, int64_t *numbers, unsigned n, size_t most,
+                struct buf *bytes);
+
+/* Appends {"id":...} of a dead letter that was listed. job NULL: its record cannot be
+ * read. */
+struct job;
+struct store_dead_item;
+struct tries;
+void dead_show(struct buf *out, const struct store_dead_item *item, const struct job *job,
+               const struct tries *letter);
+
+/* The arguments of rows that need only a route: struct admin_route_args. */
+struct admin_route_args {
+    struct slice route;
+};
+extern const struct http_args admin_route_args;
+
 /* An argument that a handler reads from the path. */
 #define ADMIN_PATH_ROW(name, offset)                                                     \
     {                                                                                    \

@@ -88,9 +88,7 @@ static void set_state(struct bridge *bridge, struct httpd_req *req,
         buf_add_str(&c->routes, i ? "," : "");
         text_add_json(&c->routes, slice_of(routes[i]->conf->name));
     }
-    if (*httpd_who(req))
-        log_info("admin", "%s sets %s: %s", httpd_who(req), buf_str(&c->routes),
-                 route_state_name(state));
+    log_info("admin", "sets %s: %s", buf_str(&c->routes), route_state_name(state));
     route_states_set(bridge->states, routes, n, state, on_set, c);
 }
 

@@ -160,8 +160,6 @@ static void post_rewind(void *arg, struct httpd_req *req)
     }
     if (read_time(bridge, req, args->to, &to_ms) < 0)
         return;
-    if (*httpd_who(req) && !args->dry_run)
-        log_info("admin", "%s rewinds the route %s", httpd_who(req), route->conf->name);
     begin(bridge, req, route, to_ms, args->dry_run);
 }
 

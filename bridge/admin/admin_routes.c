@@ -153,17 +153,11 @@ static void all(void *arg, struct httpd_req *req)
     census_take(arg, on_all, req);
 }
 
-struct route_args {
-    struct slice route;
-};
-static const struct http_param params[] = {
-    ADMIN_PATH_ROW("route", offsetof(struct route_args, route)), {0}};
-
 /* A reload may have removed the route meanwhile. */
 static void on_one(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole)
 {
     struct httpd_req *req = arg;
-    const struct route_args *args = httpd_args(req);
+    const struct admin_route_args *args = httpd_args(req);
     const struct route *route = admin_route(bridge, req, args->route);
     struct buf out = {0};
     (void)whole;
@@ -203,7 +197,7 @@ static void on_queues(void *arg, const struct redisReply *reply)
 
 static void queues(void *arg, struct httpd_req *req)
 {
-    const struct route_args *args = httpd_args(req);
+    const struct admin_route_args *args = httpd_args(req);
     const struct route *route = admin_route(arg, req, args->route);
     struct buf key = {0};
     if (route == NULL)
@@ -223,9 +217,7 @@ static void queues(void *arg, struct httpd_req *req)
 
 const struct httpd_route admin_route_rows[] = {
     {"GET", "/v1/admin/routes", all, HTTPD_ADMIN, NULL},
-    {"GET", "/v1/admin/routes/{}", one, HTTPD_ADMIN,
-     HTTP_ARGS(struct route_args, params, .others = true)},
-    {"GET", "/v1/admin/routes/{}/queues", queues, HTTPD_ADMIN,
-     HTTP_ARGS(struct route_args, params, .others = true)},
+    {"GET", "/v1/admin/routes/{}", one, HTTPD_ADMIN, &admin_route_args},
+    {"GET", "/v1/admin/routes/{}/queues", queues, HTTPD_ADMIN, &admin_route_args},
     {0},
 };

@@ -4,16 +4,8 @@
 
 #include <stdlib.h>
 
-struct asker {
-    STAILQ_ENTRY(asker) link;
-    census_cb *cb;
-    void *arg;
-    int64_t asked_ms; /* monotonic */
-    bool counted;     /* the running census started after this request */
-};
-
-/* A route of the running census. A reload frees a route only when all of its buckets are
- * idle, so not before they have answered. */
+/* A route of a census. A reload frees a route only when all of its buckets are idle, so
+ * not before they have answered. */
 struct part {
     struct census *census;
     struct route *route;
@@ -22,16 +14,15 @@ struct part {
     bool torn; /* at least one bucket did not answer */
 };
 
-struct census {
+struct census { /* of one request; freed when all buckets have answered */
     struct bridge *bridge;
-    STAILQ_HEAD(, asker) askers; /* in order of arrival */
-    struct timer *limit;         /* timeout of the first asker */
-    struct timer *start;         /* delays the start to the end of the turn, so that all
-                                  * askers of one turn share a census */
-    struct part *parts;          /* NULL: no census is running */
-    unsigned open;               /* parts without all answers */
+    census_cb *cb; /* NULL: was called */
+    void *arg;
+    int64_t asked_ms;    /* monotonic */
+    struct timer *limit; /* CENSUS_WAIT_MS after it */
+    unsigned open;       /* parts without all answers */
     bool torn;
-    int64_t begun_ms;
+    struct part parts[];
 };
 
 static void take(struct counts *sum, const struct counts *one)
@@ -45,38 +36,6 @@ static void take(struct counts *sum, const struct counts *one)
     if (one->head_ms >= 0 && (sum->head_ms < 0 || one->head_ms < sum->head_ms))
         sum->head_ms = one->head_ms;
 }
-
-/* --- askers --- */
-
-static void answer_first(struct census *c, bool whole)
-{
-    struct asker *asker = STAILQ_FIRST(&c->askers);
-    STAILQ_REMOVE_HEAD(&c->askers, link);
-    asker->cb(asker->arg, c->bridge, asker->asked_ms, whole);
-    free(asker);
-}
-
-static void set_limit(struct census *c)
-{
-    const struct asker *first = STAILQ_FIRST(&c->askers);
-    if (first == NULL) {
-        timer_stop(c->limit);
-        return;
-    }
-    int64_t left_ms = first->asked_ms + CENSUS_WAIT_MS - loop_mono_ms();
-    timer_set(c->limit, left_ms > 0 ? left_ms : 0);
-}
-
-static void on_limit(void *arg)
-{
-    struct census *c = arg;
-    int64_t over_ms = loop_mono_ms() - CENSUS_WAIT_MS;
-    while (!STAILQ_EMPTY(&c->askers) && STAILQ_FIRST(&c->askers)->asked_ms <= over_ms)
-        answer_first(c, false);
-    set_limit(c);
-}
-
-/* --- one census --- */
 
 const struct route *census_of(const struct route *route)
 {
@@ -100,30 +59,44 @@ static void take_queues(struct route *route)
     route->counted_ms = here ? route->sink->sum_ms : 0;
 }
 
+static void answer(struct census *c, bool whole)
+{
+    census_cb *cb = c->cb;
+    c->cb = NULL;
+    if (cb)
+        cb(c->arg, c->bridge, c->asked_ms, whole);
+}
+
 static void end(struct census *c)
 {
-    free(c->parts);
-    c->parts = NULL;
-    while (!STAILQ_EMPTY(&c->askers) && STAILQ_FIRST(&c->askers)->counted)
-        answer_first(c, !c->torn);
-    set_limit(c);
-    if (!STAILQ_EMPTY(&c->askers))
-        timer_set(c->start, 0);
+    answer(c, !c->torn);
+    timer_del(c->limit);
+    free(c);
+}
+
+static void on_limit(void *arg)
+{
+    struct census *c = arg;
+    if (c->open == 0) /* it had nothing to ask for */
+        end(c);
+    else
+        answer(c, false);
 }
 
 static void on_counts(void *arg, const struct counts *counts)
 {
     struct part *part = arg;
     struct census *c = part->census;
+    struct route *route = part->route;
     if (counts)
         take(&part->sum, counts);
     else
         part->torn = true;
     if (--part->open > 0)
         return;
-    if (!part->torn) {
-        part->route->counts = part->sum;
-        part->route->counted_ms = c->begun_ms;
+    if (!part->torn && c->asked_ms >= route->counted_ms) {
+        route->counts = part->sum;
+        route->counted_ms = c->asked_ms;
     }
     c->torn |= part->torn;
     if (--c->open == 0)
@@ -145,8 +118,7 @@ static void send(struct batch_of_asks *b)
 
 static void ask_for(struct part *part, struct batch_of_asks *b)
 {
-    struct route *route = part->route;
-    EACH_SCHED (route, s) {
+    EACH_SCHED (part->route, s) {
         part->open++;
         b->asks[b->n++] = (struct count_ask){s->bucket, on_counts, part};
         if (b->n == b->most)
@@ -154,70 +126,27 @@ static void ask_for(struct part *part, struct batch_of_asks *b)
     }
 }
 
-/* Counts nothing for a route without known buckets: Redis has not been reached yet. */
-static void begin(void *arg)
+void census_take(struct bridge *bridge, census_cb *cb, void *arg)
 {
-    struct census *c = arg;
-    struct bridge *bridge = c->bridge;
     struct batch_of_asks b = {.most = store_count_max(bridge->store)};
-    struct asker *asker;
     size_t n = 0;
-    must(c->parts == NULL && b.most <= sizeof(b.asks) / sizeof(b.asks[0]));
-    STAILQ_FOREACH(asker, &c->askers, link)
-    asker->counted = true;
+    must(b.most <= sizeof(b.asks) / sizeof(b.asks[0]));
     EACH_ROUTE (bridge, route)
         n++;
-    c->parts = mem_alloc((n + 1) * sizeof(*c->parts));
+    struct census *c = mem_alloc(sizeof(*c) + n * sizeof(c->parts[0]));
     struct part *part = c->parts;
-    c->begun_ms = loop_mono_ms();
-    c->torn = false;
-    c->open = 1; /* our own reference, released below */
+    *c = (struct census){bridge, cb, arg, .asked_ms = loop_mono_ms()};
     EACH_ROUTE (bridge, route) {
         *part = (struct part){.census = c, .route = route, .sum = {.head_ms = -1}};
         if (route->sink->rules)
             take_queues(route);
-        else if (route->bucket_count == 0)
+        else if (route->bucket_count == 0) /* Redis has not been reached yet */
             c->torn = true;
         else
             c->open++;
         ask_for(part++, &b);
     }
     send(&b);
-    if (--c->open == 0)
-        end(c);
-}
-
-void census_take(struct bridge *bridge, census_cb *cb, void *arg)
-{
-    struct census *c = bridge->census;
-    struct asker *asker = mem_alloc(sizeof(*asker));
-    if (c == NULL) {
-        c = bridge->census = mem_alloc(sizeof(*c));
-        c->bridge = bridge;
-        STAILQ_INIT(&c->askers);
-        c->limit = timer_new(on_limit, c);
-        c->start = timer_new(begin, c);
-    }
-    asker->cb = cb;
-    asker->arg = arg;
-    asker->asked_ms = loop_mono_ms();
-    STAILQ_INSERT_TAIL(&c->askers, asker, link);
-    set_limit(c);
-    if (c->parts == NULL)
-        timer_set(c->start, 0);
-}
-
-void census_free(struct census *c)
-{
-    if (c == NULL)
-        return;
-    while (!STAILQ_EMPTY(&c->askers)) {
-        struct asker *asker = STAILQ_FIRST(&c->askers);
-        STAILQ_REMOVE_HEAD(&c->askers, link);
-        free(asker);
-    }
-    timer_del(c->limit);
-    timer_del(c->start);
-    free(c->parts);
-    free(c);
+    c->limit = timer_new(on_limit, c);
+    timer_set(c->limit, c->open > 0 ? CENSUS_WAIT_MS : 0);
 }

@@ -6,14 +6,13 @@
  * limit. The response says where the next request continues. Replayed and dropped letters
  * have left the error bucket, so an interrupted run can be repeated.
  */
-#include "bridge/admin/dead.h"
 #include "bridge/admin/admin.h"
-#include "bridge/admin/cursor.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/route.h"
 #include "bridge/http/http_job.h"
+#include "bridge/job/tries.h"
 #include "bridge/store/store.h"
 
 #include <inttypes.h>
@@ -52,7 +51,8 @@ static const struct http_param replay_params[] = {
     {"not_before", HTTP_WHEN, AT(not_before_ms), .from = FROM_QUERY},
     {0}};
 
-typedef void show_cb(struct buf *out, const struct dead_item *item);
+typedef void show_cb(struct buf *out, const struct store_dead_item *item,
+                     const struct job *job, const struct tries *letter);
 
 struct run {
     struct httpd_req *req;
@@ -74,9 +74,9 @@ struct run {
 
 /* --------------------------------------------------------------------- showing */
 
-void dead_show(struct buf *out, const struct dead_item *item)
+void dead_show(struct buf *out, const struct store_dead_item *item, const struct job *job,
+               const struct tries *letter)
 {
-    const struct tries *letter = item->tries;
     buf_add_str(out, "{");
     text_add_json_id(out, item->id);
     text_add_json_member(out, "reason", slice_of(letter->reason));
@@ -89,23 +89,25 @@ void dead_show(struct buf *out, const struct dead_item *item)
     http_add_when(out, "first", letter->first_ms);
     http_add_when(out, "last", letter->last_ms);
     http_add_when(out, "buried", item->buried_ms);
-    if (item->job) {
-        http_add_when(out, "due", item->job->due_ms);
-        http_job_members(out, item->job);
+    if (job) {
+        http_add_when(out, "due", job->due_ms);
+        http_job_members(out, job);
     } else {
         buf_add_str(out, ",\"unreadable\":true,\"raw_base64\":\"");
-        text_add_base64(out, item->raw);
+        text_add_base64(out, item->record);
         buf_add_str(out, "\"");
     }
     buf_add_str(out, "}");
 }
 
 /* Show the outcome for one letter: {"id":...,"reason":...,"due":...} */
-static void show_done(struct buf *out, const struct dead_item *item)
+static void show_done(struct buf *out, const struct store_dead_item *item,
+                      const struct job *job, const struct tries *letter)
 {
+    (void)job;
     buf_add_str(out, "{");
     text_add_json_id(out, item->id);
-    text_add_json_member(out, "reason", slice_of(item->tries->reason));
+    text_add_json_member(out, "reason", slice_of(letter->reason));
     if (item->due_ms >= 0)
         http_add_when(out, "due", item->due_ms);
     if (item->refused)
@@ -212,15 +214,8 @@ static void add_item(struct run *run, const struct store_dead_item *found)
     tries_parse(found->tries, &run->tries);
     if (found->record.n > 0)
         job = job_decode(found->id, found->record, &run->route->names, &err);
-    const struct dead_item item = {.id = found->id,
-                                   .job = job,
-                                   .raw = found->record,
-                                   .tries = &run->tries,
-                                   .buried_ms = found->buried_ms,
-                                   .refused = found->refused,
-                                   .due_ms = found->due_ms};
     buf_add_str(&run->items, run->count++ ? "," : "");
-    run->show(&run->items, &item);
+    run->show(&run->items, found, job, &run->tries);
     run->bytes += found->record.n;
     job_free(job);
 }

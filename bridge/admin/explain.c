@@ -14,19 +14,6 @@
 
 #include <inttypes.h>
 
-struct explanation {
-    bool accepted;
-    const char *reason, *why;     /* why it is not accepted: a reason of reason.h, and a
-                                   * text; else "" */
-    const char *outcome;          /* "stored", "refused", "dead", "cancel" */
-    const char *source;           /* the source whose rules apply */
-    const char *route;            /* the route that accepts it; NULL: none */
-    bool named;                   /* tarry does not generate the id */
-    int64_t due_ms;               /* including the route's spread */
-    const struct delivery *first; /* first delivery: job, target, headers; NULL if the
-                                   * message is not accepted, or cancels */
-};
-
 static void add_delivery(struct buf *json, const struct delivery *d)
 {
     text_add_json_member(json, "target", d->target.p ? d->target : SLICE_LIT(""));
@@ -41,23 +28,17 @@ static void add_delivery(struct buf *json, const struct delivery *d)
     buf_add_str(json, "]");
 }
 
-static void answer(struct httpd_req *req, const struct explanation *e)
+/* Begins the answer. outcome: "stored", "refused", "dead" or "cancel". reason and why: a
+ * reason of tries.h and a text if the message is not accepted; else "". */
+static void begin(struct buf *json, const char *outcome, const char *reason,
+                  const char *why, const struct source *src, const struct admission *v)
 {
-    struct buf json = {0};
-    buf_addf(&json, "{\"accepted\":%s,\"outcome\":\"%s\"", e->accepted ? "true" : "false",
-             e->outcome);
-    text_add_json_member(&json, "reason", slice_of(e->reason));
-    text_add_json_member(&json, "why", slice_of(e->why));
-    text_add_json_member(&json, "source", slice_of(e->source));
-    text_add_json_member(&json, "route", slice_of(e->route));
-    if (e->first) {
-        buf_add_str(&json, ",");
-        text_add_json_id(&json, e->named ? e->first->job->id : (struct slice){NULL, 0});
-        buf_addf(&json, ",\"due_ms\":%" PRId64, e->due_ms);
-        add_delivery(&json, e->first);
-    }
-    buf_add_str(&json, "}\n");
-    httpd_answer_json(req, 200, &json);
+    buf_addf(json, "{\"accepted\":%s,\"outcome\":\"%s\"", *reason ? "false" : "true",
+             outcome);
+    text_add_json_member(json, "reason", slice_of(reason));
+    text_add_json_member(json, "why", slice_of(why));
+    text_add_json_member(json, "source", slice_of(src->conf->name));
+    text_add_json_member(json, "route", slice_of(v->found ? v->route->conf->name : NULL));
 }
 
 /* Return the source of this name, or the first if name is empty; NULL: not found. */
@@ -73,72 +54,59 @@ static struct source *find_source(const struct route *route, struct slice name)
     return NULL;
 }
 
-static void answer_rejected(const struct source *src, const struct admission *v,
-                            struct explanation *e)
+static const char *rejected_outcome(const struct source *src, const struct admission *v)
 {
     bool kept = reason_find(v->reason) == REASON_TOO_LONG &&
                 v->route->conf->too_long == TOO_LONG_DEAD;
-    e->reason = v->reason;
-    e->why = v->why.text;
-    e->outcome = src->ops->answers && !kept ? "refused" : "dead";
+    return src->ops->answers && !kept ? "refused" : "dead";
 }
 
-/* Encode and decode the job, as for storage in Redis, and build its first delivery. */
-static void answer_first(const struct admission *v, const struct job *job,
-                         struct explanation *e, struct httpd_req *req)
+/* Encodes and decodes the job, as for storage in Redis, and builds its first delivery. */
+static void explain_stored(struct buf *json, const struct source *src,
+                           const struct admission *v, const struct job *job)
 {
     struct route *route = v->route;
     struct err err;
     struct buf record = {0};
     const struct tries none = {0};
+    int64_t due_ms = job->due_ms + route_spread_ms(route, job);
     job_encode(job, &route->names, &record);
     struct job *out = job_decode(job->id, buf_slice(&record), &route->names, &err);
     must(out != NULL);
-    if (route_target(route, out, &err) < 0) {
-        e->accepted = false;
-        e->reason = reason_name(REASON_NO_ROUTE);
-        e->why = err.text;
-        e->outcome = "dead";
-    }
+    if (route_target(route, out, &err) < 0)
+        begin(json, "dead", reason_name(REASON_NO_ROUTE), err.text, src, v);
+    else
+        begin(json, "stored", "", "", src, v);
     struct delivery d = {.job = out, .target = out->target, .attempt = 1};
     if (route->sink->rules) { /* consumers of a queue receive the original headers */
         d.headers = out->headers;
         d.header_count = out->header_count;
     } else {
-        emit_headers(route, out, &none, e->due_ms, &d);
+        emit_headers(route, out, &none, due_ms, &d);
     }
-    e->first = &d;
-    answer(req, e);
-    e->first = NULL; /* d is a local variable, and e->why may point at err */
-    e->why = NULL;
+    buf_add_str(json, ",");
+    text_add_json_id(json, v->named ? out->id : (struct slice){NULL, 0});
+    buf_addf(json, ",\"due_ms\":%" PRId64, due_ms);
+    add_delivery(json, &d);
     job_free(out);
     buf_free(&record);
 }
 
 static void explain_message(struct source *src, struct job *job, struct httpd_req *req)
 {
+    struct buf json = {0};
     struct admission v;
     admit(src, job, &v);
-    struct explanation e = {.reason = "",
-                            .why = "",
-                            .source = src->conf->name,
-                            .route = v.found ? v.route->conf->name : NULL,
-                            .named = v.named};
     if (v.reason) {
-        answer_rejected(src, &v, &e);
-        answer(req, &e);
-        return;
+        begin(&json, rejected_outcome(src, &v), v.reason, v.why.text, src, &v);
+    } else if (v.op == DELAY_CANCEL) {
+        begin(&json, "cancel", "", "", src, &v);
+    } else {
+        admit_strip(&v);
+        explain_stored(&json, src, &v, job);
     }
-    e.accepted = true;
-    if (v.op == DELAY_CANCEL) {
-        e.outcome = "cancel";
-        answer(req, &e);
-        return;
-    }
-    e.outcome = "stored";
-    e.due_ms = job->due_ms + route_spread_ms(v.route, job);
-    admit_strip(&v);
-    answer_first(&v, job, &e, req);
+    buf_add_str(&json, "}\n");
+    httpd_answer_json(req, 200, &json);
 }
 
 struct explain_args {

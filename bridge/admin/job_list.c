@@ -7,7 +7,6 @@
  * between two pages may be listed twice or not at all.
  */
 #include "bridge/admin/admin.h"
-#include "bridge/admin/cursor.h"
 #include "bridge/base/text.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/route.h"

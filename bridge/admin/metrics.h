@@ -3,12 +3,10 @@
  * metrics.h - all metrics as text, and the job counts of each route from Redis (the
  * census), for the metrics and the admin API.
  *
- * A census counts all buckets, several in one call. At most one census runs at a time. A
- * request during a census gets the result of the next one, so its counts include every
- * job stored before the request. The result is stored in each route: counts, and
- * counted_ms, the monotonic time of the query (0: never). The counts of a queue sink are
- * the sum of its last sweep. They are stored only in the first route that ends at the
- * sink, because the route of a queued job is unknown.
+ * A census counts all buckets, several in one call. The result is stored in each route:
+ * counts, and counted_ms, the monotonic time of the request (0: never). The counts of a
+ * queue sink are the sum of its last sweep. They are stored only in the first route that
+ * ends at the sink, because the route of a queued job is unknown.
  */
 #ifndef BRIDGE_METRICS_H
 #define BRIDGE_METRICS_H
@@ -18,7 +16,6 @@
 
 struct bridge;
 struct buf;
-struct census;
 struct route;
 
 enum { CENSUS_WAIT_MS = 500 }; /* timeout of a census */
@@ -35,16 +32,9 @@ const struct route *census_of(const struct route *route);
  * last sweep of its sink. */
 bool census_knows(const struct route *route, int64_t since_ms);
 
-/* Frees the census. Free the store and the routes first. NULL is ignored. */
-void census_free(struct census *c);
-
 /* Appends the metrics of routes, sinks, sources and queues. Job counts of a route are
  * included only if Redis reported them at since_ms (monotonic) or later. */
 void metrics_print(const struct bridge *bridge, int64_t since_ms, struct buf *out);
-/* Appends the lag of each source's partitions, of at most METRICS_PARTITIONS_MAX one by
- * one. Part of metrics_print(). */
-enum { METRICS_PARTITIONS_MAX = 500 };
-void metrics_print_lag(const struct bridge *bridge, struct buf *out);
 /* Appends the metrics of Redis, other instances and the process. answers: Redis responds
  * now. */
 void metrics_print_daemon(const struct bridge *bridge, bool answers, struct buf *out);

@@ -11,7 +11,6 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 static void gauge(struct buf *out, const char *name, const char *help, int64_t value)
@@ -148,50 +147,25 @@ static void print_lines(struct buf *out)
                      log_lines((enum log_level)level));
 }
 
-/* --- process metrics from the kernel --- */
-
-struct process {
-    double cpu_s;   /* user and system */
-    double start_s; /* seconds since 1970 */
-    int64_t resident_bytes, virtual_bytes;
-    int64_t fds, fds_max; /* -1: unknown or unlimited */
-};
+/* --- process metrics from the kernel; a value that it does not report is 0 --- */
 
 static double seconds(struct timeval t)
 {
     return (double)t.tv_sec + (double)t.tv_usec / 1e6;
 }
 
-/* Read the first line of a file in /proc. Returns -1 on error. */
-static int read_line(const char *path, char *line, size_t size)
+static void print_memory(struct buf *out)
 {
-    FILE *f = fopen(path, "re");
-    if (f == NULL)
-        return -1;
-    int rc = fgets(line, (int)size, f) ? 0 : -1;
-    fclose(f);
-    return rc;
-}
-
-/* Field 22 of /proc/self/stat: clock ticks since boot. The name before it, in
- * parentheses, may contain any character. */
-static double start_s(void)
-{
-    char line[1024];
-    unsigned long long ticks = 0;
-    struct timespec now, up;
-    if (read_line("/proc/self/stat", line, sizeof(line)) < 0)
-        return 0;
-    const char *p = strrchr(line, ')');
-    if (p == NULL || sscanf(p + 1,
-                            " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
-                            "%*d %*d %*d %*d %*d %llu",
-                            &ticks) != 1)
-        return 0;
-    clock_gettime(CLOCK_REALTIME, &now);
-    clock_gettime(CLOCK_BOOTTIME, &up);
-    return (double)(now.tv_sec - up.tv_sec) + (double)(now.tv_nsec - up.tv_nsec) / 1e9 +
-           (double)ticks / (double)sysconf(_SC_CLK_TCK);
+    long long pages = 0, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (f && fscanf(f, "%lld %lld", &pages, &resident) != 2)
+        pages = resident = 0;
+    if (f)
+        fclose(f);
+    gauge(out, "process_resident_memory_bytes", "Resident memory.",
+          resident * sysconf(_SC_PAGESIZE));
+    gauge(out, "process_virtual_memory_bytes", "Virtual memory.",
+          pages * sysconf(_SC_PAGESIZE));
 }
 
 static int64_t count_fds(void)
@@ -206,44 +180,26 @@ static int64_t count_fds(void)
     return n;
 }
 
-/* A value that the kernel does not report is 0. */
-static void process_look(struct process *p)
+static void print_process(const struct bridge *bridge, struct buf *out)
 {
-    static double begun_s; /* computed once: constant even if the clock is set */
-    struct rusage usage;
-    struct rlimit limit;
-    char line[128];
-    long long pages = 0, resident = 0;
-    *p = (struct process){.fds_max = -1};
-    if (getrusage(RUSAGE_SELF, &usage) == 0)
-        p->cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-    if (begun_s == 0)
-        begun_s = start_s();
-    p->start_s = begun_s;
-    if (read_line("/proc/self/statm", line, sizeof(line)) == 0 &&
-        sscanf(line, "%lld %lld", &pages, &resident) == 2) {
-        p->virtual_bytes = pages * sysconf(_SC_PAGESIZE);
-        p->resident_bytes = resident * sysconf(_SC_PAGESIZE);
-    }
-    p->fds = count_fds();
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-        p->fds_max = (int64_t)limit.rlim_cur;
-}
-
-static void print_process(struct buf *out)
-{
-    struct process p;
-    process_look(&p);
+    static int64_t begun_ms; /* computed once: constant even if the clock is set */
+    struct rusage usage = {0};
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    if (begun_ms == 0)
+        begun_ms = loop_wall_ms() - (loop_mono_ms() - bridge->started_ms);
+    getrusage(RUSAGE_SELF, &usage);
+    getrlimit(RLIMIT_NOFILE, &limit);
     metric_head(out, "process_cpu_seconds_total", "counter",
                 "CPU time, user and system.");
-    metric_real(out, "process_cpu_seconds_total", NO_LABELS, p.cpu_s);
+    metric_real(out, "process_cpu_seconds_total", NO_LABELS,
+                seconds(usage.ru_utime) + seconds(usage.ru_stime));
     metric_head(out, "process_start_time_seconds", "gauge",
                 "Start time of the process, since 1970.");
-    metric_real(out, "process_start_time_seconds", NO_LABELS, p.start_s);
-    gauge(out, "process_resident_memory_bytes", "Resident memory.", p.resident_bytes);
-    gauge(out, "process_virtual_memory_bytes", "Virtual memory.", p.virtual_bytes);
-    gauge(out, "process_open_fds", "Open file descriptors.", p.fds);
-    gauge(out, "process_max_fds", "The limit of open file descriptors.", p.fds_max);
+    metric_real(out, "process_start_time_seconds", NO_LABELS, (double)begun_ms / 1000);
+    print_memory(out);
+    gauge(out, "process_open_fds", "Open file descriptors.", count_fds());
+    gauge(out, "process_max_fds", "The limit of open file descriptors.",
+          limit.rlim_cur == RLIM_INFINITY ? -1 : (int64_t)limit.rlim_cur);
 }
 
 void metrics_print_daemon(const struct bridge *bridge, bool answers, struct buf *out)
@@ -259,5 +215,5 @@ void metrics_print_daemon(const struct bridge *bridge, bool answers, struct buf 
                 "Always 1; version and revision are in the labels.");
     metric_number(out, "tarry_build_info",
                   LABELS({"version", TARRY_VERSION}, {"revision", tarry_revision}), 1);
-    print_process(out);
+    print_process(bridge, out);
 }

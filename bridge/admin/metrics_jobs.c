@@ -7,6 +7,7 @@
 #include "bridge/engine/queue_object.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ------------------------------------------------------------------- the table */
@@ -281,6 +282,52 @@ static void print_value(const struct row *row, const struct thing *thing, unsign
         metric_number(out, row->name, labels, *(const int64_t *)at);
 }
 
+/* ------------------------------------------------ the lag of each source's partitions */
+
+enum { PARTITIONS_MAX = 500 /* of a source, with lines of their own */ };
+static const char lag_name[] = "tarry_source_lag_records";
+
+struct lags { /* of one source */
+    const struct source *src;
+    struct buf *out;
+    unsigned partitions;
+    int64_t others; /* records of the partitions that have no line of their own */
+};
+
+static void print_lag(const struct lags *l, const char *topic, const char *partition,
+                      int64_t records)
+{
+    metric_number(l->out, lag_name,
+                  LABELS({"source", l->src->conf->name}, {"topic", topic},
+                         {"partition", partition}),
+                  records);
+}
+
+static void on_lag(void *arg, const char *topic, int32_t partition, int64_t records)
+{
+    struct lags *l = arg;
+    char number[16];
+    snprintf(number, sizeof(number), "%d", (int)partition);
+    if (l->partitions++ < PARTITIONS_MAX)
+        print_lag(l, topic, number, records);
+    else
+        l->others += records;
+}
+
+static void print_lags(const struct bridge *bridge, struct buf *out)
+{
+    metric_head(out, lag_name, "gauge",
+                "Records of the partition that Redis has not stored yet, for the "
+                "partitions that this instance reads.");
+    EACH_SOURCE (bridge, src) {
+        struct lags l = {.src = src, .out = out};
+        if (src->ops->lag && src->run == PART_RUNS)
+            src->ops->lag(src->self, on_lag, &l);
+        if (l.partitions > PARTITIONS_MAX)
+            print_lag(&l, "others", "others", l.others);
+    }
+}
+
 void metrics_print(const struct bridge *bridge, int64_t since_ms, struct buf *out)
 {
     struct things all[WHOSE] = {{0}};
@@ -296,5 +343,5 @@ void metrics_print(const struct bridge *bridge, int64_t since_ms, struct buf *ou
     }
     for (int whose = 0; whose < WHOSE; whose++)
         free(all[whose].v);
-    metrics_print_lag(bridge, out);
+    print_lags(bridge, out);
 }

@@ -10,7 +10,6 @@
 #include "bridge/daemon/drain.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"
-#include "bridge/admin/metrics.h"
 #include "bridge/engine/pace.h"
 #include "bridge/queue/queue_place.h"
 #include "bridge/redis/embedded.h"
@@ -294,7 +293,6 @@ static void release(struct bridge *bridge)
     turn_hook_del(bridge->hook);
     timer_del(bridge->tick);
     core_release(bridge);
-    census_free(bridge->census);
     membership_free(bridge->membership);
     route_states_free(bridge->states);
     listeners_stop(&bridge->listeners);

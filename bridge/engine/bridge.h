@@ -19,7 +19,6 @@
 #include <sys/queue.h>
 
 struct membership;
-struct census;
 struct embedded;
 struct handover;
 struct meta;
@@ -60,7 +59,6 @@ struct bridge {
     struct membership *membership; /* the other instances */
     struct route_states *states;
     struct reload *reload;
-    struct census *census;      /* NULL until something needs the number of jobs */
     struct listeners listeners; /* the daemon's own */
     struct turn_hook *hook;
     struct timer *tick;

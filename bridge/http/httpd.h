@@ -90,9 +90,6 @@ struct slice httpd_header(const struct httpd_req *req,
 typedef void httpd_header_cb(void *arg, struct slice name, struct slice value);
 void httpd_each_header(const struct httpd_req *req, httpd_header_cb *cb, void *arg);
 struct slice httpd_body(const struct httpd_req *req);
-/* Returns the client's name in tokens: { }, or "" if it has none. Borrowed for the call
- * only. */
-const char *httpd_who(const struct httpd_req *req);
 /* Returns whether the client's token includes that role. Always true without tokens. */
 bool httpd_may(const struct httpd_req *req, enum httpd_role role);
 /* Calls cb for each parameter of the query, then of an application/x-www-form-urlencoded

@@ -212,11 +212,6 @@ struct slice httpd_body(const struct httpd_req *req)
     return buf_slice(&req->body);
 }
 
-const char *httpd_who(const struct httpd_req *req)
-{
-    return req->token_name;
-}
-
 int64_t httpd_body_bytes(void)
 {
     return body_held;
