@@ -7,7 +7,7 @@
  * A byte of what the request is like, then lines: the id, the key, and "name=value".
  */
 #include "bridge/base/text.h"
-#include "sinks/http/http_message.h"
+#include "sinks/http/http_sink.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>

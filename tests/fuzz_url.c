@@ -5,7 +5,7 @@
  * gets of the last can stand in a request line.
  */
 #include "bridge/redis/redis.h"
-#include "sinks/http/http_url.h"
+#include "sinks/http/http_sink.h"
 #include "sources/mqtt/mqtt_link.h"
 #include "tests/fuzz.h"
 

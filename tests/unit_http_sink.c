@@ -2,8 +2,7 @@
 /*
  * unit_http_sink.c - what goes into a callback's request, and what its answer means.
  */
-#include "sinks/http/http_message.h"
-#include "sinks/http/http_url.h"
+#include "sinks/http/http_sink.h"
 #include "tests/unit.h"
 
 #include <arpa/inet.h>

@@ -13,36 +13,14 @@ static struct slice origin(const void *self, struct slice target)
     return http_url_origin(target.n ? target : slice_of(s->o.url));
 }
 
-static void release(struct http_sink *s)
-{
-    http_guard_free(s->guard);
-    http_signer_free(s->signer);
-    s->guard = NULL;
-    s->signer = NULL;
-}
-
-/* Parses the options that need another form at run time. */
-static int read_opts(struct http_sink *s, struct err *err)
-{
-    s->guard = http_guard_new(&s->o, err);
-    if (s->guard == NULL)
-        return -1;
-    if (s->o.signing_keys.n > 0 &&
-        (s->signer = http_signer_new(&s->o.signing_keys, err)) == NULL)
-        return -1;
-    return http_rules_read(&s->rules, s->o.codes, err);
-}
-
 static int start(struct sink *sink, void *self, struct err *err)
 {
     struct http_sink *s = self;
     s->sink = sink;
-    if (read_opts(s, err) < 0) {
-        release(s);
+    if (http_opts_parse(s, err) < 0)
         return -1;
-    }
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0) {
-        release(s);
+        http_opts_release(s);
         return err_set(err, "cannot initialise libcurl");
     }
     http_multi_start(s);
@@ -65,7 +43,7 @@ static void stop(struct sink *sink, void *self)
     http_calls_free(s);
     http_multi_stop(s);
     curl_global_cleanup();
-    release(s);
+    http_opts_release(s);
     sink_stopped(sink);
 }
 

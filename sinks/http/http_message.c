@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sinks/http/http_message.h"
+#include "sinks/http/http_sink.h"
 #include "bridge/base/json.h"
 #include "bridge/base/text.h"
 #include "bridge/job/cloudevent.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sinks/http/http_opts.h"
+#include "sinks/http/http_sink.h"
 #include "bridge/base/text.h"
-#include "sinks/http/http_message.h"
-#include "sinks/http/http_url.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -234,16 +232,36 @@ static int check_headers(const struct http_opts *o, struct err *err)
     return 0;
 }
 
-/* Parses the lists only to check them. */
+int http_opts_parse(struct http_sink *s, struct err *err)
+{
+    s->signer = NULL;
+    s->guard = http_guard_new(&s->o, err);
+    if (s->guard == NULL)
+        return -1;
+    if (s->o.signing_keys.n > 0)
+        s->signer = http_signer_new(&s->o.signing_keys, err);
+    if ((s->signer || s->o.signing_keys.n == 0) &&
+        http_rules_read(&s->rules, s->o.codes, err) == 0)
+        return 0;
+    http_opts_release(s);
+    return -1;
+}
+
+void http_opts_release(struct http_sink *s)
+{
+    http_guard_free(s->guard);
+    http_signer_free(s->signer);
+    s->guard = NULL;
+    s->signer = NULL;
+}
+
 static int check_lists(const struct http_opts *o, struct err *err)
 {
-    struct http_rules rules;
-    struct http_guard *guard = http_guard_new(o, err);
-    struct http_signer *signer = guard ? http_signer_new(&o->signing_keys, err) : NULL;
-    int rc = signer ? http_rules_read(&rules, o->codes, err) : -1;
-    http_signer_free(signer);
-    http_guard_free(guard);
-    return rc;
+    struct http_sink parsed = {.o = *o};
+    if (http_opts_parse(&parsed, err) < 0)
+        return -1;
+    http_opts_release(&parsed);
+    return 0;
 }
 
 static int check_urls(const struct http_opts *o, struct err *err)

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sinks/http/http_url.h"
+#include "sinks/http/http_sink.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdlib.h>
-
-#include <curl/curl.h>
 
 enum { ADDRESS_BYTES = 16, ADDRESS_BITS = 128, IPV4_AT = 12, IPV4_BITS = 96 };
 enum { PORT_MAX = 65535, PORT_HIGH = 1024 };
@@ -311,31 +309,21 @@ static bool is_allowed(const struct http_guard *g, enum http_url_source from,
     return fine;
 }
 
-bool http_guard_address(const struct http_guard *guard, enum http_url_source from,
-                        const struct sockaddr *address)
-{
-    struct address a;
-    struct sockaddr_in ipv4;
-    struct sockaddr_in6 ipv6;
-    switch (address->sa_family) {
-    case AF_INET:
-        memcpy(&ipv4, address, sizeof(ipv4));
-        a = of_ipv4(&ipv4.sin_addr);
-        return is_allowed(guard, from, &a);
-    case AF_INET6:
-        memcpy(&ipv6, address, sizeof(ipv6));
-        memcpy(a.b, &ipv6.sin6_addr, sizeof(a.b));
-        return is_allowed(guard, from, &a);
-    default:
-        return false;
-    }
-}
-
 bool http_guard_ip(const struct http_guard *guard, enum http_url_source from,
                    const char *ip)
 {
     struct address a;
     return address_read(&a, ip) == 0 && is_allowed(guard, from, &a);
+}
+
+bool http_guard_address(const struct http_guard *guard, enum http_url_source from,
+                        const struct sockaddr *address)
+{
+    char ip[INET6_ADDRSTRLEN] = "";
+    size_t at = address->sa_family == AF_INET ? offsetof(struct sockaddr_in, sin_addr)
+                                              : offsetof(struct sockaddr_in6, sin6_addr);
+    inet_ntop(address->sa_family, (const char *)address + at, ip, sizeof(ip));
+    return http_guard_ip(guard, from, ip);
 }
 
 /* ------------------------------------------------------- the guard: hosts and ports */
