@@ -2,8 +2,8 @@
 /*
  * job_list.c - lists the jobs of a route over HTTP, page by page.
  *
- * A page sends a few bounded queries to each bucket of the route and merges the replies.
- * Its cost does not depend on the number of jobs. A job that is stored, removed or moved
+ * A page sends a bounded query to each bucket of the route and merges the replies. Its
+ * cost does not depend on the number of jobs. A job that is stored, removed or moved
  * between two pages may be listed twice or not at all.
  */
 #include "bridge/admin/admin.h"
@@ -22,8 +22,7 @@ enum {
     BYTES_MAX = 4 * 1024 * 1024, /* of all records requested at once */
     BYTES_LEAST = 64 * 1024,     /* minimum of one bucket */
     BYTES_MOST = 512 * 1024,     /* maximum of one bucket: 2-3 ms in Redis */
-    EACH_MOST = 250,             /* jobs of one bucket: likewise */
-    ROUNDS_MAX = 4               /* of queries for one page */
+    EACH_MOST = 250              /* jobs of one bucket: likewise */
 };
 
 enum { WAITING, IN_FLIGHT, HELD };
@@ -78,7 +77,7 @@ struct listing {
     int64_t part_count;
     unsigned open; /* calls without a reply */
     struct row *rows;
-    unsigned count, looked, rounds, received;
+    unsigned count, looked;
 };
 
 /* --- the cursor --- */
@@ -98,17 +97,6 @@ static int read_cursor(struct listing *l, struct slice cursor)
     return 0;
 }
 
-static void set_start(struct listing *l, const struct list_position *p)
-{
-    struct buf after = {0};
-    buf_add_slice(&after, p->member);
-    l->start = *p;
-    buf_free(&l->after);
-    l->after = after;
-    l->start.member = buf_slice(&l->after);
-    l->begun = true;
-}
-
 static void add_cursor(const struct listing *l, const struct list_position *p,
                        struct buf *out)
 {
@@ -124,21 +112,14 @@ static void row_free(struct row *row)
     free(row->member);
 }
 
-static void parts_free(struct listing *l)
-{
-    for (int64_t i = 0; i < l->part_count; i++)
-        free(l->parts[i].member);
-    free(l->parts);
-    l->parts = NULL;
-    l->part_count = 0;
-}
-
 static void listing_free(struct listing *l)
 {
     for (unsigned i = 0; i < l->count; i++)
         row_free(&l->rows[i]);
+    for (int64_t i = 0; i < l->part_count; i++)
+        free(l->parts[i].member);
     l->route->refs--;
-    parts_free(l);
+    free(l->parts);
     free(l->rows);
     buf_free(&l->after);
     free(l);
@@ -207,33 +188,19 @@ static void answer_page(struct listing *l, unsigned n, const struct list_positio
     listing_free(l);
 }
 
-static void answer_unavailable(struct listing *l)
-{
-    httpd_busy(l->req, "Redis did not reply; send the request again");
-    listing_free(l);
-}
-
-static void ask_all(struct listing *l);
-
 /* Called when all buckets have answered. */
 static void merge(struct listing *l)
 {
     const struct list_position *mark = last_complete(l), *end = mark;
     if (l->failed || l->args->max == 0) {
-        answer_unavailable(l);
+        httpd_busy(l->req, "Redis did not reply; send the request again");
+        listing_free(l);
         return;
     }
     unsigned n = complete_rows(l, mark);
     if (n == l->args->max && (n < l->count || mark))
         end = &l->rows[n - 1].place;
-    if (n == l->args->max || end == NULL || ++l->rounds == ROUNDS_MAX) {
-        answer_page(l, n, end);
-        return;
-    }
-    while (l->count > n)
-        row_free(&l->rows[--l->count]); /* a later round lists them again */
-    set_start(l, end);
-    ask_all(l);
+    answer_page(l, n, end);
 }
 
 static void add_job(struct buf *out, const struct store_list_item *found,
@@ -267,7 +234,7 @@ static void keep(struct part *part, const struct store_list_item *found)
     struct row *row = &l->rows[l->count++];
     struct job *job = NULL;
     struct err err;
-    *row = (struct row){.seq = l->received++};
+    *row = (struct row){.seq = l->count - 1};
     row->member = mem_alloc(found->member.n + 1);
     slice_put(row->member, found->member);
     row->place = (struct list_position){.score = found->score,
@@ -315,13 +282,12 @@ static void ask(struct part *part, struct bucket *bucket)
 {
     struct listing *l = part->listing;
     int64_t n = l->part_count;
-    int64_t each = 2 * l->args->max / n + 8;
     struct store_list_ask how = {
         .what = whats[l->args->what],
         .id_prefix = l->args->id_prefix,
         .from_ms = l->args->from_ms,
         .to_ms = l->args->to_ms,
-        .max = (unsigned)least(each, least(l->args->max, EACH_MOST)),
+        .max = (unsigned)least(l->args->max, EACH_MOST),
         .bytes_max =
             BYTES_MAX / n > BYTES_LEAST ? least(BYTES_MAX / n, BYTES_MOST) : BYTES_LEAST,
     };
@@ -332,7 +298,6 @@ static void ask_all(struct listing *l)
 {
     struct route *route = l->route;
     bool queue = route->sink->rules != NULL;
-    parts_free(l);
     l->part_count = queue ? 1 : route->bucket_count;
     l->parts = mem_alloc((size_t)l->part_count * sizeof(*l->parts));
     l->open = (unsigned)l->part_count;

@@ -8,75 +8,63 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-/* The responses: {"error": word, "message": before DETAIL after}. */
+/* The responses: {"error": word, "message": why DETAIL after}. */
 static const struct {
-    const char *word, *before, *after;
-    const char *header, *value; /* NULL: none */
     unsigned status;
-    bool close; /* closes the connection */
+    const char *word, *why, *after; /* after NULL: "" */
+    const char *auth;               /* of WWW-Authenticate; NULL: no such header */
+    bool close; /* closes the connection, as httpd_refuse_raw() always does */
 } refusals[] = {
-    [NO_PATH] = {"not-found", "there is nothing at this path", "", NULL, NULL, 404,
-                 false},
-    [BAD_PATH] = {"bad-path", "the path is empty or has a % without two hex digits", "",
-                  NULL, NULL, 400, false},
-    [NO_METHOD] = {"bad-method", "this path accepts only ", "", NULL, NULL, 405, false},
-    [ADMIN_ONLY] =
-        {"not-here",
-         "use the admin listener for this call, at the address in admin.listen", "", NULL,
-         NULL, 404, false},
-    [NO_TOKEN] = {"no-token",
-                  "send Authorization: Bearer with a token from tokens: { }, or use a "
-                  "client certificate listed there",
-                  "", "WWW-Authenticate", "Bearer realm=\"tarry\"", 401, false},
-    [BAD_TOKEN] = {"bad-token",
-                   "the Authorization header contains no Bearer token from tokens: { }",
-                   "", "WWW-Authenticate",
-                   "Bearer realm=\"tarry\", error=\"invalid_token\"", 401, false},
-    [NO_ROLE] = {"no-role", "this call requires a role that ",
-                 " does not have in tokens: { }", "WWW-Authenticate",
-                 "Bearer realm=\"tarry\", error=\"insufficient_scope\"", 403, false},
-    [OTHER_SITE] = {"other-site",
-                    "the request comes from a page of another site; if that site is your "
-                    "own proxy, add its name to the option hosts",
-                    "", NULL, NULL, 403, false},
-    [OTHER_HOST] = {"other-host",
-                    "this listener does not accept the name in Host: use an address or "
-                    "localhost, or add the name to the option hosts",
-                    "", NULL, NULL, 421, false},
-    [TOO_LARGE] = {"oversize", "the body is larger than the ", " bytes allowed", NULL,
-                   NULL, 413, false},
-    [BODIES_FULL] =
-        {"full",
-         "the server is receiving too many request bodies; send the request again", "",
-         "Retry-After", "1", 503, false},
-    [CONNECTIONS_FULL] =
-        {"no-connection",
-         "all connections of this listener are in use (connections_max); send "
-         "the request again",
-         "", "Retry-After", "1", 503, true},
-    [STOPPING] = {"stopping", "the daemon is stopping; send the request again", "",
-                  "Retry-After", "1", 503, true},
-    [HEAD_TOO_LARGE] = {"head-oversize",
-                        "the request line and headers are too large or too many", "",
-                        NULL, NULL, 431, true},
-    [BAD_FRAMING] = {"bad-framing",
-                     "send valid header lines that end with CR LF, one Host, and one "
-                     "Content-Length or Transfer-Encoding: chunked",
-                     "", NULL, NULL, 400, true},
-    [BAD_VERSION] = {"bad-version", "send HTTP/1.1 or HTTP/1.0", "", NULL, NULL, 505,
-                     true},
-    [BAD_LINE] = {"bad-request-line",
-                  "a request must start with a line such as GET /livez HTTP/1.1; does "
-                  "the client use another protocol, or TLS?",
-                  "", NULL, NULL, 400, true},
-    [TIMED_OUT] = {"timeout", "the complete request did not arrive in time", "", NULL,
-                   NULL, 408, true},
-    [TOO_MANY_CONNECTIONS] =
-        {"too-many-connections",
-         "this client address already has connections_per_address connections", "", NULL,
-         NULL, 429, true},
-    [IDLE_CLOSED] = {"idle-closed", "", "", NULL, NULL, 0, true},
-    [NO_REQUEST] = {"no-request", "", "", NULL, NULL, 0, true},
+    [NO_PATH] = {404, "not-found", .why = "there is nothing at this path"},
+    [BAD_PATH] = {400, "bad-path",
+                  .why = "the path is empty or has a % without two hex digits"},
+    [NO_METHOD] = {405, "bad-method", .why = "this path accepts only "},
+    [ADMIN_ONLY] = {404, "not-here",
+                    .why = "use the admin listener for this call, at the address in "
+                           "admin.listen"},
+    [NO_TOKEN] = {401, "no-token",
+                  .why = "send Authorization: Bearer with a token from tokens: { }, or "
+                         "use a client certificate listed there",
+                  .auth = ""},
+    [BAD_TOKEN] = {401, "bad-token",
+                   .why = "the Authorization header contains no Bearer token from "
+                          "tokens: { }",
+                   .auth = ", error=\"invalid_token\""},
+    [NO_ROLE] = {403, "no-role", .why = "this call requires a role that ",
+                 .after = " does not have in tokens: { }",
+                 .auth = ", error=\"insufficient_scope\""},
+    [OTHER_SITE] = {403, "other-site",
+                    .why = "the request comes from a page of another site; if that site "
+                           "is your own proxy, add its name to the option hosts"},
+    [OTHER_HOST] = {421, "other-host",
+                    .why = "this listener does not accept the name in Host: use an "
+                           "address or localhost, or add the name to the option hosts"},
+    [TOO_LARGE] = {413, "oversize", .why = "the body is larger than the ",
+                   .after = " bytes allowed"},
+    [BODIES_FULL] = {503, "full",
+                     .why = "the server is receiving too many request bodies; send the "
+                            "request again"},
+    [CONNECTIONS_FULL] = {503, "no-connection",
+                          .why = "all connections of this listener are in use "
+                                 "(connections_max); send the request again",
+                          .close = true},
+    [STOPPING] = {503, "stopping",
+                  .why = "the daemon is stopping; send the request again", .close = true},
+    [HEAD_TOO_LARGE] = {431, "head-oversize",
+                        .why = "the request line and headers are too large or too many"},
+    [BAD_FRAMING] = {400, "bad-framing",
+                     .why = "send valid header lines that end with CR LF, one Host, and "
+                            "one Content-Length or Transfer-Encoding: chunked"},
+    [BAD_VERSION] = {505, "bad-version", .why = "send HTTP/1.1 or HTTP/1.0"},
+    [BAD_LINE] = {400, "bad-request-line",
+                  .why = "a request must start with a line such as GET /livez HTTP/1.1; "
+                         "does the client use another protocol, or TLS?"},
+    [TIMED_OUT] = {408, "timeout", .why = "the complete request did not arrive in time"},
+    [TOO_MANY_CONNECTIONS] = {429, "too-many-connections",
+                              .why = "this client address already has "
+                                     "connections_per_address connections"},
+    [IDLE_CLOSED] = {0, "idle-closed", .why = ""},
+    [NO_REQUEST] = {0, "no-request", .why = ""},
 };
 
 static uint64_t counts[REFUSALS]; /* of all listeners */
@@ -124,7 +112,8 @@ static void compose(const struct httpd *h, enum httpd_refusal what, const char *
         snprintf(limit, sizeof(limit), "%lld", (long long)h->opts.body_max_bytes);
         detail = limit;
     }
-    snprintf(why, size, "%s%s%s", refusals[what].before, detail, refusals[what].after);
+    snprintf(why, size, "%s%s%s", refusals[what].why, detail,
+             refusals[what].after ? refusals[what].after : "");
 }
 
 void httpd_refuse_as(struct httpd_req *req, unsigned status, const char *word,
@@ -141,14 +130,18 @@ void httpd_refuse(struct httpd_req *req)
 {
     enum httpd_refusal what = req->refusal;
     char why[512];
-    struct buf allow = {0};
+    struct buf allow = {0}, auth = {0};
     httpd_count(what);
     if (what == NO_METHOD) {
         list_methods(req, &allow);
         httpd_add(req, "Allow", buf_str(&allow));
     }
-    if (refusals[what].header)
-        httpd_add(req, refusals[what].header, refusals[what].value);
+    if (refusals[what].status == 503)
+        httpd_add(req, "Retry-After", "1");
+    if (refusals[what].auth) {
+        buf_addf(&auth, "Bearer realm=\"tarry\"%s", refusals[what].auth);
+        httpd_add(req, "WWW-Authenticate", buf_str(&auth));
+    }
     if (refusals[what].close)
         httpd_add(req, "Connection", "close");
     compose(req->h, what, what == NO_ROLE ? req->token_name : buf_str(&allow), why,
@@ -156,6 +149,7 @@ void httpd_refuse(struct httpd_req *req)
     httpd_refuse_as(req, refusals[what].status, refusals[what].word, why);
     must(req->stage == ANSWERED);
     buf_free(&allow);
+    buf_free(&auth);
 }
 
 void httpd_refuse_raw(const struct httpd_conn *conn, enum httpd_refusal what)
