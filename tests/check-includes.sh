@@ -18,8 +18,8 @@ glib.h                      ^bridge/(base/(child|zone|text|json)|redis/sentinel)
 microhttpd.h                ^bridge/http/httpd[a-z_]*.[ch]$
 librdkafka/|rdkafka         ^(sources|sinks)/kafka/[a-z_]*.[ch]$
 MQTT                        ^(sources|sinks)/mqtt/[a-z_]*.[ch]$
-gnutls/                     ^bridge/http/httpd_tls.c$
-openssl/                    ^(bridge/(main|base/net|http/httpd_guard)|sinks/http/http_sign)[a-z_]*.[ch]$
+gnutls/                     ^bridge/http/httpd_(tls|guard).c$
+openssl/                    ^(bridge/(main|base/net)|sinks/http/http_sign)[a-z_]*.[ch]$
 '
 
 # The folders and files of bridge/. Each may include itself and those before it.

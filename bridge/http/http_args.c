@@ -7,6 +7,7 @@
 #include "bridge/http/httpd_internal.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 enum { NUMBER_BYTES_MAX = 20 };
 #define NUMBER_LEAST 0.001
@@ -59,23 +60,18 @@ static int set_when(const struct http_param *row, struct slice value, void *fiel
     return 0;
 }
 
-/* Accepts digits with an optional decimal point: no sign, no exponent, no locale. */
+/* Accepts digits with an optional decimal point: no sign, no exponent. */
 static int set_number(const struct http_param *row, struct slice value, void *field,
                       struct err *err)
 {
-    double n = 0, unit = 1;
-    bool point = false, good = value.n > 0 && value.n < NUMBER_BYTES_MAX;
-    for (size_t i = 0; good && i < value.n; i++) {
-        char c = value.p[i];
-        if (c == '.') {
-            good = !point && i > 0 && i + 1 < value.n;
-            point = true;
-            continue;
-        }
-        good = c >= '0' && c <= '9';
-        n = point ? n + (c - '0') * (unit /= 10) : n * 10 + (c - '0');
-    }
-    if (!good || n > (double)row->max || n < NUMBER_LEAST)
+    char text[NUMBER_BYTES_MAX] = "";
+    bool good = value.n > 0 && value.n < sizeof(text);
+    slice_put(text, good ? value : SLICE_LIT(""));
+    size_t whole = strspn(text, "0123456789"), point = text[whole] == '.';
+    size_t rest = strspn(text + whole + point, "0123456789");
+    double n = strtod(text, NULL);
+    if (!good || whole == 0 || (point && rest == 0) || whole + point + rest != value.n ||
+        n > (double)row->max || n < NUMBER_LEAST)
         return err_set(err, "%s must be a positive number up to %" PRId64 ", such as 2.5",
                        row->name, row->max);
     *(double *)field = n;

@@ -121,7 +121,7 @@ static int begin(struct httpd *h, const struct httpd_opts *opts, struct err *err
     h->fd = httpd_listen(opts->listen, err);
     if (h->fd < 0)
         return -1;
-    h->loopback = httpd_listen_is_loopback(h->fd);
+    httpd_listen_name(h->fd, &h->port, &h->loopback);
     h->mhd = mhd_start(h);
     if (h->mhd == NULL)
         return err_set(
@@ -203,7 +203,7 @@ void httpd_unserve(struct httpd *h, const void *arg)
 
 unsigned httpd_port(const struct httpd *h)
 {
-    return httpd_listen_port(h->fd);
+    return h->port;
 }
 
 static void on_closing(void *arg)

@@ -13,14 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
+#include <gnutls/crypto.h>
 
 /* --- tokens --- */
 
 struct tokens {
-    EVP_MD_CTX *ready; /* a prepared digest: fetching it takes longer than using it */
-    EVP_MD_CTX *work;
     size_t n;
     struct token v[];
 };
@@ -43,12 +40,9 @@ static unsigned opened_by(unsigned roles)
     return rows;
 }
 
-static void make_hash(const struct tokens *tokens, struct slice text,
-                      unsigned char hash[TOKEN_HASH_BYTES])
+static void make_hash(struct slice text, unsigned char hash[TOKEN_HASH_BYTES])
 {
-    must(EVP_MD_CTX_copy_ex(tokens->work, tokens->ready) == 1);
-    must(EVP_DigestUpdate(tokens->work, text.p, text.n) == 1);
-    must(EVP_DigestFinal_ex(tokens->work, hash, NULL) == 1);
+    must(gnutls_hash_fast(GNUTLS_DIG_SHA256, text.p, text.n, hash) == 0);
 }
 
 struct tokens *tokens_new(const struct conf *conf)
@@ -58,10 +52,6 @@ struct tokens *tokens_new(const struct conf *conf)
         return NULL;
     struct tokens *tokens =
         mem_alloc(sizeof(*tokens) + conf->token_count * sizeof(tokens->v[0]));
-    tokens->ready = EVP_MD_CTX_new();
-    tokens->work = EVP_MD_CTX_new();
-    must(tokens->ready && tokens->work);
-    must(EVP_DigestInit_ex(tokens->ready, EVP_sha256(), NULL) == 1);
     for (; tokens->n < conf->token_count; tokens->n++) {
         const struct conf_token *c = conf->tokens[tokens->n];
         struct token *token = &tokens->v[tokens->n];
@@ -71,7 +61,7 @@ struct tokens *tokens_new(const struct conf *conf)
         if (c->certificate)
             token->certificate = mem_strdup(c->certificate);
         else
-            make_hash(tokens, slice_of(c->token), token->hash);
+            make_hash(slice_of(c->token), token->hash);
     }
     return tokens;
 }
@@ -84,8 +74,6 @@ void tokens_free(struct tokens *tokens)
         free(tokens->v[i].name);
         free(tokens->v[i].certificate);
     }
-    EVP_MD_CTX_free(tokens->ready);
-    EVP_MD_CTX_free(tokens->work);
     free(tokens);
 }
 
@@ -95,10 +83,10 @@ const struct token *tokens_find(const struct tokens *tokens, struct slice token)
     const struct token *found = NULL;
     if (token.n == 0 || token.n > TOKEN_BYTES_MAX)
         return NULL;
-    make_hash(tokens, token, hash);
+    make_hash(token, hash);
     for (size_t i = 0; i < tokens->n; i++) { /* no early exit: constant time */
         const struct token *t = &tokens->v[i];
-        if (t->certificate == NULL && CRYPTO_memcmp(t->hash, hash, TOKEN_HASH_BYTES) == 0)
+        if (t->certificate == NULL && gnutls_memcmp(t->hash, hash, TOKEN_HASH_BYTES) == 0)
             found = t;
     }
     return found;

@@ -17,7 +17,6 @@
 
 #include <microhttpd.h>
 
-/* Only httpd_tls.c includes GnuTLS. */
 struct httpd_tls_wire { /* transport of one session */
     int fd;
     uint64_t *transfers; /* counts its reads and writes that transferred bytes */
@@ -154,11 +153,12 @@ struct httpd {
     struct httpd_req *idle;
     unsigned idle_n;
     int fd;
+    unsigned port; /* 0: a Unix socket */
     struct log_limit starved;
     uint64_t progress; /* transfers of TLS, and calls by the library */
     bool active;       /* there is a connection, or was during this run */
     bool run_again;    /* the library must run before the loop waits */
-    bool loopback;     /* listens on a loopback address, which local browsers can reach */
+    bool loopback;     /* listens on a loopback address */
     bool draining;
     struct timer *closing; /* polls whether all requests are answered; NULL: not
                             * closing */
@@ -254,10 +254,8 @@ enum MHD_Result httpd_req_queue(struct httpd_req *req);
  * "[v6]:port", ":port" for all addresses, "unix:/path". Resolves names and may block: for
  * start-up only. Also raises the soft limit of open descriptors to the hard limit. */
 int httpd_listen(const char *listen, struct err *err);
-/* Returns the port of a socket, or 0 for a Unix socket. */
-unsigned httpd_listen_port(int fd);
-/* Returns whether the socket has a loopback address, which local browsers can reach. */
-bool httpd_listen_is_loopback(int fd);
+/* Tells the port (0: a Unix socket), and whether local browsers can reach the address. */
+void httpd_listen_name(int fd, unsigned *port, bool *loopback);
 /* Closes the socket and removes the file of a Unix socket. */
 void httpd_unlisten(int fd);
 

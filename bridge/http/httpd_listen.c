@@ -119,22 +119,19 @@ static int listen_tcp(const char *text, char *copy, struct err *err)
                        ":port or unix:/path",
                        text);
     hints.ai_family = host[0] ? AF_UNSPEC : AF_INET6;
-    int rc = getaddrinfo(host[0] ? host : NULL, port, &hints, &list);
-    if (rc != 0)
-        return err_set(err, "listen: %s: %s", text, gai_strerror(rc));
-    int fd = listen_at(list);
-    int why = errno;
-    freeaddrinfo(list);
-    if (fd < 0 && host[0] == 0 && why == EAFNOSUPPORT) { /* a kernel without IPv6 */
-        struct sockaddr_in any = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)atol(port))};
-        struct addrinfo v4 = {.ai_family = AF_INET,
-                              .ai_addr = (struct sockaddr *)&any,
-                              .ai_addrlen = sizeof(any)};
-        fd = listen_at(&v4);
-        why = errno;
+    for (;; hints.ai_family = AF_INET) {
+        int rc = getaddrinfo(host[0] ? host : NULL, port, &hints, &list);
+        if (rc != 0)
+            return err_set(err, "listen: %s: %s", text, gai_strerror(rc));
+        int fd = listen_at(list);
+        int why = errno;
+        freeaddrinfo(list);
+        if (fd >= 0)
+            return fd;
+        /* Again with IPv4 if this is a kernel without IPv6. */
+        if (hints.ai_family != AF_INET6 || why != EAFNOSUPPORT)
+            return err_set(err, "listen: %s: %s", text, strerror(why));
     }
-    return fd >= 0 ? fd : err_set(err, "listen: %s: %s", text, strerror(why));
 }
 
 int httpd_listen(const char *listen, struct err *err)
@@ -148,30 +145,25 @@ int httpd_listen(const char *listen, struct err *err)
     return fd;
 }
 
-bool httpd_listen_is_loopback(int fd)
+void httpd_listen_name(int fd, unsigned *port, bool *loopback)
 {
-    struct sockaddr_storage ss = {0};
-    socklen_t n = sizeof(ss);
-    if (getsockname(fd, (struct sockaddr *)&ss, &n) < 0)
-        return false;
-    if (ss.ss_family == AF_INET)
-        return ntohl(((struct sockaddr_in *)&ss)->sin_addr.s_addr) >> 24 ==
-               IN_LOOPBACKNET;
-    const struct in6_addr *a = &((struct sockaddr_in6 *)&ss)->sin6_addr;
-    return ss.ss_family == AF_INET6 &&
-           (IN6_IS_ADDR_LOOPBACK(a) ||
-            (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == IN_LOOPBACKNET));
-}
-
-unsigned httpd_listen_port(int fd)
-{
-    struct sockaddr_storage ss = {0};
-    socklen_t n = sizeof(ss);
-    if (getsockname(fd, (struct sockaddr *)&ss, &n) < 0)
-        return 0;
-    if (ss.ss_family == AF_INET)
-        return ntohs(((struct sockaddr_in *)&ss)->sin_port);
-    return ss.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&ss)->sin6_port) : 0;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } at = {.any.sa_family = AF_UNSPEC};
+    const struct in6_addr *a = &at.v6.sin6_addr;
+    getsockname(fd, &at.any, &(socklen_t){sizeof(at)});
+    *port = 0;
+    *loopback = false;
+    if (at.any.sa_family == AF_INET) {
+        *port = ntohs(at.v4.sin_port);
+        *loopback = ntohl(at.v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    } else if (at.any.sa_family == AF_INET6) {
+        *port = ntohs(at.v6.sin6_port);
+        *loopback = IN6_IS_ADDR_LOOPBACK(a) ||
+                    (IN6_IS_ADDR_V4MAPPED(a) && a->s6_addr[12] == IN_LOOPBACKNET);
+    }
 }
 
 void httpd_unlisten(int fd)

@@ -229,7 +229,7 @@ static int start(struct source *src, void *self, struct err *err)
         return err_set(err, "the daemon has no HTTP listener: set http.listen");
     s->src = src;
     httpd_serve(source_httpd(src), rows, s);
-    httpd_serve(source_httpd(src), http_queue_rows, s);
+    httpd_serve(source_httpd(src), http_queue_rows, src);
     return 0;
 }
 
@@ -243,6 +243,7 @@ static void pause_source(struct source *src, void *self, bool paused)
 static void stop(struct source *src, void *self)
 {
     httpd_unserve(source_httpd(src), self); /* the listener may outlive the source */
+    httpd_unserve(source_httpd(src), src);
     source_stopped(src);
 }
 

@@ -152,7 +152,6 @@ static struct acks *read_all(struct httpd_req *req, struct err *err)
 
 void http_ack(void *arg, struct httpd_req *req)
 {
-    const struct http_source *s = arg;
     const struct args *args = httpd_args(req);
     struct err err;
     struct acks *a = read_all(req, &err);
@@ -164,7 +163,7 @@ void http_ack(void *arg, struct httpd_req *req)
     for (unsigned i = 0; i < a->count; i++) {
         const struct queue_finish how = {
             .lease = a->ack[i].token, .end = QUEUE_END_ACKED, .alive_only = true};
-        queue_finish(s->src, args->queue, a->ack[i].id, &how, on_ended, &a->ack[i]);
+        queue_finish(arg, args->queue, a->ack[i].id, &how, on_ended, &a->ack[i]);
     }
     one_less(a);
 }

@@ -197,7 +197,6 @@ static int split(struct slice list, struct slice *names, struct err *err)
 
 static void pull(void *arg, struct httpd_req *req)
 {
-    const struct http_source *s = arg;
     struct args *a = httpd_args(req);
     struct slice names[NAMES_MAX];
     struct err err;
@@ -206,7 +205,7 @@ static void pull(void *arg, struct httpd_req *req)
         httpd_error(req, 400, "bad-request", "%s", err.text);
         return;
     }
-    a->pull = queue_pull(s->src,
+    a->pull = queue_pull(arg,
                          &(struct queue_ask){.topics = names,
                                              .topic_count = (unsigned)n,
                                              .max = (unsigned)a->max,
@@ -226,9 +225,8 @@ static void on_found(void *arg, enum queue_code code, const struct queue_job *fo
 
 static void get(void *arg, struct httpd_req *req)
 {
-    const struct http_source *s = arg;
     const struct args *a = httpd_args(req);
-    queue_find(s->src, a->queue, a->id, on_found, req);
+    queue_find(arg, a->queue, a->id, on_found, req);
 }
 
 static void on_peeked(void *arg, enum queue_code code, const struct queue_job *found)
@@ -241,9 +239,8 @@ static void on_peeked(void *arg, enum queue_code code, const struct queue_job *f
 
 static void peek(void *arg, struct httpd_req *req)
 {
-    const struct http_source *s = arg;
     const struct args *a = httpd_args(req);
-    queue_peek(s->src, a->queue, a->dead ? QUEUE_DEAD : QUEUE_READY, on_peeked, req);
+    queue_peek(arg, a->queue, a->dead ? QUEUE_DEAD : QUEUE_READY, on_peeked, req);
 }
 
 /* Answers a change. was: the previous state. */
@@ -269,7 +266,6 @@ static void on_changed(void *arg, enum queue_code code, enum queue_state was)
 
 static void delete_job(void *arg, struct httpd_req *req)
 {
-    const struct http_source *s = arg;
     const struct args *a = httpd_args(req);
     bool consumes = httpd_may(req, HTTPD_CONSUME);
     if (a->token && !consumes) {
@@ -281,14 +277,13 @@ static void delete_job(void *arg, struct httpd_req *req)
                                          a->token ? QUEUE_END_ACKED : QUEUE_END_DELETED,
                                      .alive_only = true,
                                      .pending_only = !consumes};
-    queue_finish(s->src, a->queue, a->id, &how, on_changed, req);
+    queue_finish(arg, a->queue, a->id, &how, on_changed, req);
 }
 
 static void release(void *arg, struct httpd_req *req)
 {
-    const struct http_source *s = arg;
     const struct args *a = httpd_args(req);
-    queue_release(s->src, a->queue, a->id, a->token, a->delay_ms, on_changed, req);
+    queue_release(arg, a->queue, a->id, a->token, a->delay_ms, on_changed, req);
 }
 
 static void on_touched(void *arg, enum queue_code code, int64_t lease)
@@ -304,9 +299,8 @@ static void on_touched(void *arg, enum queue_code code, int64_t lease)
 
 static void touch(void *arg, struct httpd_req *req)
 {
-    const struct http_source *s = arg;
     const struct args *a = httpd_args(req);
-    queue_touch(s->src, a->queue, a->id, a->token, a->lease_ms, on_touched, req);
+    queue_touch(arg, a->queue, a->id, a->token, a->lease_ms, on_touched, req);
 }
 
 /* --------------------------------------------------------------- whole queues */
@@ -332,9 +326,8 @@ static void on_counted(void *arg, enum queue_code code, const struct queue_count
 
 static void count(void *arg, struct httpd_req *req)
 {
-    const struct http_source *s = arg;
     const struct args *a = httpd_args(req);
-    queue_count(s->src, a->queue, NULL, 0, on_counted, req);
+    queue_count(arg, a->queue, NULL, 0, on_counted, req);
 }
 
 static void on_listed(void *arg, enum queue_code code, const struct queue_name *names,
@@ -361,9 +354,8 @@ static void on_listed(void *arg, enum queue_code code, const struct queue_name *
 
 static void list(void *arg, struct httpd_req *req)
 {
-    const struct http_source *s = arg;
     const struct args *a = httpd_args(req);
-    queue_list(s->src, a->of, on_listed, req);
+    queue_list(arg, a->of, on_listed, req);
 }
 
 static void on_deleted(void *arg, enum queue_code code, int64_t n)
@@ -378,23 +370,20 @@ static void on_respawned(void *arg, enum queue_code code, int64_t n)
 
 static void destroy(void *arg, struct httpd_req *req)
 {
-    const struct http_source *s = arg;
     const struct args *a = httpd_args(req);
-    queue_destroy(s->src, a->queue, a->all, on_deleted, req);
+    queue_destroy(arg, a->queue, a->all, on_deleted, req);
 }
 
 static void respawn(void *arg, struct httpd_req *req)
 {
-    const struct http_source *s = arg;
     const struct args *a = httpd_args(req);
-    queue_respawn(s->src, a->queue, a->limit, a->ttl_ms, on_respawned, req);
+    queue_respawn(arg, a->queue, a->limit, a->ttl_ms, on_respawned, req);
 }
 
 static void drop_dead(void *arg, struct httpd_req *req)
 {
-    const struct http_source *s = arg;
     const struct args *a = httpd_args(req);
-    queue_drop_dead(s->src, a->queue, a->limit, on_deleted, req);
+    queue_drop_dead(arg, a->queue, a->limit, on_deleted, req);
 }
 
 #define ARGS(...) HTTP_ARGS(struct args, __VA_ARGS__)

@@ -13,7 +13,7 @@
 #include "bridge/http/http_job.h"
 #include "bridge/plugin.h"
 
-struct http_source { /* the arg of every handler */
+struct http_source { /* the arg of the handlers of http.c; of the others: src */
     struct source *src;
     bool paused;
 };
