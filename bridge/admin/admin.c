@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * admin.c - health, metrics, status and console; what the other files of this folder
+ * share.
+ */
 #include "bridge/admin/admin.h"
+#include "bridge/admin/metrics.h"
+#include "bridge/base/log.h"
 #include "bridge/base/text.h"
+#include "bridge/base/version.h"
 #include "bridge/engine/bridge.h"
+#include "bridge/engine/membership.h"
 #include "bridge/engine/meta.h"
 #include "bridge/engine/pace.h"
+#include "bridge/engine/queue_object.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"
-#include "bridge/admin/metrics.h"
-#include "bridge/engine/queue_object.h"
 
 #include <inttypes.h>
+
+/* --------------------------------------------------------------- health and metrics */
 
 static const char text_type[] = "text/plain; charset=utf-8";
 
@@ -77,7 +86,7 @@ static void readyz(void *arg, struct httpd_req *req)
     buf_free(&out);
 }
 
-/* --- metrics: the census of jobs in Redis, then the values of the process. Waits at most
+/* The metrics: the census of jobs in Redis, then the values of the process. Waits at most
  * CENSUS_WAIT_MS for Redis. --- */
 
 static void on_census(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole)
@@ -98,7 +107,184 @@ static void metrics(void *bridge, struct httpd_req *req)
     census_take(bridge, on_census, req);
 }
 
-/* --- helpers of the other files --- */
+/* ---------------------------- the status: connections, and the other live instances */
+
+static void add_text(struct buf *out, const char *name, const char *text)
+{
+    text_add_json_member(out, name, slice_of(text));
+}
+
+static void add_bool(struct buf *out, const char *name, bool is)
+{
+    buf_addf(out, ",\"%s\":%s", name, is ? "true" : "false");
+}
+
+static void add_redis(struct buf *out, const char *name, const struct store *store,
+                      const char *url)
+{
+    char shown[512];
+    buf_add_str(out, "{");
+    add_text(out, "name", name);
+    add_bool(out, "up", store_is_up(store));
+    add_text(out, "trouble", store_trouble(store));
+    add_text(out, "url", redact_text(shown, sizeof(shown), url));
+    buf_add_str(out, "}");
+}
+
+static void add_all_redis(struct buf *out, const struct bridge *bridge)
+{
+    buf_add_str(out, ",\"redis\":[");
+    add_redis(out, "redis", bridge->store, bridge->conf->redis.url);
+    EACH_POOL (bridge, pool) {
+        buf_add_str(out, ",");
+        add_redis(out, pool->conf->name, pool->store, pool->conf->redis.url);
+    }
+    buf_add_str(out, "]");
+}
+
+static void add_instances(struct buf *out, const struct bridge *bridge)
+{
+    const struct member_list *list = membership_list(bridge->membership);
+    char own[24];
+    snprintf(own, sizeof(own), "%010" PRIx64, bridge->instance);
+    buf_add_str(out, ",\"instances\":[");
+    for (size_t i = 0; i < list->n; i++) {
+        const struct member *one = &list->members[i];
+        struct slice rest = one->routes;
+        buf_add_str(out, i > 0 ? ",{" : "{");
+        text_add_json_member(out, "id", one->id);
+        add_bool(out, "self", slice_is(one->id, own));
+        buf_add_str(out, ",\"routes\":[");
+        for (struct slice name; (name = text_take_word(&rest)).n > 0;) {
+            text_add_json(out, name);
+            buf_add_str(out, rest.n > 0 ? "," : "");
+        }
+        buf_add_str(out, "]}");
+    }
+    buf_add_str(out, "]");
+}
+
+static const char *source_state(const struct source *src)
+{
+    static const char *const names[] = {"starting", "running", "running", "stopped"};
+    bool held = src->paused || src->drains;
+    return held && strcmp(names[src->run], "running") == 0 ? "held" : names[src->run];
+}
+
+static void add_sources(struct buf *out, const struct bridge *bridge)
+{
+    buf_add_str(out, ",\"sources\":[");
+    const char *open = "{";
+    EACH_SOURCE (bridge, src) {
+        buf_add_str(out, open);
+        open = ",{";
+        add_text(out, "name", src->conf->name);
+        add_text(out, "type", src->ops->name);
+        buf_addf(out, ",\"state\":\"%s\",\"received\":%" PRIu64 ",\"open\":%u}",
+                 source_state(src), src->received, src->open);
+    }
+    buf_add_str(out, "]");
+}
+
+/* For a queue sink: delivered counts deliveries to consumers; failed counts released jobs
+ * and expired leases. */
+static void add_sinks(struct buf *out, const struct bridge *bridge)
+{
+    buf_add_str(out, ",\"sinks\":[");
+    const char *open = "{";
+    EACH_SINK (bridge, sink) {
+        const uint64_t *n = sink->stats.outcomes;
+        const struct queue_stats *q = &sink->queue_stats;
+        buf_add_str(out, open);
+        open = ",{";
+        add_text(out, "name", sink->conf->name);
+        add_text(out, "type", sink->ops->name);
+        buf_addf(out,
+                 ",\"in_flight\":%u,\"max_in_flight\":%u,\"delivered\":%" PRIu64
+                 ",\"failed\":%" PRIu64 "}",
+                 sink->in_flight, sink->max_in_flight,
+                 sink->rules ? q->handed : n[DELIVERED],
+                 sink->rules ? q->timed_out + q->released : n[TRY_AGAIN] + n[REJECTED]);
+    }
+    buf_add_str(out, "]");
+}
+
+static void status(void *arg, struct httpd_req *req)
+{
+    const struct bridge *bridge = arg;
+    struct buf out = {0};
+    buf_add_str(&out, "{");
+    add_text(&out, "version", TARRY_VERSION);
+    buf_addf(&out, ",\"instance\":\"%010" PRIx64 "\",\"started_ms\":%" PRId64 ",",
+             bridge->instance, loop_wall_ms() - (loop_mono_ms() - bridge->started_ms));
+    buf_addf(&out, "\"now_ms\":%" PRId64, store_now_ms(bridge->store));
+    add_bool(&out, "ready", admin_is_ready(bridge));
+    add_bool(&out, "stopping", bridge->draining);
+    admin_more->status(bridge, &out);
+    add_all_redis(&out, bridge);
+    add_instances(&out, bridge);
+    add_sources(&out, bridge);
+    add_sinks(&out, bridge);
+    buf_add_str(&out, "}\n");
+    httpd_answer_json(req, 200, &out);
+}
+
+/* ---------------------------------------------------------------------- the console */
+
+/* The page may load, run, request and frame only what this listener serves. */
+static const char policy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+static void answer_file(struct httpd_req *req, const struct console_file *file)
+{
+    httpd_add(req, "Content-Security-Policy", policy);
+    httpd_add(req, "X-Content-Type-Options", "nosniff");
+    httpd_add(req, "Referrer-Policy", "no-referrer");
+    httpd_add(req, "Cache-Control", "no-cache"); /* an upgrade of tarry may bring a new
+                                                  * console */
+    httpd_answer(req, 200, file->type, slice_of(file->text));
+}
+
+static const struct console_file *find_file(struct slice name)
+{
+    const struct console_file *file = console_files;
+    while (file->name && !slice_is(name, file->name))
+        file++;
+    return file->name ? file : NULL;
+}
+
+static void page(void *arg, struct httpd_req *req)
+{
+    (void)arg;
+    answer_file(req, find_file(SLICE_LIT("index.html")));
+}
+
+struct part_args {
+    struct slice name;
+};
+static const struct http_param part_params[] = {
+    ADMIN_PATH_ROW("name", offsetof(struct part_args, name)), {0}};
+
+static void part(void *arg, struct httpd_req *req)
+{
+    const struct part_args *args = httpd_args(req);
+    const struct console_file *file = find_file(args->name);
+    (void)arg;
+    if (file)
+        answer_file(req, file);
+    else
+        httpd_error(req, 404, "not-found", "the console is at /console");
+}
+
+static void to_page(void *arg, struct httpd_req *req)
+{
+    (void)arg;
+    httpd_add(req, "Location", "/console");
+    httpd_answer(req, 302, NULL, SLICE_LIT(""));
+}
+
+/* --------------------------------------------------------- for the other files */
 
 struct route *admin_route(const struct bridge *bridge, struct httpd_req *req,
                           struct slice name)
@@ -178,30 +364,27 @@ int cursor_read(struct slice text, int64_t *numbers, unsigned n, size_t most,
     return 0;
 }
 
-/* --- the rows --- */
+/* ---------------------------------------------------------------------- the rows */
 
 static const struct httpd_route rows[] = {
     {"GET", "/livez", livez, HTTPD_OPEN, NULL},
     {"GET", "/readyz", readyz, HTTPD_OPEN, NULL},
     {"GET", "/healthz", readyz, HTTPD_OPEN, NULL},
     {"GET", "/metrics", metrics, HTTPD_METRICS, NULL},
+    {"GET", "/v1/admin/status", status, HTTPD_ADMIN, NULL},
+    {"GET", "/", to_page, HTTPD_PAGE, NULL},
+    {"GET", "/console", page, HTTPD_PAGE, NULL},
+    {"GET", "/console/{}", part, HTTPD_PAGE,
+     HTTP_ARGS(struct part_args, part_params, .others = true)},
     {0}};
 
 const struct admin_more *admin_more;
 
 void admin_serve(struct bridge *bridge, const struct admin_more *more)
 {
-    static const struct httpd_route *const all[] = {rows,
-                                                    admin_control_rows,
-                                                    admin_rewind_rows,
-                                                    admin_status_rows,
-                                                    admin_route_rows,
-                                                    admin_job_rows,
-                                                    admin_move_rows,
-                                                    admin_dead_rows,
-                                                    admin_target_rows,
-                                                    admin_explain_rows,
-                                                    console_rows};
+    static const struct httpd_route *const all[] = {
+        rows,           admin_control_rows, admin_route_rows,
+        admin_job_rows, admin_dead_rows,    admin_explain_rows};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         httpd_serve(bridge->listeners.first, all[i], bridge);
     httpd_serve(bridge->listeners.first, more->rows, bridge);

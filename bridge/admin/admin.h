@@ -27,9 +27,8 @@ void admin_serve(struct bridge *bridge, const struct admin_more *more);
 bool admin_is_ready(const struct bridge *bridge);
 
 /* The rows of each file; their arg is struct bridge. */
-extern const struct httpd_route admin_control_rows[], admin_rewind_rows[],
-    admin_status_rows[], admin_route_rows[], admin_job_rows[], admin_move_rows[],
-    admin_dead_rows[], admin_target_rows[], admin_explain_rows[], console_rows[];
+extern const struct httpd_route admin_control_rows[], admin_route_rows[],
+    admin_job_rows[], admin_dead_rows[], admin_explain_rows[];
 
 /* Finds the route of that name. NULL: not found; req was answered with 404. */
 struct route *admin_route(const struct bridge *bridge, struct httpd_req *req,

@@ -51,16 +51,12 @@ static const struct http_param replay_params[] = {
     {"not_before", HTTP_WHEN, AT(not_before_ms), .from = FROM_QUERY},
     {0}};
 
-typedef void show_cb(struct buf *out, const struct store_dead_item *item,
-                     const struct job *job, const struct tries *letter);
-
 struct run {
     struct httpd_req *req;
     const struct dead_args *args; /* all 0 once the listener has stopped */
     struct route *route;
     char what; /* DEAD_WHAT_...: argument of the script */
     bool one, dry_run;
-    show_cb *show;
     int64_t bucket;     /* where the next call continues */
     int64_t end_ms;     /* letters buried later are skipped; 0: not known yet */
     int64_t next_us;    /* when the next replayed letter may be due; 0: now */
@@ -102,9 +98,8 @@ void dead_show(struct buf *out, const struct store_dead_item *item, const struct
 
 /* Show the outcome for one letter: {"id":...,"reason":...,"due":...} */
 static void show_done(struct buf *out, const struct store_dead_item *item,
-                      const struct job *job, const struct tries *letter)
+                      const struct tries *letter)
 {
-    (void)job;
     buf_add_str(out, "{");
     text_add_json_id(out, item->id);
     text_add_json_member(out, "reason", slice_of(letter->reason));
@@ -215,7 +210,10 @@ static void add_item(struct run *run, const struct store_dead_item *found)
     if (found->record.n > 0)
         job = job_decode(found->id, found->record, &run->route->names, &err);
     buf_add_str(&run->items, run->count++ ? "," : "");
-    run->show(&run->items, found, job, &run->tries);
+    if (run->what == DEAD_WHAT_LIST)
+        dead_show(&run->items, found, job, &run->tries);
+    else
+        show_done(&run->items, found, &run->tries);
     run->bytes += found->record.n;
     job_free(job);
 }
@@ -341,7 +339,7 @@ static int read_cursor(struct run *run, struct slice text)
                : -1;
 }
 
-static void begin(struct bridge *bridge, struct httpd_req *req, char what, show_cb *show)
+static void begin(struct bridge *bridge, struct httpd_req *req, char what)
 {
     const struct dead_args *args = httpd_args(req);
     struct route *route = check(bridge, req);
@@ -354,7 +352,6 @@ static void begin(struct bridge *bridge, struct httpd_req *req, char what, show_
                         .what = what,
                         .one = args->id.p != NULL,
                         .dry_run = args->dry_run != 0,
-                        .show = show,
                         .end_ms = args->to_ms};
     route->refs++;
     if (args->cursor.n > 0 && read_cursor(run, args->cursor) < 0) {
@@ -373,17 +370,17 @@ static void begin(struct bridge *bridge, struct httpd_req *req, char what, show_
 
 static void list(void *arg, struct httpd_req *req)
 {
-    begin(arg, req, DEAD_WHAT_LIST, dead_show);
+    begin(arg, req, DEAD_WHAT_LIST);
 }
 
 static void replay(void *arg, struct httpd_req *req)
 {
-    begin(arg, req, DEAD_WHAT_REPLAY, show_done);
+    begin(arg, req, DEAD_WHAT_REPLAY);
 }
 
 static void drop(void *arg, struct httpd_req *req)
 {
-    begin(arg, req, DEAD_WHAT_DROP, show_done);
+    begin(arg, req, DEAD_WHAT_DROP);
 }
 
 const struct httpd_route admin_dead_rows[] = {
