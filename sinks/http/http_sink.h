@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http_sink.h - shared by the files of the http sink: http.c starts and stops it,
- * http_call.c makes a delivery, http_multi.c runs curl on the loop. The others are pure:
+ * http_sink.h - shared by the files of the http sink: http.c starts and stops it, and
+ * runs curl on the loop, http_call.c makes a delivery. The others are pure:
  * http_opts.c checks the options, http_url.c callback URLs, http_message.c writes headers
  * and reads answers, http_sign.c signs.
  */
@@ -187,7 +187,7 @@ bool http_guard_address(const struct http_guard *guard, enum http_url_source fro
 bool http_guard_ip(const struct http_guard *guard, enum http_url_source from,
                    const char *ip);
 
-/* ---------------------------------------------------------- http_call.c, http_multi.c */
+/* ---------------------------------------------------------- http_call.c, http.c */
 
 struct http_call;
 
@@ -199,7 +199,7 @@ struct http_sink {
     struct http_signer *signer; /* NULL: do not sign */
     CURLM *multi;
     struct timer *timer;
-    struct http_socket **sockets; /* indexed by descriptor; used by http_multi.c */
+    struct http_socket **sockets; /* indexed by descriptor; of http.c */
     size_t sockets_room;
     unsigned connections;   /* open sockets */
     struct http_call *idle; /* free list of calls with their easy handles */
@@ -218,8 +218,6 @@ void http_calls_free(struct http_sink *s);
 /* Makes a handle with the proxy and TLS options. why: CURL_ERROR_SIZE bytes that must
  * outlive the handle. */
 CURL *http_easy_new(const struct http_opts *o, char *why);
-void http_multi_start(struct http_sink *s);
-void http_multi_stop(struct http_sink *s);
 /* For CURLOPT_CLOSESOCKETFUNCTION; arg: the sink. */
 int http_multi_close(void *arg, curl_socket_t fd);
 

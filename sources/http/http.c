@@ -76,6 +76,105 @@ static void on_queued(void *arg, const struct stored_reply *reply)
     answer_stored(arg, reply, "/v1/queues/");
 }
 
+/* --------------------------------------------------------------- a batch of jobs
+ *
+ * One JSON object per line, one answer per line, after the last reply. */
+
+enum { BATCH_LINES_MAX = 10000 };
+
+struct batch_line {
+    struct batch *batch;
+    struct buf answer;
+};
+
+struct batch {
+    struct httpd_req *req;
+    unsigned open; /* lines without a reply, plus one while lines are being read */
+    unsigned count;
+    struct batch_line line[];
+};
+
+static void one_less(struct batch *b)
+{
+    struct buf all = {0};
+    if (--b->open > 0)
+        return;
+    for (unsigned i = 0; i < b->count; i++) {
+        buf_add_slice(&all, buf_slice(&b->line[i].answer));
+        buf_free(&b->line[i].answer);
+    }
+    httpd_answer(b->req, 200, "application/x-ndjson", buf_slice(&all));
+    buf_free(&all);
+    free(b);
+}
+
+static void on_stored(void *arg, const struct stored_reply *reply)
+{
+    struct batch_line *line = arg;
+    buf_add_str(&line->answer, "{");
+    http_reply_members(&line->answer, reply);
+    buf_add_str(&line->answer, "}\n");
+    one_less(line->batch);
+}
+
+static void submit_line(struct source *src, struct batch *b, struct slice text,
+                        struct http_place place)
+{
+    struct err err = {""};
+    struct batch_line *line = &b->line[b->count++];
+    line->batch = b;
+    b->open++;
+    struct job *job = http_job_from_line(text, place, &err);
+    if (job) {
+        source_submit(src, job, on_stored, line);
+        return;
+    }
+    on_stored(line, &(struct stored_reply){
+                        .outcome = REFUSED, .reason = "bad-request", .why = err.text});
+}
+
+/* Returns the next non-blank line without its newline; p NULL: none. */
+static struct slice next_line(struct slice *rest)
+{
+    while (rest->n > 0) {
+        struct slice line = text_cut(rest, '\n');
+        if (line.n > 0 && line.p[line.n - 1] == '\r')
+            line.n--;
+        if (line.n > 0)
+            return line;
+    }
+    return (struct slice){0};
+}
+
+static void submit_batch(struct source *src, struct httpd_req *req,
+                         struct http_place place)
+{
+    struct slice rest = httpd_body(req), line;
+    unsigned count = 0;
+    const char *control = http_job_control(req);
+    if (control) { /* its lines would be sent at once */
+        httpd_error(req, 400, "bad-request",
+                    "the parameters of a batch apply per line: put %s into each line",
+                    control);
+        return;
+    }
+    while (next_line(&rest).p)
+        count++;
+    if (count == 0 || count > BATCH_LINES_MAX) {
+        httpd_error(req, count ? 413 : 400, count ? "oversize" : "bad-request",
+                    "a batch must have 1 to %d lines, each a JSON object",
+                    BATCH_LINES_MAX);
+        return;
+    }
+    struct batch *b = mem_alloc(sizeof(*b) + count * sizeof(b->line[0]));
+    b->req = req;
+    b->open = 1; /* no answer before the last line has been read */
+    rest = httpd_body(req);
+    while ((line = next_line(&rest)).p)
+        submit_line(src, b, line, place);
+    one_less(b);
+}
+
 static bool is_batch(const struct httpd_req *req)
 {
     static const char type[] = "application/x-ndjson";
@@ -94,7 +193,7 @@ static void take(struct http_source *s, struct httpd_req *req, struct http_place
         return;
     }
     if (is_batch(req) && place.id.p == NULL) {
-        http_batch_submit(s->src, req, place);
+        submit_batch(s->src, req, place);
         return;
     }
     struct job *job = http_job_from_request(req, place, &err);

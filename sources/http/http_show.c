@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http_show.c - jobs of routes and of queues as JSON.
+ * http_show.c - jobs of routes and of queues as JSON, and the answers for new jobs.
  */
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
@@ -107,4 +107,83 @@ void http_job_show(struct buf *out, struct slice id, const struct found_reply *f
     if (found->job)
         http_job_members(out, found->job);
     buf_add_str(out, "}\n");
+}
+
+/* ------------------------------------------------------- the answer for a new job */
+
+static const struct {
+    const char *reason;
+    unsigned status;
+    const char *message; /* used if the core provides none */
+} refusals[] = {
+    {"no-route", 404, "there is no such route; routes are configured under routes: { }"},
+    {"oversize", 413, "the job is larger than daemon.job_max"},
+    {"too-many-queues", 429, "the number of queues has reached names_max"},
+    {"in-flight", 409,
+     "too late: the job is being delivered; if the delivery fails, tarry does not retry "
+     "it"},
+    {"emitted", 410, "too late: the job was delivered"},
+    {"not-found", 404, "there is no such job"},
+    {"full", 503, "too many jobs are waiting for Redis; send the job again"},
+    {"unavailable", 503, "Redis is unavailable; send the job again"},
+};
+
+static size_t find_refusal(const char *reason)
+{
+    size_t i = 0;
+    while (i < sizeof(refusals) / sizeof(refusals[0]) &&
+           strcmp(refusals[i].reason, reason) != 0)
+        i++;
+    return i;
+}
+
+unsigned http_reply_status(const struct stored_reply *reply)
+{
+    static const unsigned statuses[] = {
+        [STORED] = 201,      [STORED_REPLACED] = 200, [STORED_ALREADY] = 200,
+        [STORED_DEAD] = 201, [STORED_NOTHING] = 200,  [REFUSED] = 400,
+        [NOT_STORED] = 503};
+    size_t i = find_refusal(reply->reason);
+    if (reply->outcome == REFUSED && i < sizeof(refusals) / sizeof(refusals[0]))
+        return refusals[i].status;
+    return statuses[reply->outcome];
+}
+
+static void refused_members(struct buf *out, const struct stored_reply *reply)
+{
+    bool refused = reply->outcome == REFUSED;
+    const char *word = refused ? reply->reason : "unavailable";
+    size_t i = find_refusal(word);
+    const char *why = reply->why;
+    if (why[0] == 0 && i < sizeof(refusals) / sizeof(refusals[0]))
+        why = refusals[i].message;
+    text_add_json_member(out, "error", slice_of(word));
+    text_add_json_member(out, "message", slice_of(why));
+}
+
+void http_reply_members(struct buf *out, const struct stored_reply *reply)
+{
+    char due[WHEN_TEXT_BYTES];
+    if (reply->outcome == REFUSED || reply->outcome == NOT_STORED) {
+        refused_members(out, reply);
+        return;
+    }
+    text_add_json_id(out, reply->id);
+    if (reply->outcome == STORED_NOTHING) {
+        buf_add_str(out, ",\"cancelled\":true");
+        return;
+    }
+    if (reply->outcome == STORED_ALREADY) {
+        buf_add_str(out, ",\"duplicate\":true");
+        text_add_json_member(out, "because", slice_of(reply->reason));
+        return; /* GET returns the due time of the existing job */
+    }
+    when_format_rfc3339(reply->due_ms, due);
+    buf_add_str(out, ",\"due\":\"");
+    buf_add_str(out, due);
+    buf_add_str(out, "\"");
+    if (reply->outcome == STORED_REPLACED)
+        buf_add_str(out, ",\"replaced\":true");
+    if (reply->outcome == STORED_DEAD)
+        text_add_json_member(out, "dead", slice_of(reply->reason));
 }

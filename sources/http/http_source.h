@@ -3,8 +3,8 @@
  * http_source.h - shared by the files of the http source: the native API on the daemon's
  * own listener. etc/openapi.yaml describes the API.
  *
- * http.c serves jobs of routes, http_batch.c batches of jobs, http_queue.c the pull
- * queues, http_ack.c batches of acknowledgements. http_show.c writes jobs as JSON.
+ * http.c serves jobs of routes and new jobs, http_queue.c the pull queues, http_ack.c
+ * batches of acknowledgements. http_show.c writes jobs as JSON.
  */
 #ifndef SOURCES_HTTP_HTTP_SOURCE_H
 #define SOURCES_HTTP_HTTP_SOURCE_H
@@ -17,16 +17,6 @@ struct http_source { /* the arg of the handlers of http.c; of the others: src */
     struct source *src;
     bool paused;
 };
-
-/* --- http_batch.c: one JSON object per line, one answer per line --- */
-enum { HTTP_BATCH_LINES_MAX = 10000 };
-/* Submits every line and answers the request after the last reply. */
-void http_batch_submit(struct source *src, struct httpd_req *req,
-                       struct http_place place);
-/* Appends the members of a reply: "id":...,"due":... or "error":...,"message":... */
-void http_reply_members(struct buf *out, const struct stored_reply *reply);
-/* Returns the HTTP status for the reply to a single job. */
-unsigned http_reply_status(const struct stored_reply *reply);
 
 /* --- http_queue.c: /v1/queues, except publishing --- */
 /* In this API "lease" is always a duration, and "token" identifies one delivery of a job.
@@ -56,5 +46,9 @@ void http_queue_show_pulled(struct buf *out, struct slice queue,
 void http_queue_show_found(struct buf *out, struct slice queue,
                            const struct queue_job *job, bool content);
 const char *http_queue_state(enum queue_state state);
+/* Appends the members of a reply: "id":...,"due":... or "error":...,"message":... */
+void http_reply_members(struct buf *out, const struct stored_reply *reply);
+/* Returns the HTTP status for the reply to a single job. */
+unsigned http_reply_status(const struct stored_reply *reply);
 
 #endif
