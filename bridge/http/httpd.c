@@ -149,14 +149,11 @@ struct httpd *httpd_open(const char *name, const struct httpd_opts *opts, struct
 {
     struct httpd *h = mem_alloc(sizeof(*h));
     snprintf(h->name, sizeof(h->name), "%s", name);
-    h->opts = *opts;
-    h->opts.listen = h->opts.tls_cert = h->opts.tls_key = h->opts.tls_client_ca = NULL;
-    h->opts.hosts = (struct opt_list){0};
     h->roles = ~0U;
     h->fd = h->gone_fd = -1;
     h->sweep = timer_new(httpd_on_sweep, h);
     h->more = timer_new(on_more, h);
-    httpd_list_add(h);
+    LIST_INSERT_HEAD(&httpd_all, h, link);
     httpd_set(h, opts);
     if (load(h, opts, err) == 0 && begin(h, opts, err) == 0)
         return h;
@@ -242,7 +239,7 @@ void httpd_stop(struct httpd *h)
     if (h == NULL)
         return;
     must(!h->running);
-    httpd_list_del(h);
+    LIST_REMOVE(h, link);
     watch_del(h->watch); /* before the library closes the descriptor */
     turn_hook_del(h->hook);
     if (h->mhd) {
@@ -264,6 +261,7 @@ void httpd_stop(struct httpd *h)
         httpd_req_free(h->idle);
         h->idle = next;
     }
+    httpd_set(h, NULL);
     free(h->rows);
     free(h);
 }

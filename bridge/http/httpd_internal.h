@@ -15,6 +15,8 @@
 #include "bridge/http/httpd.h"
 #include "bridge/http/httpd_url.h"
 
+#include <sys/queue.h>
+
 #include <microhttpd.h>
 
 struct httpd_tls_wire { /* transport of one session */
@@ -134,7 +136,7 @@ struct httpd {
     bool tokens_suffice;          /* rows without a role are harmless, too */
     unsigned roles;               /* roles served here: 1 << role each */
     struct httpd *twin;           /* serves the same rows */
-    struct httpd *before, *next;  /* in the list of all listeners */
+    LIST_ENTRY(httpd) link;       /* in httpd_all */
     struct log_limit rejected, full, too_many;
     struct watch *watch;
     struct turn_hook *hook;
@@ -212,9 +214,9 @@ struct slice httpd_lookup(struct MHD_Connection *mc, struct slice name);
 void httpd_answer_closed(const struct httpd_conn *conn);
 
 /* --- listeners.c --- */
-void httpd_list_add(struct httpd *h);
-void httpd_list_del(struct httpd *h);
-/* Applies the options that may change at run time; does not read files. */
+LIST_HEAD(httpd_list, httpd);
+extern struct httpd_list httpd_all; /* all open listeners */
+/* Copies the options; NULL: frees the copies. Reads no files. */
 void httpd_set(struct httpd *h, const struct httpd_opts *opts);
 
 /* --- http_args.c --- */

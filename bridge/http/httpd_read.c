@@ -204,11 +204,26 @@ static bool head_fits(const struct httpd_req *req, const struct frame *f)
     return used <= (size_t)req->h->opts.head_max_bytes;
 }
 
+static enum httpd_refusal judge(struct httpd_req *req, const struct frame *f)
+{
+    const struct httpd *h = req->h;
+    enum httpd_refusal refusal =
+        httpd_host_is_allowed(req->h, f->host) ? find_row(req) : OTHER_HOST;
+    if (refusal != NOT_REFUSED)
+        return refusal;
+    if (is_over_limit(req))
+        return CONNECTIONS_FULL;
+    if (h->closing || (h->draining && httpd_changes_state(req->method)))
+        return STOPPING;
+    if (f->length > h->opts.body_max_bytes)
+        return TOO_LARGE;
+    return httpd_bodies_fit(f->length) ? NOT_REFUSED : BODIES_FULL;
+}
+
 /* Called with the complete headers. MHD_NO closes the connection. */
 static enum MHD_Result on_head(struct httpd_req *req, const char *url, const char *method,
                                const char *version)
 {
-    struct httpd *h = req->h;
     struct frame f = {0};
     frame_read(req, url, method, version, &f);
     if (!head_fits(req, &f) || f.fields > FIELDS_MAX) {
@@ -222,16 +237,7 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
     req->stage = BODY;
     req->method = method;
     req->path = path_of(url);
-    req->refusal = httpd_host_is_allowed(h, f.host) ? find_row(req) : OTHER_HOST;
-    if (req->refusal == NOT_REFUSED && is_over_limit(req))
-        req->refusal = CONNECTIONS_FULL;
-    if (req->refusal == NOT_REFUSED &&
-        (h->closing || (h->draining && httpd_changes_state(method))))
-        req->refusal = STOPPING;
-    if (req->refusal == NOT_REFUSED && f.length > h->opts.body_max_bytes)
-        req->refusal = TOO_LARGE;
-    if (req->refusal == NOT_REFUSED && !httpd_bodies_fit(f.length))
-        req->refusal = BODIES_FULL;
+    req->refusal = judge(req, &f);
     /* If the body is not sent yet, or too long to discard: respond at once and close the
      * connection. */
     if (req->refusal != NOT_REFUSED &&
@@ -247,21 +253,16 @@ static enum MHD_Result on_head(struct httpd_req *req, const char *url, const cha
 
 static enum MHD_Result on_body(struct httpd_req *req, const char *bytes, size_t *n)
 {
+    bool large = (int64_t)(req->body.n + *n) > req->h->opts.body_max_bytes;
     req->conn->body_received_bytes += (int64_t)*n;
-    if (req->refusal == NOT_REFUSED &&
-        (int64_t)(req->body.n + *n) > req->h->opts.body_max_bytes) {
-        req->refusal = TOO_LARGE;
+    if (req->refusal == NOT_REFUSED && (large || !httpd_bodies_fit((int64_t)*n))) {
+        req->refusal = large ? TOO_LARGE : BODIES_FULL;
         httpd_req_drop_body(req);
     }
-    if (req->refusal == NOT_REFUSED && !httpd_bodies_fit((int64_t)*n)) {
-        req->refusal = BODIES_FULL;
-        httpd_req_drop_body(req);
-    }
-    if (req->refusal == NOT_REFUSED) {
+    if (req->refusal == NOT_REFUSED)
         httpd_req_add_body(req, bytes, *n);
-    } else {
+    else
         req->discarded += (int64_t)*n;
-    }
     *n = 0;
     if (req->discarded <= DISCARD_MAX)
         return MHD_YES;

@@ -10,33 +10,20 @@
 
 /* ------------------------------------------------------------------ all listeners */
 
-static struct httpd *all; /* list of open listeners */
+struct httpd_list httpd_all = LIST_HEAD_INITIALIZER(httpd_all);
 
-void httpd_list_add(struct httpd *h)
-{
-    h->next = all;
-    if (all)
-        all->before = h;
-    all = h;
-}
-
-/* The options that a listener copies. */
-#define AT(field) offsetof(struct httpd_opts, field)
-static const struct opt own_rows[] = {
-    {.name = "tls_cert", .type = OPT_FILE, .offset = AT(tls_cert)},
-    {.name = "tls_key", .type = OPT_FILE, .offset = AT(tls_key)},
-    {.name = "tls_client_ca", .type = OPT_FILE, .offset = AT(tls_client_ca)},
-    {.name = "hosts", .type = OPT_LIST, .offset = AT(hosts)},
-    {0},
+struct own {
+    struct httpd_opts opts;
 };
-#undef AT
+static const struct opt own_rows[] = {HTTPD_ROWS(struct own, opts, NULL, NULL), {0}};
 
-void httpd_list_del(struct httpd *h)
+void httpd_set(struct httpd *h, const struct httpd_opts *opts)
 {
-    *(h->before ? &h->before->next : &all) = h->next;
-    if (h->next)
-        h->next->before = h->before;
+    if (opts == &h->opts)
+        return;
     opt_free(own_rows, &h->opts);
+    if (opts)
+        opt_copy(own_rows, opts, &h->opts);
 }
 
 int httpd_check(const struct httpd_opts *opts, struct err *err)
@@ -48,21 +35,6 @@ int httpd_check(const struct httpd_opts *opts, struct err *err)
     struct httpd_tls *tls = httpd_tls_load(opts, err);
     httpd_tls_drop(tls);
     return tls ? 0 : -1;
-}
-
-void httpd_set(struct httpd *h, const struct httpd_opts *opts)
-{
-    struct httpd_opts *own = &h->opts;
-    if (opts == own)
-        return;
-    opt_free(own_rows, own);
-    opt_copy(own_rows, opts, own);
-    own->body_max_bytes = opts->body_max_bytes;
-    own->body_rate_bytes = opts->body_rate_bytes;
-    own->deadline_ms = opts->deadline_ms;
-    own->idle_ms = opts->idle_ms;
-    own->requests_max = opts->requests_max;
-    own->connections_per_address = opts->connections_per_address;
 }
 
 /* -------------------------------------------------------- the daemon's own listeners */
@@ -173,12 +145,12 @@ int listeners_change(struct listeners *l, const struct conf *now, const struct c
                      struct err *err)
 {
     int rc = listeners_check(now, next, err);
-    for (struct httpd *h = all; h && rc == 0; h = h->next)
-        if (h->tls) {
+    for (struct httpd *h = LIST_FIRST(&httpd_all); h; h = LIST_NEXT(h, link))
+        if (h->tls && rc == 0) {
             h->renewed = httpd_tls_load(opts_of(l, h, next), err);
             rc = h->renewed ? 0 : -1;
         }
-    for (struct httpd *h = all; h; h = h->next) {
+    for (struct httpd *h = LIST_FIRST(&httpd_all); h; h = LIST_NEXT(h, link)) {
         struct httpd_tls *unused = h->renewed;
         if (rc == 0) {
             httpd_set(h, opts_of(l, h, next));
@@ -204,7 +176,7 @@ void listeners_print(struct buf *out)
     };
     metric_head(out, "tarry_http_connections", "gauge",
                 "Connections of clients, by listener and state.");
-    for (const struct httpd *h = all; h; h = h->next)
+    for (const struct httpd *h = LIST_FIRST(&httpd_all); h; h = LIST_NEXT(h, link))
         for (int state = 0; state < CONN_STATES; state++)
             metric_count(out, "tarry_http_connections",
                          LABELS({"listener", h->name}, {"state", states[state]}),

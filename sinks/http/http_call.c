@@ -460,6 +460,7 @@ void http_call_begin(struct http_sink *s, struct delivery *d)
 void http_call_end(struct http_call *c, CURLcode code)
 {
     bool by_body = c->s->o.accept == HTTP_BY_CODE100;
+    const char *invalid = permanent_error(code);
     long status = 0;
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     c->d->status = (int)status;
@@ -475,8 +476,8 @@ void http_call_end(struct http_call *c, CURLcode code)
         reject(c,
                "the URL's address is in a private network, or in a network of the sink's "
                "option deny; to permit the address, add it to the option allow");
-    else if (permanent_error(code))
-        reject(c, permanent_error(code));
+    else if (invalid)
+        reject(c, invalid);
     else if (c->stopped)
         report(c, TRY_AGAIN, c->stopped);
     else

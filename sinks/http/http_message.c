@@ -63,6 +63,7 @@ static void begin_line(struct http_lines *lines)
 static void add_line(struct http_lines *lines, struct slice name, struct slice value)
 {
     begin_line(lines);
+    lines->has_type |= slice_is_nocase(name, "content-type");
     buf_add_slice(&lines->text, name);
     if (text_trim(value).n == 0) { /* "name:" would make curl drop the header */
         buf_add(&lines->text, ";", 2);
@@ -158,22 +159,11 @@ static unsigned add_headers(struct http_lines *lines, const struct delivery *d,
     return left_out;
 }
 
-static bool has_line(const struct http_lines *lines, const char *name)
-{
-    size_t n = strlen(name);
-    for (size_t i = 0; i < http_lines_count(lines); i++) {
-        const char *line = http_lines_at(lines, i);
-        if (strncasecmp(line, name, n) == 0 && (line[n] == ':' || line[n] == ';'))
-            return true;
-    }
-    return false;
-}
-
 /* If the job has no valid content type, sets a default: curl would label the body as a
  * form. */
 static void add_content_type(struct http_lines *lines, const struct http_hop *hop)
 {
-    if (!hop->without_body && !has_line(lines, "content-type"))
+    if (!hop->without_body && !lines->has_type)
         add_line(lines, SLICE_LIT("Content-Type"), SLICE_LIT("application/octet-stream"));
 }
 
@@ -190,6 +180,7 @@ unsigned http_lines_make(struct http_lines *lines, const struct delivery *d,
     unsigned left_out = 0;
     buf_clear(&lines->text);
     buf_clear(&lines->offsets);
+    lines->has_type = false;
     for (size_t i = 0; i < o->headers.n && may_get_own_headers(hop); i++)
         add_line(lines, slice_of(o->headers.v[i].name), slice_of(o->headers.v[i].value));
     left_out += add_headers(lines, d, o, hop);
@@ -242,17 +233,7 @@ bool http_is_code100(struct slice body)
 
 enum http_redirect http_status_redirect(long status)
 {
-    static const struct {
-        long status;
-        enum http_redirect how;
-    } rows[] = {{301, HTTP_AS_GET},
-                {302, HTTP_AS_GET},
-                {303, HTTP_AS_GET},
-                {307, HTTP_AS_IT_IS},
-                {308, HTTP_AS_IT_IS}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].status == status)
-            return rows[i].how;
-    }
-    return HTTP_NO_REDIRECT;
+    if (status >= 301 && status <= 303)
+        return HTTP_AS_GET;
+    return status == 307 || status == 308 ? HTTP_AS_IT_IS : HTTP_NO_REDIRECT;
 }

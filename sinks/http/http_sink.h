@@ -78,6 +78,7 @@ void http_opts_release(struct http_sink *s);
 struct http_lines {
     struct buf text;    /* each line ended by a NUL */
     struct buf offsets; /* size_t: where each begins */
+    bool has_type;      /* one is Content-Type */
 };
 
 struct http_signer;

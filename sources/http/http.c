@@ -238,22 +238,15 @@ static void on_found(void *arg, const struct found_reply *reply)
     struct buf json = {0};
     if (!httpd_may(req, HTTPD_CONSUME))
         shown.job = NULL; /* its key, headers and payload */
-    switch (reply->state) {
-    case FOUND_NO_ROUTE:
+    if (reply->state == FOUND_NO_ROUTE) {
         answer_no_route(req);
-        return;
-    case FOUND_NONE:
+    } else if (reply->state == FOUND_NONE) {
         httpd_error(req, 404, "not-found", "%s", NO_SUCH_JOB);
-        return;
-    case FOUND_UNKNOWN:
+    } else if (reply->state == FOUND_UNKNOWN) {
         httpd_busy(req, "Redis did not reply; send the request again");
-        return;
-    case FOUND_PENDING:
-    case FOUND_IN_FLIGHT:
-    case FOUND_DEAD:
+    } else {
         http_job_show(&json, args->id, &shown);
         httpd_answer_json(req, 200, &json);
-        return;
     }
 }
 
@@ -275,24 +268,24 @@ static void on_cancelled(void *arg, enum cancelled answer)
         text_add_json_id(&json, args->id);
         buf_add_str(&json, ",\"cancelled\":true}\n");
         httpd_answer_json(req, 200, &json);
-        return;
+        break;
     case CANCEL_TOO_LATE:
         httpd_error(req, 409, "in-flight",
                     "too late: the job is being delivered; if the delivery fails, tarry "
                     "does not retry it");
-        return;
+        break;
     case CANCEL_EMITTED:
         httpd_error(req, 410, "emitted", "too late: the job was delivered");
-        return;
+        break;
     case CANCEL_NOT_FOUND:
         httpd_error(req, 404, "not-found", "%s", NO_SUCH_JOB);
-        return;
+        break;
     case CANCEL_NO_ROUTE:
         answer_no_route(req);
-        return;
+        break;
     case CANCEL_UNKNOWN:
         httpd_busy(req, "Redis did not answer; send the request again");
-        return;
+        break;
     }
 }
 
