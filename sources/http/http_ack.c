@@ -85,43 +85,21 @@ static void on_ended(void *arg, enum queue_code code, enum queue_state was)
 
 /* ----------------------------------------------------------------- the request */
 
-static int read_text(const json_t *job, const char *name, struct slice *text,
-                     struct err *err)
-{
-    const json_t *v = json_object_get(job, name);
-    if (!json_is_string(v))
-        return err_set(err, "each job must have an \"id\" and a \"token\", both strings");
-    *text = (struct slice){json_string_value(v), json_string_length(v)};
-    return 0;
-}
-
 /* Reads the id in the format of a pull: "id_base64" overrides "id". */
-static int read_id(struct ack *ack, const json_t *job, struct err *err)
-{
-    const bool has_base64 = json_object_get(job, "id_base64") != NULL;
-    struct slice text = SLICE_LIT("");
-    if ((!has_base64 || json_object_get(job, "id") != NULL) &&
-        read_text(job, "id", &ack->id, err) < 0)
-        return -1;
-    if (!has_base64)
-        return 0;
-    if (read_text(job, "id_base64", &text, err) < 0)
-        return -1;
-    if (text_base64_decode(text, &ack->bytes) < 0)
-        return err_set(err, "id_base64 is not base64");
-    ack->id = buf_slice(&ack->bytes);
-    return 0;
-}
-
-static int read_one(struct acks *a, const json_t *job, struct err *err)
+static int read_one(struct acks *a, json_t *job, struct err *err)
 {
     static const struct http_param row = {
         "token", HTTP_INT, 0, .from = FROM_QUERY, .min = 1, .max = INT64_MAX};
     struct ack *ack = &a->ack[a->count++];
-    struct slice token = {0};
+    struct slice id = {0}, base64 = {0}, token = {0};
     ack->acks = a;
-    if (read_id(ack, job, err) < 0 || read_text(job, "token", &token, err) < 0)
-        return -1;
+    if (json_unpack(job, "{s?s%, s?s%, s:s%}", "id", &id.p, &id.n, "id_base64", &base64.p,
+                    &base64.n, "token", &token.p, &token.n) < 0 ||
+        (id.p == NULL && base64.p == NULL))
+        return err_set(err, "each job must have an \"id\" and a \"token\", both strings");
+    if (base64.p && text_base64_decode(base64, &ack->bytes) < 0)
+        return err_set(err, "id_base64 is not base64");
+    ack->id = base64.p ? buf_slice(&ack->bytes) : id;
     return http_param_set(&row, token, &ack->token, err);
 }
 
@@ -131,9 +109,10 @@ static struct acks *read_all(struct httpd_req *req, struct err *err)
     struct slice text = httpd_body(req);
     json_t *body =
         json_loadb(text.p, text.n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why);
-    const json_t *jobs = json_object_get(body, "jobs");
-    size_t n = json_array_size(jobs);
-    if (n == 0 || n > ACK_MAX || json_object_size(body) != 1) {
+    json_t *jobs = NULL;
+    bool read = json_unpack(body, "{s:o!}", "jobs", &jobs) == 0;
+    size_t n = read ? json_array_size(jobs) : 0;
+    if (n == 0 || n > ACK_MAX) {
         err_set(err, "the body must be JSON: {\"jobs\": [1 to %d jobs]}", ACK_MAX);
         json_decref(body);
         return NULL;
