@@ -150,22 +150,17 @@ static int missing(const struct http_param *row, struct err *err)
     return failed(row, -1, err);
 }
 
-static bool is_known(const struct http_param *rows, struct slice name)
-{
-    for (const struct http_param *row = rows; row->name; row++) {
-        if (row->from == FROM_QUERY && slice_is(name, row->name))
-            return true;
-    }
-    return false;
-}
-
 static int check_names(struct slice query, const struct http_param *rows, struct err *err)
 {
     struct slice name, value;
-    while (form_next(&query, &name, &value))
-        if (!is_known(rows, name))
+    while (form_next(&query, &name, &value)) {
+        const struct http_param *row = rows;
+        while (row->name && (row->from != FROM_QUERY || !slice_is(name, row->name)))
+            row++;
+        if (row->name == NULL)
             return err_set(err, "unknown parameter \"%.*s\"",
                            (int)(name.n < 100 ? name.n : 100), name.p);
+    }
     return 0;
 }
 

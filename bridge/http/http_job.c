@@ -200,10 +200,14 @@ static bool applies(const struct control *c, const struct job *job)
     return !c->of_queues || job->to_queue;
 }
 
-static const struct control *control_of_header(const struct job *job, struct slice name)
+/* Returns the control of that header or, in a JSON line, of that field; NULL: none. */
+static const struct control *find_control(const struct job *job, struct slice name,
+                                          bool field)
 {
     for (const struct control *c = controls; c < controls + CONTROLS; c++)
-        if (applies(c, job) && slice_is_nocase(name, c->header))
+        if (applies(c, job) &&
+            (field ? slice_is(name, c->name) || slice_is(name, c->header)
+                   : slice_is_nocase(name, c->header)))
             return c;
     return NULL;
 }
@@ -219,7 +223,7 @@ struct taking {
 
 static int take(struct taking *t, struct slice name, struct slice value)
 {
-    const struct control *c = control_of_header(t->job, name);
+    const struct control *c = find_control(t->job, name, false);
     if (c && c->set != set_header) /* those keep their spelling */
         return c->set(t->job, c, value, t->err);
     if (slice_is_nocase(name, "idempotency-key") && t->idempotency.p == NULL)
@@ -339,15 +343,6 @@ static int set_payload(struct job *job, const json_t *v, bool base64, struct err
     return 0;
 }
 
-static const struct control *control_of_field(const struct job *job, const char *name)
-{
-    for (const struct control *c = controls; c < controls + CONTROLS; c++)
-        if (applies(c, job) &&
-            (strcmp(name, c->name) == 0 || strcmp(name, c->header) == 0))
-            return c;
-    return NULL;
-}
-
 static int set_field(struct job *job, const char *name, const json_t *v, struct err *err)
 {
     char room[32];
@@ -356,9 +351,8 @@ static int set_field(struct job *job, const char *name, const json_t *v, struct 
         return set_payload(job, v, base64, err);
     bool key = strcmp(name, "key") == 0;
     bool id = strcmp(name, "id") == 0;
-    const struct control *c = control_of_field(job, key  ? "delay-key"
-                                                    : id ? "delay-id"
-                                                         : name);
+    const char *control = key ? "delay-key" : id ? "delay-id" : name;
+    const struct control *c = find_control(job, slice_of(control), true);
     if (c == NULL)
         return err_set(err,
                        "unknown field \"%.100s\"; valid fields are payload or "

@@ -58,14 +58,6 @@ static void run(struct httpd *h)
         timer_set(h->more, again_ms);
 }
 
-static bool has_connections(const struct httpd *h)
-{
-    for (int state = 0; state < CONN_STATES; state++)
-        if (h->conns[state].first)
-            return true;
-    return false;
-}
-
 /* Without connections only the listening socket can have caused the event. If no
  * connection results, descriptors are exhausted. The library waits until one of its
  * connections ends, so that the event would repeat endlessly. */
@@ -73,7 +65,7 @@ static void on_events(void *arg, unsigned events)
 {
     struct httpd *h = arg;
     (void)events;
-    h->active = has_connections(h);
+    h->active = httpd_conns_n(h) > 0;
     run(h);
     if (h->active)
         return;
@@ -134,17 +126,6 @@ static int begin(struct httpd *h, const struct httpd_opts *opts, struct err *err
     return 0;
 }
 
-/* Loads the certificates. A listener that requires client certificates must not open
- * without its own. */
-static int load(struct httpd *h, const struct httpd_opts *opts, struct err *err)
-{
-    if (httpd_check_opts(opts, err) < 0)
-        return -1;
-    if (httpd_tls_is_wanted(opts))
-        h->tls = httpd_tls_load(opts, err);
-    return h->tls || !httpd_tls_is_wanted(opts) ? 0 : -1;
-}
-
 struct httpd *httpd_open(const char *name, const struct httpd_opts *opts, struct err *err)
 {
     struct httpd *h = mem_alloc(sizeof(*h));
@@ -155,7 +136,7 @@ struct httpd *httpd_open(const char *name, const struct httpd_opts *opts, struct
     h->more = timer_new(on_more, h);
     LIST_INSERT_HEAD(&httpd_all, h, link);
     httpd_set(h, opts);
-    if (load(h, opts, err) == 0 && begin(h, opts, err) == 0)
+    if (httpd_tls_load(opts, &h->tls, err) == 0 && begin(h, opts, err) == 0)
         return h;
     httpd_stop(h);
     return NULL;
@@ -225,15 +206,6 @@ void httpd_close(struct httpd *h, loop_cb *closed, void *arg)
     h->closing = timer_every(CLOSE_LOOK_MS, on_closing, h);
 }
 
-/* The library aborts if it is stopped with a suspended connection. */
-static void resume_all(struct httpd *h)
-{
-    for (struct httpd_conn *conn = h->conns[WAITING].first; conn; conn = conn->next) {
-        if (conn->req && conn->req->stage == SUSPENDED)
-            MHD_resume_connection(conn->req->mc);
-    }
-}
-
 void httpd_stop(struct httpd *h)
 {
     if (h == NULL)
@@ -246,7 +218,10 @@ void httpd_stop(struct httpd *h)
         /* Closed by httpd_unlisten(), which also removes the file of a Unix socket. */
         int fd = MHD_quiesce_daemon(h->mhd);
         must(fd == h->fd || fd == MHD_INVALID_SOCKET);
-        resume_all(h);
+        /* The library aborts if it is stopped with a suspended connection. */
+        for (struct httpd_conn *conn = h->conns[WAITING].first; conn; conn = conn->next)
+            if (conn->req && conn->req->stage == SUSPENDED)
+                MHD_resume_connection(conn->req->mc);
         MHD_stop_daemon(h->mhd);
     }
     httpd_gone_stop(h);

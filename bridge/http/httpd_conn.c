@@ -202,12 +202,17 @@ static void log_crowded(struct httpd *h, const struct httpd_address *address)
                 text, (long long)h->opts.connections_per_address);
 }
 
-static unsigned in_use(const struct httpd *h)
+unsigned httpd_conns_n(const struct httpd *h)
 {
     unsigned n = 0;
     for (int state = 0; state < CONN_STATES; state++)
-        n += state == CLOSING ? 0 : h->conns[state].n;
+        n += h->conns[state].n;
     return n;
+}
+
+static unsigned in_use(const struct httpd *h)
+{
+    return httpd_conns_n(h) - h->conns[CLOSING].n;
 }
 
 bool httpd_slots_full(const struct httpd *h)
@@ -219,16 +224,6 @@ static void reject_and_close(struct httpd_conn *conn, enum httpd_refusal what)
 {
     httpd_refuse_raw(conn, what);
     httpd_conn_close(conn);
-}
-
-/* Closes the connection that has waited longest without sending a complete request. */
-static void end_oldest(struct httpd *h, const struct httpd_conn *but)
-{
-    struct httpd_conn *oldest = h->conns[NEW].first;
-    if (oldest == but)
-        oldest = h->conns[READING].first;
-    if (oldest)
-        reject_and_close(oldest, CONNECTIONS_FULL);
 }
 
 static void make_room(struct httpd_conn *conn)
@@ -248,8 +243,14 @@ static void make_room(struct httpd_conn *conn)
         return;
     }
     conn->over_limit = true;
-    if (in_use(h) > (unsigned)h->opts.connections_max + OVER_LIMIT_MAX)
-        end_oldest(h, conn);
+    if (in_use(h) <= (unsigned)h->opts.connections_max + OVER_LIMIT_MAX)
+        return;
+    /* Closes the one that has waited longest without sending a complete request. */
+    struct httpd_conn *oldest = h->conns[NEW].first;
+    if (oldest == conn)
+        oldest = h->conns[READING].first;
+    if (oldest)
+        reject_and_close(oldest, CONNECTIONS_FULL);
 }
 
 static void enter_slot(struct httpd_conn *conn, struct MHD_Connection *mc)

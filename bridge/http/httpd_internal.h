@@ -181,6 +181,7 @@ void httpd_conn_close(struct httpd_conn *conn);
 void httpd_on_connection(void *arg, struct MHD_Connection *mc, void **context,
                          enum MHD_ConnectionNotificationCode code);
 void httpd_on_sweep(void *arg);
+unsigned httpd_conns_n(const struct httpd *h); /* the number of connections */
 /* Returns the connection limit for the library. */
 unsigned httpd_slots_max(const struct httpd_opts *opts);
 /* Returns whether more than connections_max connections are in use. */
@@ -268,9 +269,10 @@ struct httpd_tls; /* reference-counted */
 /* libmicrohttpd's options for TLS, with its end marker. */
 extern const struct MHD_OptionItem httpd_tls_options[];
 
-bool httpd_tls_is_wanted(const struct httpd_opts *opts);
-/* Reads the files and returns one reference. NULL: err names the file and the fault. */
-struct httpd_tls *httpd_tls_load(const struct httpd_opts *opts, struct err *err);
+/* Checks the options, reads the files and returns one reference in *tls; NULL: without
+ * TLS. -1: err names the file and the fault. */
+int httpd_tls_load(const struct httpd_opts *opts, struct httpd_tls **tls,
+                   struct err *err);
 struct httpd_tls *httpd_tls_use(struct httpd_tls *tls);
 void httpd_tls_drop(struct httpd_tls *tls); /* NULL is allowed */
 

@@ -42,11 +42,6 @@ const struct MHD_OptionItem httpd_tls_options[] = {
     {MHD_OPTION_END, 0, NULL},
 };
 
-bool httpd_tls_is_wanted(const struct httpd_opts *opts)
-{
-    return opts->tls_cert != NULL;
-}
-
 /* Reads a file, which may contain a key: the caller must use text_wipe(). */
 static int read_file(const char *option, const char *name, struct buf *text,
                      struct err *err)
@@ -123,15 +118,21 @@ static int load_client_ca(struct httpd_tls *tls, const struct httpd_opts *opts,
     return 0;
 }
 
-struct httpd_tls *httpd_tls_load(const struct httpd_opts *opts, struct err *err)
+int httpd_tls_load(const struct httpd_opts *opts, struct httpd_tls **tls, struct err *err)
 {
-    struct httpd_tls *tls = mem_alloc(sizeof(*tls));
-    tls->users = 1;
-    must(gnutls_certificate_allocate_credentials(&tls->cred) == GNUTLS_E_SUCCESS);
-    if (load_pair(tls, opts, err) == 0 && load_client_ca(tls, opts, err) == 0)
-        return tls;
-    httpd_tls_drop(tls);
-    return NULL;
+    *tls = NULL;
+    if (httpd_check_opts(opts, err) < 0)
+        return -1;
+    if (opts->tls_cert == NULL)
+        return 0;
+    *tls = mem_alloc(sizeof(**tls));
+    (*tls)->users = 1;
+    must(gnutls_certificate_allocate_credentials(&(*tls)->cred) == GNUTLS_E_SUCCESS);
+    if (load_pair(*tls, opts, err) == 0 && load_client_ca(*tls, opts, err) == 0)
+        return 0;
+    httpd_tls_drop(*tls);
+    *tls = NULL;
+    return -1;
 }
 
 struct httpd_tls *httpd_tls_use(struct httpd_tls *tls)

@@ -28,13 +28,10 @@ void httpd_set(struct httpd *h, const struct httpd_opts *opts)
 
 int httpd_check(const struct httpd_opts *opts, struct err *err)
 {
-    if (httpd_check_opts(opts, err) < 0)
-        return -1;
-    if (!httpd_tls_is_wanted(opts))
-        return 0;
-    struct httpd_tls *tls = httpd_tls_load(opts, err);
+    struct httpd_tls *tls;
+    int rc = httpd_tls_load(opts, &tls, err);
     httpd_tls_drop(tls);
-    return tls ? 0 : -1;
+    return rc;
 }
 
 /* -------------------------------------------------------- the daemon's own listeners */
@@ -146,10 +143,8 @@ int listeners_change(struct listeners *l, const struct conf *now, const struct c
 {
     int rc = listeners_check(now, next, err);
     for (struct httpd *h = LIST_FIRST(&httpd_all); h; h = LIST_NEXT(h, link))
-        if (h->tls && rc == 0) {
-            h->renewed = httpd_tls_load(opts_of(l, h, next), err);
-            rc = h->renewed ? 0 : -1;
-        }
+        if (h->tls && rc == 0)
+            rc = httpd_tls_load(opts_of(l, h, next), &h->renewed, err);
     for (struct httpd *h = LIST_FIRST(&httpd_all); h; h = LIST_NEXT(h, link)) {
         struct httpd_tls *unused = h->renewed;
         if (rc == 0) {
