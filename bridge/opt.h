@@ -99,8 +99,6 @@ const char *opt_nearest(const struct opt *rows, const char *name);
 void opt_free(const struct opt *rows, void *self);
 /* Prints name, type, default, range and help of each row, for `tarry options`. */
 void opt_print(const struct opt *rows, FILE *out);
-/* Prints type, default and range of one row. */
-void opt_print_facts(const struct opt *row, FILE *out);
 
 /* Format a value in the syntax of the file: "1h30m", "64MiB". Exact, no rounding. */
 enum { OPT_TEXT_SIZE = 32 };

@@ -213,12 +213,7 @@ extern const struct sink_ops *const sink_plugins[];
 /* Logs the warnings of conf, one line each. */
 void conf_log_warnings(const struct conf *conf);
 
-/* Calls cb for each group of options of all sections and plugins. rows ends with a zeroed
- * row. */
-typedef void conf_group_cb(void *arg, const char *title, const char *help,
-                           const struct opt *rows);
-void conf_each_group(conf_group_cb *cb, void *arg);
-/* Prints all options as text. */
+/* Prints the options of all sections and plugins; etc/build/man.py reads it. */
 void conf_print_options(FILE *out);
 
 #endif

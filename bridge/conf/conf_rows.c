@@ -320,7 +320,17 @@ const struct conf_kind_row conf_kinds[] = {
 
 /* --- the list of all options --- */
 
-static void each_plugin(enum conf_kind kind, conf_group_cb *cb, void *arg)
+static const struct opt no_rows[] = {{0}};
+
+static void print_group(FILE *out, const char *title, const char *help,
+                        const struct opt *rows)
+{
+    fprintf(out, "%s   %s\n", title, help);
+    opt_print(rows, out);
+    fputc('\n', out);
+}
+
+static void print_plugins(FILE *out, enum conf_kind kind)
 {
     struct conf_plugin plugin;
     char title[128];
@@ -330,50 +340,36 @@ static void each_plugin(enum conf_kind kind, conf_group_cb *cb, void *arg)
                  conf_kinds[kind].section, plugin.name);
         if (plugin.source && strcmp(plugin.name, CONF_HTTP_SOURCE) == 0)
             snprintf(title, sizeof(title), "from = \"http\" in a route");
-        cb(arg, title, plugin.help ? plugin.help : "", plugin.opts);
+        print_group(out, title, plugin.help ? plugin.help : "", plugin.opts);
     }
-}
-
-void conf_each_group(conf_group_cb *cb, void *arg)
-{
-    static const struct opt none[] = {{0}};
-    char title[64];
-    for (const struct conf_section *s = conf_sections; s->name != NULL; s++) {
-        snprintf(title, sizeof(title), "%s: { }", s->name);
-        cb(arg, title, s->help, s->rows);
-    }
-    cb(arg, "plugins = [ \"/path/x.so\" ]",
-       "shared objects with further sources and sinks", none);
-    cb(arg, "pools: { NAME: { } }",
-       "further Redis servers for queues, with the options of redis", none);
-    cb(arg, "tokens: { NAME: { } }",
-       "who may use the http and admin listeners, and for what; without tokens: "
-       "everybody",
-       conf_token_rows);
-    cb(arg, "retries: { NAME = ...; }",
-       "schedules for retry and delay-retry: a list of waits [ \"2m\", \"10m\" ], or { "
-       "first = \"1s\"; factor = 2.0; max = \"10m\"; limit = 10; jitter = 0.2; }",
-       none);
-    cb(arg, "sources: { NAME: { } }",
-       "where messages come from; each has a type, and these", conf_source_rows);
-    each_plugin(CONF_SOURCES, cb, arg);
-    cb(arg, "sinks: { NAME: { } }",
-       "where jobs are delivered; each has a type, and these", conf_sink_rows);
-    each_plugin(CONF_SINKS, cb, arg);
-    cb(arg, "routes: { NAME: { } }", "which source leads to which sink, and how",
-       conf_route_rows);
-}
-
-static void print_group(void *arg, const char *title, const char *help,
-                        const struct opt *rows)
-{
-    FILE *out = arg;
-    fprintf(out, "%s   %s\n", title, help);
-    opt_print(rows, out);
-    fputc('\n', out);
 }
 
 void conf_print_options(FILE *out)
 {
-    conf_each_group(print_group, out);
+    for (const struct conf_section *s = conf_sections; s->name != NULL; s++) {
+        char title[64];
+        snprintf(title, sizeof(title), "%s: { }", s->name);
+        print_group(out, title, s->help, s->rows);
+    }
+    print_group(out, "plugins = [ \"/path/x.so\" ]",
+                "shared objects with further sources and sinks", no_rows);
+    print_group(out, "pools: { NAME: { } }",
+                "further Redis servers for queues, with the options of redis", no_rows);
+    print_group(out, "tokens: { NAME: { } }",
+                "who may use the http and admin listeners, and for what; without tokens: "
+                "everybody",
+                conf_token_rows);
+    print_group(out, "retries: { NAME = ...; }",
+                "schedules for retry and delay-retry: a list of waits [ \"2m\", \"10m\" "
+                "], or { first = \"1s\"; factor = 2.0; max = \"10m\"; limit = 10; jitter "
+                "= 0.2; }",
+                no_rows);
+    print_group(out, "sources: { NAME: { } }",
+                "where messages come from; each has a type, and these", conf_source_rows);
+    print_plugins(out, CONF_SOURCES);
+    print_group(out, "sinks: { NAME: { } }",
+                "where jobs are delivered; each has a type, and these", conf_sink_rows);
+    print_plugins(out, CONF_SINKS);
+    print_group(out, "routes: { NAME: { } }", "which source leads to which sink, and how",
+                conf_route_rows);
 }
