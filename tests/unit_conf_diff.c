@@ -4,7 +4,6 @@
  * them a running daemon can take over.
  */
 #include "bridge/base/mem.h"
-#include "bridge/conf/conf_diff.h"
 #include "bridge/conf/conf_internal.h"
 #include "tests/unit.h"
 

@@ -210,6 +210,36 @@ bool conf_route_parts_topics(const struct conf_route *route, const struct tmpl *
 extern const struct source_ops *const source_plugins[];
 extern const struct sink_ops *const sink_plugins[];
 
+/* --- conf_diff.c: compares two configurations option by option, by their values (the
+ * former content of ${file:...}), not by source text --- */
+
+enum conf_change {
+    CONF_SAME,
+    CONF_SOFT, /* only options that the core reads at each use */
+    CONF_HARD  /* the plugin must be restarted */
+};
+
+struct conf_diff {
+    struct buf changed; /* changed options, one line each: "routes.orders.topic" */
+    struct buf refused; /* changes that require a restart of the daemon, one line each
+                         * with the reason */
+};
+void conf_diff_free(struct conf_diff *d);
+
+/* Compares everything except sources, sinks and routes. */
+void conf_diff_sections(const struct conf *old, const struct conf *now,
+                        struct conf_diff *d);
+/* Compare two parts of the same name. A different sink type is CONF_HARD. */
+enum conf_change conf_diff_source(const struct conf_source *old,
+                                  const struct conf_source *now, struct conf_diff *d);
+enum conf_change conf_diff_sink(const struct conf_sink *old, const struct conf_sink *now,
+                                struct conf_diff *d);
+enum conf_change conf_diff_route(const struct conf_route *old,
+                                 const struct conf_route *now, struct conf_diff *d);
+/* Appends "routes.orders (added)". what: "added" or "removed". */
+void conf_diff_note(struct conf_diff *d, const char *section, const char *name,
+                    const char *what);
+
 /* Logs the warnings of conf, one line each. */
 void conf_log_warnings(const struct conf *conf);
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/conf/conf_diff.h"
 #include "bridge/conf/conf_internal.h"
 #include "bridge/plugin.h"
 

@@ -7,7 +7,6 @@
 #include "bridge/conf/conf.h"
 #include "bridge/engine/core.h"
 #include "bridge/engine/deliver.h"
-#include "bridge/daemon/drain.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"
 #include "bridge/admin/metrics.h"
@@ -52,7 +51,7 @@ static void stop(struct daemon *daemon)
     if (daemon->bridge.draining)
         return;
     drain_start(&daemon->bridge, on_drained, daemon);
-    reload_end(&daemon->bridge);
+    reload_end(daemon->bridge.reload);
 }
 
 /* Stops in order after a required part failed to start. */
@@ -236,7 +235,7 @@ static void on_reload_signal(void *arg, int signo)
 {
     struct daemon *daemon = arg;
     (void)signo;
-    reload_ask(&daemon->bridge, NULL, NULL);
+    reload_ask(daemon->bridge.reload, NULL, NULL);
 }
 
 /* --- start --- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/daemon/drain.h"
+#include "bridge/daemon/daemon.h"
 #include "bridge/engine/tap.h"
 #include "bridge/engine/membership.h"
 #include "bridge/base/notify.h"

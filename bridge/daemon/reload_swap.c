@@ -3,16 +3,11 @@
  * reload_swap.c - switches to the next configuration in one call: nothing in it can fail
  * or wait, and no other code runs meanwhile.
  */
-#include "bridge/engine/membership.h"
-#include "bridge/base/log.h"
 #include "bridge/conf/conf_internal.h"
-#include "bridge/engine/inst.h"
+#include "bridge/daemon/reload.h"
+#include "bridge/engine/membership.h"
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/daemon/leave.h"
-#include "bridge/daemon/reload_internal.h"
-#include "bridge/engine/route.h"
-#include "bridge/engine/sched.h"
 
 #include <stdlib.h>
 
@@ -104,7 +99,7 @@ static void swap_sinks(struct reload *r)
         sink->use = PART_USED;
     }
     EACH_SINK (bridge, sink)
-        leave_sink(sink);
+        sink->use = PART_LEAVING;
     TAILQ_CONCAT(&bridge->sinks, &now, link);
 }
 

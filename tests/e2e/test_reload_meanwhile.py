@@ -11,7 +11,6 @@ from lib import collect, load, verify, ways
 from lib.reloads import Reloaded, hook, hooked  # noqa: F401 fixtures
 from lib.servers import free_port, wait_for
 from lib.slow import SlowRedis
-from test_kafka_start import old_records
 
 
 TO_HELD = 'held: { from = "http"; to = "held"; topic = "held"; };'
@@ -434,35 +433,4 @@ def test_redis_that_dies_within_a_reload(bench, hook):
         d.post(f"new {n}", f"r{n}")
         # The next reload takes its route away, and with it what still waits there.
         hook.wait_count(2 * n + 2)
-    d.tarry.stop()
-
-
-@pytest.mark.slow
-def test_a_source_that_waits_for_the_end_of_a_reload_reads_again_what_redis_lost(bench):
-    """It has its place in its group by then, from a mark that Redis has no more."""
-    receiver, broker = bench.keep(collect.FromHttp()), bench.mosquitto()
-    old_records(bench, 3)
-    redis = bench.redis()
-    client, marks, part = redis.client(), "tarry:{late}:kv:marks", f"{bench.name}.in/0"
-    d = Reloaded(bench, redis, hooked(receiver, more_sinks=held(broker, 1), more_routes=TO_HELD))
-    wait_for("the broker", lambda: d.tarry.metric("tarry_sink_connections", sink="held") == 1)
-    broker.child.send_signal(signal.SIGSTOP)
-    d.post("x", "held")
-    client.hset(marks, part, 3)
-    d.write(hooked(receiver, more_sinks=held(broker, 2),  # for which it waits until x is delivered
-                   sources=f'late: {{ type = "kafka"; brokers = "{bench.kafka.address}"; start = "latest"; '
-                           f'topics = [ "{bench.name}.in" ]; group = "{bench.name}"; }};',
-                   more_routes=TO_HELD + 'k: { from = "late"; to = "hook"; };'))
-    reloading = ways.Sending(lambda: d.ask())
-    wait_for("its place", lambda: "1 partitions assigned" in d.log())
-    client.hset(marks, part, 1)
-    made = d.tarry.metric("tarry_redis_connects_total")
-    client.client_kill_filter(_type="normal", skipme=True)
-    wait_for("Redis to be missed, and back", lambda: d.tarry.metric("tarry_redis_connects_total") > made
-             and d.tarry.ask("GET", "/readyz")[0] == 200)
-    assert int(d.tarry.metric("tarry_config_generation")) == 1, "the reload is through: this shows nothing"
-    broker.child.send_signal(signal.SIGCONT)
-    reloading.join()
-    receiver.wait_count(2)
-    assert sorted(a.payload for a in receiver.arrivals) == [b"old 1", b"old 2"]
     d.tarry.stop()
