@@ -50,8 +50,8 @@ struct opt {
     const char *choices; /* OPT_CHOICE: "a|b|c" */
     bool optional;       /* may be absent without a default; the field is then NULL or
                           * 0 */
-    bool reload_file;    /* OPT_FILE: a reload reads the file again without a restart
-                          * of the owner */
+    bool reloads;        /* of a section, or OPT_FILE: a reload applies a new value, or
+                          * reads the file again, without a restart of the owner */
     bool secret;         /* OPT_LIST, OPT_PAIRS: each value is a secret */
 };
 

@@ -262,7 +262,6 @@ static void a_route_takes_a_copy_of_the_schedule_that_it_names(void **state)
     assert_int_equal(r->retry.list_count, 3);
     assert_int_equal(r->retry.list_ms[2], 3600000);
     assert_ptr_not_equal(r->retry.list_ms, slow->policy.list_ms);
-    assert_int_equal(slow->line, 9);
     assert_int_equal(quick->policy.limit, 3);
     assert_int_equal(once->policy.list_count, 0);
     assert_null(conf_find(conf, CONF_RETRIES, SLICE_LIT("slo")));

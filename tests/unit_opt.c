@@ -5,7 +5,7 @@
 #include "bridge/base/retry.h"
 #include "bridge/base/text.h"
 #include "bridge/opt.h"
-#include "bridge/conf/opt_type.h"
+#include "bridge/conf/conf_internal.h"
 #include "tests/unit.h"
 
 #include <math.h>

@@ -90,7 +90,7 @@ static const struct opt admin_rows[] = {
      .help = "What /metrics contains. \"full\": every counter from the start at 0, and "
              "all buckets of the histograms. \"brief\": rare counters appear with their "
              "first event, and half of the buckets.",
-     .choices = "brief|full"},
+     .choices = "brief|full", .reloads = true},
     {0}};
 
 #define AT(field) offsetof(struct conf_token, field)
@@ -112,24 +112,25 @@ const struct opt conf_token_rows[] = {
 #define AT(field) offsetof(struct conf_daemon, field)
 static const struct opt daemon_rows[] = {
     {"log", OPT_CHOICE, AT(log_level), "info", .help = "The lowest level that is logged.",
-     .choices = "debug|info|warn|error"},
+     .choices = "debug|info|warn|error", .reloads = true},
     {"log_format", OPT_CHOICE, AT(log_format), "logfmt",
      .help = "The format of log lines: key=value pairs, or a JSON object.",
-     .choices = "logfmt|json"},
+     .choices = "logfmt|json", .reloads = true},
     {"stop_timeout", OPT_MS, AT(stop_timeout_ms), "30s",
      .help = "The longest time a stop may take; then tarry exits, and the next start "
              "continues the open work.",
-     .min = 100, .max = HOUR},
+     .min = 100, .max = HOUR, .reloads = true},
     {"job_max", OPT_BYTES, AT(job_max_bytes), "2MiB",
      .help = "The largest record of a job: payload, key and headers together. A sink "
              "keeps up to max_in_flight jobs in memory.",
-     .min = KIB, .max = 16 * MIB},
+     .min = KIB, .max = 16 * MIB, .reloads = true},
     {"queue_max_jobs", OPT_INT, AT(queue_max_jobs), "20000",
      .help = "Jobs of all routes that Redis has not answered yet; at this number the "
              "sources pause.",
-     .min = 1, .max = 10000000},
+     .min = 1, .max = 10000000, .reloads = true},
     {"queue_max", OPT_BYTES, AT(queue_max_bytes), "64MiB",
-     .help = "The same in bytes; at least job_max.", .min = KIB, .max = 65536 * MIB},
+     .help = "The same in bytes; at least job_max.", .min = KIB, .max = 65536 * MIB,
+     .reloads = true},
     {"batch_max", OPT_INT, AT(batch_max_jobs), "200",
      .help = "The largest number of jobs in one script call; Redis serves no other "
              "client during a call.",
@@ -137,12 +138,12 @@ static const struct opt daemon_rows[] = {
     {"hops_max", OPT_INT, AT(hops_max), "8",
      .help = "The largest number of times that one message may pass through tarry; more "
              "count as a loop.",
-     .min = 1, .max = 1000},
+     .min = 1, .max = 1000, .reloads = true},
     {"overdue_alarm", OPT_MS, AT(overdue_alarm_ms), "30s",
      .help =
          "If due jobs could be delivered and none is for this time, the watchdog "
          "restarts their bucket, and /readyz answers 503 until jobs move again. 0: off.",
-     .min = 0, .max = DAY},
+     .min = 0, .max = DAY, .reloads = true},
     {"core_dumps", OPT_BOOL, AT(core_dumps), "false",
      .help = "Whether a crash may write a core file, and debuggers of the same user may "
              "attach. Both can reveal secrets in memory."},

@@ -4,7 +4,6 @@
  * them can be undone: tarry stops the parts that they have started, and starts those that
  * they have stopped.
  */
-#include "bridge/conf/opt_type.h"
 #include "bridge/daemon/reload.h"
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"

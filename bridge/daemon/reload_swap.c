@@ -20,9 +20,9 @@
 
 /* A part that continues keeps its own configuration struct, with the new values, and so
  * its name and the plugin's struct. The next configuration shares that struct. */
-#define SHARE_PART(of, part, free_part)                                                  \
+#define SHARE_PART(of, part, kind)                                                       \
     do {                                                                                 \
-        free_part(part);                                                                 \
+        conf_part_free((kind), (part));                                                  \
         (part) = (of)->conf;                                                             \
         (part)->users++;                                                                 \
     } while (0)
@@ -42,7 +42,7 @@ static void keep_source(struct source *src, struct conf_source **part)
 {
     opt_exchange(conf_source_rows, src->conf, *part);
     inst_set_compat(src);
-    SHARE_PART(src, *part, conf_source_free);
+    SHARE_PART(src, *part, CONF_SOURCES);
 }
 
 static void swap_sources(struct reload *r)
@@ -73,7 +73,7 @@ static void keep_sink(struct sink *sink, struct conf_sink **part)
     opt_exchange(conf_sink_rows, sink->conf, *part);
     if (sink->rules)
         opt_exchange(sink->ops->opts, sink->self, (*part)->self);
-    SHARE_PART(sink, *part, conf_sink_free);
+    SHARE_PART(sink, *part, CONF_SINKS);
 }
 
 /* Deliveries of the old sink still use credit. Keep the counters. */
@@ -125,7 +125,7 @@ static void keep_route(struct route *route, struct conf_route **part)
         queue_end_waits_at(route);
         route_change(route, sink, dead);
     }
-    SHARE_PART(route, *part, conf_route_free);
+    SHARE_PART(route, *part, CONF_ROUTES);
 }
 
 /* Uses the sinks of the next configuration. */

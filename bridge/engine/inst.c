@@ -95,7 +95,7 @@ void inst_source_free(struct source *src)
 {
     TAILQ_REMOVE(&src->bridge->sources, src, link);
     buf_free(&src->partition_name);
-    conf_source_free(src->conf);
+    conf_part_free(CONF_SOURCES, src->conf);
     free(src);
 }
 
@@ -103,7 +103,7 @@ void inst_sink_free(struct sink *sink)
 {
     TAILQ_REMOVE(&sink->bridge->sinks, sink, link);
     queue_sink_fini(sink);
-    conf_sink_free(sink->conf);
+    conf_part_free(CONF_SINKS, sink->conf);
     free(sink);
 }
 

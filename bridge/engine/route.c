@@ -147,7 +147,7 @@ void route_free(struct route *route)
     pace_free(route->pace);
     gate_fini(&route->gate);
     forget_conf(route);
-    conf_route_free(route->conf);
+    conf_part_free(CONF_ROUTES, route->conf);
     free(route);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* httpd_reload.c - applies new options and renewed certificates to running listeners. */
-#include "bridge/conf/opt_type.h"
+#include "bridge/conf/conf.h"
 #include "bridge/http/httpd_internal.h"
 
 #include <stddef.h>
@@ -51,7 +51,11 @@ void httpd_set(struct httpd *h, const struct httpd_opts *opts)
     if (opts == own)
         return;
     opt_free(own_rows, own);
-    opt_copy(own_rows, opts, own);
+    own->tls_cert = mem_strdup(opts->tls_cert);
+    own->tls_key = mem_strdup(opts->tls_key);
+    own->tls_client_ca = mem_strdup(opts->tls_client_ca);
+    for (size_t i = 0; i < opts->hosts.n; i++)
+        opt_list_add(&own->hosts, opts->hosts.v[i]);
     own->body_max_bytes = opts->body_max_bytes;
     own->body_rate_bytes = opts->body_rate_bytes;
     own->deadline_ms = opts->deadline_ms;
