@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The manual pages and the completion: as the tables make them, clean, and good for something."""
+"""The manual pages and the completion: generated from the tables, valid, and useful."""
 import os
 import re
 import shutil
@@ -55,7 +55,7 @@ def test_sentences_of_the_manual_end_once():
 
 
 def test_the_commands_that_alerts_advise_are_used_rightly():
-    """Each gets as far as to miss the daemon."""
+    """Each command fails only because there is no daemon."""
     text = re.sub(r"\s+", " ", (TOP / "etc/prometheus/tarry.rules.yml").read_text())
     ask = r"\btarry ((?:targets|go-on|reload|(?:jobs|dead) [a-z]+)(?: [A-Z]+\b| --[a-z-]+ [A-Z]+\b)*)"
     advised = set(re.findall(ask, text))
@@ -74,16 +74,16 @@ def test_help_fits_a_terminal_of_80_columns():
 
 
 def test_help_of_one_command_of_several_words_is_of_that_alone():
-    def told(*args):
+    def help_text(*args):
         done = cli.run(*args)
         assert done.returncode == 0, (args, done.stderr)
         return done.stdout
-    move = told("jobs", "move", "--help")
+    move = help_text("jobs", "move", "--help")
     assert "tarry jobs move ROUTE ID" in move and "--at TIME" in move
     assert "tarry jobs list" not in move and "--state" not in move
-    assert told("jobs", "move", "r", "x", "--help") == told("help", "jobs", "move") == move
-    both = told("jobs", "--help")
-    assert both == told("help", "jobs") and "tarry jobs list" in both and "--at TIME" in both and "--state" in both
+    assert help_text("jobs", "move", "r", "x", "--help") == help_text("help", "jobs", "move") == move
+    both = help_text("jobs", "--help")
+    assert both == help_text("help", "jobs") and "tarry jobs list" in both and "--at TIME" in both and "--state" in both
     for args in (("help", "jobs", "lits"), ("help", "status", "list")):
         done = cli.run(*args)
         assert done.returncode == 64 and f"unknown command {args[-1]}" in done.stderr, done.stderr
@@ -103,7 +103,7 @@ def test_the_manual_has_each_option():
 
 
 def complete(*words, path=None, url="http://127.0.0.1:1"):
-    """What bash offers behind these words; the last one is being written."""
+    """Returns bash's completions of these words; the last one is incomplete."""
     script = (f'. {TOP}/etc/completion/tarry.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tarry; '
               'printf "%s\\n" "${COMPREPLY[@]}"')
     env = cli.environment(url)
