@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_conf_diff.c - proves that a reload sees every option that differs, and which of
- * them a running daemon can take over.
+ * unit_conf_diff.c - a reload detects every changed option, and knows which of them a
+ * running daemon can apply.
  */
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf_internal.h"
@@ -47,7 +47,7 @@ static struct conf *made(const char *top, const char *out, const char *queue,
     return read_text(text);
 }
 
-/* Sets the field of a row to something else than it is. */
+/* Change the field of a row to another value. */
 static void disturb(const struct opt *row, void *self)
 {
     static const struct opt_value word = {.kind = OPT_IS_STR, .str = "else"};
@@ -115,7 +115,7 @@ static void every_option_of_a_route_that_differs_is_named(void **state)
     conf_free(b);
 }
 
-/* What the table of conf_diff.c does not name needs a restart. */
+/* An option that the table of conf_diff.c does not contain requires a restart. */
 static void every_option_of_a_section_counts_at_once_or_is_refused_by_name(void **state)
 {
     (void)state;
