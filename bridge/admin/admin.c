@@ -64,8 +64,9 @@ static void readyz(void *arg, struct httpd_req *req)
         buf_add_str(&out, "[-]routes their states are not yet read from Redis\n");
     EACH_POOL (bridge, pool) {
         bool there = store_is_ready(pool->store);
-        buf_addf(&out, "[%c]pool %s %s\n", there ? '+' : '-', pool->conf->name,
-                 there ? "ok" : store_trouble(pool->store));
+        if (pool > bridge->pools)
+            buf_addf(&out, "[%c]pool %s %s\n", there ? '+' : '-', pool->name,
+                     there ? "ok" : store_trouble(pool->store));
     }
     add_stalled(bridge, &out);
     if (bridge->draining)

@@ -37,10 +37,9 @@ static void add_redis(struct buf *out, const char *name, const struct store *sto
 static void add_all_redis(struct buf *out, const struct bridge *bridge)
 {
     buf_add_str(out, ",\"redis\":[");
-    add_redis(out, "redis", bridge->store, bridge->conf->redis.url);
     EACH_POOL (bridge, pool) {
-        buf_add_str(out, ",");
-        add_redis(out, pool->conf->name, pool->store, pool->conf->redis.url);
+        buf_add_str(out, pool > bridge->pools ? "," : "");
+        add_redis(out, pool->name, pool->store, pool->conf->url);
     }
     buf_add_str(out, "]");
 }

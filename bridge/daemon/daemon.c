@@ -198,7 +198,6 @@ static void on_tick(void *arg)
         recent_tick(&route->recent, &route->stats.lateness, loop_mono_ms());
     }
     queue_tick(bridge);
-    meta_tick(bridge->meta);
     EACH_POOL (bridge, pool)
         meta_tick(pool->meta);
     notify_manager(daemon); /* last, after all other ticks succeeded */

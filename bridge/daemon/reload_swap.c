@@ -173,7 +173,6 @@ static void go_on(struct bridge *bridge)
     route_states_changed(bridge->states);
     EACH_SINK (bridge, sink)
         sink->timeout_ms = inst_timeout_ms(bridge->conf, sink->conf->name);
-    meta_routes_changed(bridge->meta);
     EACH_POOL (bridge, pool)
         meta_routes_changed(pool->meta);
     membership_routes_changed(bridge->membership);
@@ -193,6 +192,7 @@ void reload_swap(struct reload *r)
     swap_sources(r);
     swap_sections(r);
     bridge->conf = r->next;
+    bridge->pools[0].conf = &bridge->conf->redis;
     r->next = NULL;
     conf_free(old);
     go_on(bridge);
