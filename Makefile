@@ -6,7 +6,7 @@
 # make fmt        formats the C files        make fuzz   FUZZ_S=60 seconds each, clang
 # make lint       format and clang-tidy, of the C files in FILES="a.c b.h" (all)
 # make compdb     compile_commands.json for editors and clang tools
-# make docs       etc/man, made from the tables
+# make docs       etc/man, made from the help texts
 # make install    PREFIX, SYSCONFDIR, DESTDIR
 # CFLAGS, CPPFLAGS and LDFLAGS are the caller's; HARDEN= leaves hardening to him too.
 
@@ -144,10 +144,10 @@ $(B)/tests/fuzz_%: $(B)/obj/tests/fuzz_%.o $(rigs) $(parts)
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
-# The manual pages, from the tables, and the pages made of them; tests compare.
+# The manual pages, from the help texts, and the pages made of them; tests compare.
 docs: $(B)/tarry
 	for p in man/tarry.1 man/tarry.conf.5; do \
-	  $(B)/tarry doc "$${p#*/}" > $(B)/doc && cp $(B)/doc etc/$$p; done
+	  etc/build/man.py "$${p#*/}" $(B)/tarry > $(B)/doc && cp $(B)/doc etc/$$p; done
 	mandoc -Tmarkdown etc/man/tarry.conf.5 > docs/reference/options.md
 	etc/build/runbook.py > docs/how-to/runbook.md
 # A configuration that is there already is the owner's.

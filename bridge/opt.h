@@ -50,8 +50,8 @@ struct opt {
     const char *choices; /* OPT_CHOICE: "a|b|c" */
     bool optional;       /* may be absent without a default; the field is then NULL or
                           * 0 */
-    bool reload_file;    /* OPT_FILE: a reload reads the file again without a restart
-                          * of the owner */
+    bool reloads;        /* of a section, or OPT_FILE: a reload applies a new value, or
+                          * reads the file again, without a restart of the owner */
     bool secret;         /* OPT_LIST, OPT_PAIRS: each value is a secret */
 };
 
@@ -99,8 +99,6 @@ const char *opt_nearest(const struct opt *rows, const char *name);
 void opt_free(const struct opt *rows, void *self);
 /* Prints name, type, default, range and help of each row, for `tarry options`. */
 void opt_print(const struct opt *rows, FILE *out);
-/* Prints type, default and range of one row. */
-void opt_print_facts(const struct opt *row, FILE *out);
 
 /* Format a value in the syntax of the file: "1h30m", "64MiB". Exact, no rounding. */
 enum { OPT_TEXT_SIZE = 32 };

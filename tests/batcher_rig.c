@@ -148,7 +148,7 @@ void rig_start(unsigned batch_max, unsigned replicas)
                               .batch_max = batch_max,
                               .durability = {.replicas = replicas}};
     char text[64];
-    if (rig.store) /* left by a test that failed */
+    if (rig.store) /* left by a failed test */
         rig_stop();
     snprintf(text, sizeof(text), "redis://127.0.0.1:%u", fake.port);
     assert_int_equal(redis_url_parse(text, &conf.redis.url, NULL), 0);

@@ -117,8 +117,8 @@ static void healthy_reply(const struct fake_command *c, struct buf *text)
         buf_add_str(text, "+OK\n");
 }
 
-/* Takes one value from lines and appends it in the Redis protocol. A missing line is nil.
- */
+/* Remove one value from lines and append it in the Redis protocol. A missing line is
+ * nil. */
 static void put_value(struct slice *lines, struct buf *out, unsigned depth)
 {
     struct slice line = fuzz_take(lines, '\n');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_bodies.c - libFuzzer: any bytes as the body of a request, by each of the HTTP APIs
- * that take JSON, and as the values of parameters.
+ * fuzz_bodies.c - libFuzzer: any bytes as the body of a request to each HTTP API that
+ * accepts JSON, and as parameter values.
  */
 #include "sources/camellia/camellia.h"
 #include "sources/delayqueue/delayqueue.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_cloudevent.c - libFuzzer: any bytes as the headers of an event, by each binding.
- * What goes out by a binding comes in by it again as it was.
+ * fuzz_cloudevent.c - libFuzzer: any bytes as the headers of an event, with each binding.
+ * An event that a binding writes must be read back unchanged.
  */
 #include "bridge/base/mem.h"
 #include "bridge/job/cloudevent.h"
@@ -49,7 +49,7 @@ static bool comes_back(const struct header *h)
     return attribute && h->value.p && !slice_is(h->name, "ce_datacontenttype");
 }
 
-/* Out of tarry and into the next one. What is no UTF-8 the next one may not take. */
+/* From one tarry to the next. The next one may reject a value that is not UTF-8. */
 static void check_round(const struct job *job, enum ce_binding binding)
 {
     struct job *next = job_new(0);

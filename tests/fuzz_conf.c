@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_conf.c - libFuzzer: any bytes as a configuration file. It is read, or there is at
- * least one error, each of them with the file's name and without a control character.
+ * fuzz_conf.c - libFuzzer: any bytes as a configuration file. It is valid, or there is at
+ * least one error. Each error contains the file's name and no control character.
  */
 #include "bridge/conf/conf.h"
 #include "tests/fuzz.h"
@@ -21,7 +21,7 @@ static void clean(void)
     rmdir(file);
 }
 
-/* A folder of its own: what is included is not there, but for the file itself. */
+/* A separate folder: included files do not exist, except the file itself. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     char *slash = strrchr(file, '/');

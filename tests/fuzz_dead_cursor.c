@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_dead_cursor.c - libFuzzer: any bytes as a cursor: what is taken is written again
- * as a text that means the same.
+ * fuzz_dead_cursor.c - libFuzzer: any bytes as a cursor. An accepted cursor must be
+ * written as a text with the same meaning.
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/mem.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * fuzz_delay.c - libFuzzer: three bytes of rules and lines of "name: value" as the
- * headers of a message, "name" alone with a null value. A due time is sane, or there is a
- * reason in words.
+ * headers of a message; "name" alone has a null value. The due time is valid, or there is
+ * a textual reason.
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
@@ -19,7 +19,7 @@ static struct slice take(struct slice *rest, char end)
     return taken;
 }
 
-/* The first bytes: which sets count, and how the message came. */
+/* The first bytes: which header sets are enabled, and how the message was received. */
 static void set_rules(struct delay_rules *rules, struct job *job, struct slice *rest)
 {
     unsigned char given[3] = {0};

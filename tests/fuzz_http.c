@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_http.c - libFuzzer: any bytes on a connection to any of the HTTP APIs of a whole
- * daemon with a Redis of its own, which runs on another thread. Whatever they are, it
- * lives, and what it answers is HTTP and no "500".
+ * fuzz_http.c - libFuzzer: any bytes on a connection to one of the HTTP APIs of a
+ * complete daemon with its own Redis, which runs on another thread. The daemon must
+ * survive, and its answer must be HTTP and no "500".
  *
- * One byte says which listener; of another one the first bit says that what comes is one
- * request whose Content-Length is to be put in.
+ * One byte selects the listener. The first bit of another byte means that the input is
+ * one request, whose Content-Length is filled in.
  */
 #include "bridge/daemon/daemon.h"
 #include "tests/fuzz.h"
@@ -26,8 +26,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 enum {
     LISTENERS = 6,
     ANSWER_MS = 20, /* for the first byte of an answer */
-    MORE_MS = 2,    /* and for more of it */
-    END_MS = 10000, /* after we have closed our side: far above the listeners' deadline */
+    MORE_MS = 2,    /* for more of it */
+    END_MS = 10000, /* after our side has closed: far above the listeners' deadline */
     START_MS = 20000
 };
 
@@ -57,7 +57,7 @@ static const char conf[] =
 
 /* ------------------------------------------------------------------------ client */
 
-/* -1: nobody listens. */
+/* -1: no listener. */
 static int call(unsigned listener)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -71,7 +71,7 @@ static int call(unsigned listener)
     return -1;
 }
 
-/* libFuzzer has an alarm of its own now and then. */
+/* libFuzzer sometimes sets an alarm of its own. */
 static bool is_ready_for(int fd, short events, int ms)
 {
     struct pollfd p = {.fd = fd, .events = events};
@@ -83,8 +83,8 @@ static bool is_ready_for(int fd, short events, int ms)
     return n == 1;
 }
 
-/* Appends what comes, until nothing has come for more_ms, or the other side has closed.
- */
+/* Append what arrives, until nothing has arrived for more_ms, or the other side has
+ * closed. */
 static bool read_answer(int fd, int first_ms, int more_ms, struct buf *answer)
 {
     for (int ms = first_ms; is_ready_for(fd, POLLIN, ms); ms = more_ms) {
@@ -101,7 +101,7 @@ static void send_all(int fd, struct slice bytes)
     while (bytes.n > 0 && is_ready_for(fd, POLLOUT, END_MS)) {
         ssize_t n = send(fd, bytes.p, bytes.n, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n <= 0)
-            return; /* it has heard enough */
+            return; /* it has read enough */
         bytes = (struct slice){bytes.p + n, bytes.n - (size_t)n};
     }
 }
@@ -110,7 +110,7 @@ static void talk(unsigned listener, struct slice bytes, struct buf *answer)
 {
     int fd = call(listener);
 
-    must(fd >= 0); /* the daemon lives */
+    must(fd >= 0); /* the daemon is alive */
     send_all(fd, bytes);
     if (!read_answer(fd, ANSWER_MS, MORE_MS, answer)) {
         shutdown(fd, SHUT_WR);
@@ -176,7 +176,7 @@ static void check_answer(struct slice answer)
 {
     static const char version[] = "HTTP/1.";
 
-    if (answer.n == 0) /* it was no request at all */
+    if (answer.n == 0) /* it was no request */
         return;
     must(answer.n > 12 && memcmp(answer.p, version, strlen(version)) == 0);
     must(answer.p[9] >= '1' && answer.p[9] <= '5' && memcmp(answer.p + 9, "500", 3) != 0);

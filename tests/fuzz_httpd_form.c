@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_httpd_form.c - libFuzzer: any bytes as a form, any as a multipart body with its
- * Content-Type on the first line, and any as a path, and as the value of a parameter.
+ * fuzz_httpd_form.c - libFuzzer: any bytes as a form, as a multipart body with its
+ * Content-Type on the first line, as a path, and as a parameter value.
  */
 #include "bridge/base/when.h"
 #include "bridge/http/http_args.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_import.c - libFuzzer: any bytes as what the originals keep in their Redis, which
- * `tarry import` reads: MessagePack, JSON, entries of lists and timers, keys.
+ * fuzz_import.c - libFuzzer: any bytes as data in the originals' Redis, which `tarry
+ * import` reads: MessagePack, JSON, entries of lists and timers, keys.
  */
 #include "bridge/base/json.h"
 #include "bridge/import/import.h"

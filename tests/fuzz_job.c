@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_job.c - libFuzzer: any bytes as a record of Redis. What is read must be written
- * and read again, byte for byte the same.
+ * fuzz_job.c - libFuzzer: any bytes as a record in Redis. A valid record must be written
+ * and read again unchanged.
  */
 #include "bridge/base/mem.h"
 #include "bridge/job/job.h"

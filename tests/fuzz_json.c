@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_json.c - libFuzzer: any bytes as an object, and as an array. Texts come out as
- * UTF-8, values come out whole, and what is written is read back as it was.
+ * fuzz_json.c - libFuzzer: any bytes as an object, and as an array. Texts must be valid
+ * UTF-8, values must be complete, and written values must be read back unchanged.
  */
 #include "bridge/base/json.h"
 #include "bridge/base/mem.h"
@@ -29,7 +29,7 @@ static void ignore(void *arg, struct slice raw)
     (void)raw;
 }
 
-/* One value without white space around, and nothing else. */
+/* Require one value without surrounding white space, and nothing else. */
 static void check_value(struct slice raw)
 {
     struct buf array = {0};
@@ -42,7 +42,7 @@ static void check_value(struct slice raw)
     buf_free(&array);
 }
 
-/* Written and read again, it is the same. */
+/* Require that it is unchanged after writing and reading. */
 static void check_text(struct slice text)
 {
     struct buf object = {0}, room = {0};
@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     }
     int told = json_each(all, on_element, &count);
     must(count == (told > 0 ? told : 0));
-    text_add_json_go(&written, all); /* may be anything */
+    text_add_json_go(&written, all); /* may contain anything */
     must(text_is_utf8(buf_slice(&written)));
     buf_free(&written);
     buf_free(&room);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_kept.c - libFuzzer: any bytes as what Redis keeps in texts of ours, and tells of
- * itself: tries, numbers of buckets, instances, INFO. What is read is written and read
- * again as it was.
+ * fuzz_kept.c - libFuzzer: any bytes as tarry's texts in Redis, and as Redis' texts about
+ * itself: tries, bucket counts, instances, INFO. A valid text must be written and read
+ * again unchanged.
  */
 #include "bridge/engine/membership.h"
 #include "bridge/base/unpack.h"
@@ -74,7 +74,7 @@ static void check_facts(struct slice text)
     free(option);
 }
 
-/* One value with all that it contains is as long as its parts. */
+/* A value with its content is as long as its parts. */
 static void check_unpack(struct slice bytes)
 {
     struct slice whole = bytes, rest = bytes;

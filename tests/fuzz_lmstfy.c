@@ -22,7 +22,7 @@ static void read_names(struct slice in)
     buf_free(&topic);
 }
 
-/* Each line a header. */
+/* Each line is a header. */
 static void read_attributes(struct slice in)
 {
     struct lmstfy_attrs attrs = {.n = 0};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_log.c - libFuzzer: any bytes as what a line of the log says: one line comes of it,
- * without a control character; as JSON it is an object of texts and numbers.
+ * fuzz_log.c - libFuzzer: any bytes as the content of a log message. The result is one
+ * line without a control character; as JSON it is an object of texts and numbers.
  *
- * A byte of the format, then lines: an id, a traceparent, what the other end said, and
+ * A byte for the format, then lines: an id, a traceparent, the text of the other end, and
  * the message.
  */
 #include "bridge/base/log.h"
@@ -20,7 +20,7 @@
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 enum { LINE_MAX_BYTES = 16384 };
-static int ours, file; /* stderr as it was, and what stands in its place meanwhile */
+static int ours, file; /* ours: the original stderr; file: replaces it meanwhile */
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * fuzz_message.c - libFuzzer: any job as the head of a callback. No header of a message
- * becomes two, or one that is the transport's or the operator's; a redirect to elsewhere
- * takes no credentials along.
+ * becomes two headers, or a header of the transport or the operator. A redirect to
+ * another host contains no credentials.
  *
- * A byte of what the request is like, then lines: the id, the key, and "name=value".
+ * A byte for the kind of request, then lines: the id, the key, and "name=value".
  */
 #include "bridge/base/text.h"
 #include "sinks/http/http_sink.h"
@@ -35,7 +35,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* How many lines have that name. */
+/* Count the lines with that name. */
 static unsigned lines_of(const struct http_lines *lines, const char *name)
 {
     const size_t n = strlen(name);
@@ -48,7 +48,8 @@ static unsigned lines_of(const struct http_lines *lines, const char *name)
     return count;
 }
 
-/* One header in curl's form: "name: value", "name;" an empty one, "name:" none at all. */
+/* Check one header in curl's form: "name: value", "name;" for an empty one, "name:" for
+ * none. */
 static void check_line(const char *line)
 {
     const size_t n = strcspn(line, ":;");
@@ -74,7 +75,7 @@ static void check(const struct delivery *d, const struct http_hop *hop)
         check_line(line);
         bytes += strlen(line) + 1;
     }
-    must(bytes == lines.text.n); /* no NUL within one */
+    must(bytes == lines.text.n); /* no NUL within a line */
     must((lines_of(&lines, "content-type") > 0) == !hop->without_body);
     if (!hop->other_origin && !hop->unlisted_host)
         must(lines_of(&lines, "x-own") == 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_mqtt_frame.c - libFuzzer: any bytes from a worker of the MQTT source, up to the
- * job, and any bytes as a topic.
+ * fuzz_mqtt_frame.c - libFuzzer: any bytes from a worker of the MQTT source, until the
+ * job is built, and any bytes as a topic.
  */
 #include "bridge/base/mem.h"
 #include "sources/mqtt/mqtt_job.h"

@@ -31,7 +31,7 @@ static void check(const struct mqtt_window *w)
     must(w->passed_stored <= w->passed && (w->bytes == 0) == (w->stored == w->added));
 }
 
-/* Each byte is a step; its low bits choose what, its high bits the id. */
+/* Each byte is a step: its low bits select the step, its high bits the id. */
 static void use_window(const unsigned char *bytes, size_t n)
 {
     struct mqtt_window w = {.holds_qos_2 = n & 1};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_redact.c - libFuzzer: any text as a line of the log, with a password at its end
- * that must not come through, whatever stands before it.
+ * fuzz_redact.c - libFuzzer: any text as a line of the log, with a password at its end,
+ * which must be hidden whatever precedes it.
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     enum { OUT_BYTES = 256 };
     static const char password[] = "zQ9zQ9zQ9";
     struct buf text = {0};
-    char *out = mem_alloc(OUT_BYTES); /* of the heap: its end is watched */
+    char *out = mem_alloc(OUT_BYTES); /* on the heap: the sanitizer detects an overrun */
 
     buf_add(&text, bytes, strnlen((const char *)bytes, n));
     const bool found = redact_finds(buf_str(&text));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * fuzz_repeat.c - libFuzzer: 8 bytes of an instant, then the text of a repeat. Either
- * there is a reason in words, or runs follow each other in time.
+ * there is a textual reason, or the runs are in ascending order.
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
         if (next < 0)
             break;
         must(next > at && next <= WHEN_LAST_MS);
-        /* Nothing lies between the two. */
+        /* There is no run between the two. */
         must(at < 0 || repeat_next_ms(&r, at, next - 1) == next);
         at = next;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_resp.c - libFuzzer: a byte of how many bytes come at a time, then any bytes from
- * Redis. Whatever can be read is looked at, and written as a command and read again.
+ * fuzz_resp.c - libFuzzer: a byte for the size of the pieces, then any bytes from Redis.
+ * A valid reply is inspected, written as a command and read again.
  */
 #include "bridge/redis/redis.h"
 #include "bridge/redis/resp.h"
@@ -27,7 +27,7 @@ static void look(const redisReply *r, struct resp *words)
     must(redis_item(r, redis_items(r)) == NULL);
 }
 
-/* The command comes back as the list of its words. */
+/* The command must be read back as the list of its words. */
 static void check_again(struct resp *words)
 {
     struct redis_pool pool = {NULL};

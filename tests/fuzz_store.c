@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_store.c - libFuzzer: what a Redis, a sentinel or a node of a cluster may answer. A
- * store of its own asks a server of ours on the same loop, which answers by the lines of
- * the input; whatever the answers are, each question is told its outcome once.
+ * fuzz_store.c - libFuzzer: the replies of a Redis, a sentinel or a node of a cluster. A
+ * store and our own server run on the same loop. The server replies with the lines of the
+ * input. Whatever the replies are, the outcome of each call is reported once.
  *
- * Two bytes say what the URL is (and 4: that all is well until the first question), and
- * which questions are asked; the rest are the answers, as fake_redis.h takes them.
+ * Two bytes select the URL (bit 4: replies are valid until the first call) and the calls.
+ * The rest are the replies, in the format of fake_redis.h.
  */
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
@@ -20,17 +20,17 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 enum {
     TURN_US = 300,   /* of the loop, at least */
-    QUIET_TURNS = 8, /* nothing was asked in so many: it is over */
-    WHOLE_MS = 300   /* of one input at most */
+    QUIET_TURNS = 8, /* turns without a command, after which the input has ended */
+    WHOLE_MS = 300   /* the limit for one input */
 };
 
 static struct {
     struct timer *quiet;
     int64_t end_ms;
     struct store *store;
-    unsigned question; /* the first that is asked; those behind it follow */
+    unsigned question; /* the first call; those behind it in the table follow */
     unsigned asked, told;
-    unsigned seen, turns; /* commands in all; turns without a further one */
+    unsigned seen, turns; /* seen: all commands; turns: turns since the last one */
 } run;
 
 /* ---------------------------------------------------------------------- one input */
@@ -56,8 +56,8 @@ static void on_down(void *arg, const char *why)
     must(why != NULL);
 }
 
-/* Counted in turns: in ms, this process may only not have had its share of the machine.
- */
+/* Counted in turns, not in ms: this process may only have been waiting for a
+ * processor. */
 static void on_quiet(void *arg)
 {
     (void)arg;
@@ -116,7 +116,7 @@ static void begin(unsigned kind, struct sentinel **sentinel)
     redis_url_free(&conf.redis.url);
 }
 
-/* What was deferred is freed. */
+/* Free deferred objects. */
 static void one_turn(void)
 {
     run.turns = QUIET_TURNS;
@@ -154,8 +154,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     run.end_ms = loop_mono_ms() + WHOLE_MS;
     timer_set_us(run.quiet, TURN_US);
     loop_run();
-    /* To make one that is up is most of the work: one that has come to no harm goes on.
-     */
+    /* It is expensive to make a store that is up: reuse one that is undamaged. */
     if (!may_stay || !store_is_up(run.store) || run.told < run.asked) {
         end(sentinel);
         must(run.told == run.asked);

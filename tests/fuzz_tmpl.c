@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_tmpl.c - libFuzzer: lines of a template, a topic filter, and of a job its topic,
- * key, id and a header. What is rendered can be a target: not empty, not too long, no
+ * fuzz_tmpl.c - libFuzzer: lines with a template, a topic filter, and a job's topic, key,
+ * id and header. The rendered text must be a valid target: not empty, not too long, no
  * control character.
  */
 #include "bridge/job/tmpl.h"

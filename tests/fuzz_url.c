@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * fuzz_url.c - libFuzzer: any text as a URL of Redis, of an MQTT broker and of a
- * callback. What is logged of the first holds no password and means the same; what curl
- * gets of the last can stand in a request line.
+ * callback. The logged form of the first contains no password and has the same meaning.
+ * The form of the last that curl receives is valid in a request line.
  */
 #include "bridge/redis/redis.h"
 #include "sinks/http/http_sink.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * fuzz_when.c - libFuzzer: a byte of rules, then a text as a duration, an instant, and an
- * option's duration and size. What is taken is written again as a text that means the
- * same.
+ * option's duration and size. An accepted value must be written as a text with the same
+ * meaning.
  */
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
@@ -23,7 +23,7 @@ static void check_instant(struct slice text)
     }
     must(ms <= WHEN_LAST_MS);
     when_format_rfc3339(ms, again);
-    if (ms >= INT64_C(-62167219200000)) { /* year 0: an earlier one is not written */
+    if (ms >= INT64_C(-62167219200000)) { /* year 0: earlier years are not written */
         must(when_instant_ms(slice_of(again), &back, &err) == 0);
         must(back == ms);
     }

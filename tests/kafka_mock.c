@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_mock.c - librdkafka's mock cluster as a server of its own, for machines that
- * cannot get a real Kafka, and for faults that a real one does not make to order.
+ * kafka_mock.c - librdkafka's mock cluster as a server, for machines without a real
+ * Kafka, and for faults that a real Kafka does not produce on demand.
  *
- * kafka_mock [BROKERS] prints the addresses to connect to, then obeys lines on stdin
- * until that is closed, each with "ok" or "bad":
+ * kafka_mock [BROKERS] prints the addresses to connect to. Then it executes lines of
+ * stdin until stdin closes, and answers each with "ok" or "bad":
  *   topic NAME PARTITIONS        creates a topic
- *   down [BROKER]                a broker (1) goes away,
- *   up [BROKER]                  comes back
- *   leader NAME PARTITION BROKER gives the partition another leader
- *   fail API COUNT ERROR         the next COUNT requests of that number are answered so
+ *   down [BROKER]                stops a broker (default: 1)
+ *   up [BROKER]                  starts it again
+ *   leader NAME PARTITION BROKER changes the leader of the partition
+ *   fail API COUNT ERROR         answers the next COUNT requests of that number with
+ *   ERROR
  */
 #include <inttypes.h>
 #include <stdbool.h>

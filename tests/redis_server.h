@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * redis_server.h - the server that a test starts: the Redis or Valkey that
- * TARRY_REDIS_SERVER names, else the installed one.
+ * redis_server.h - the server that a test starts: the Redis or Valkey in
+ * TARRY_REDIS_SERVER, or the installed one.
  */
 #ifndef TESTS_REDIS_SERVER_H
 #define TESTS_REDIS_SERVER_H

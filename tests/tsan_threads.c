@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * tsan_threads.c - C11 threads by way of POSIX ones, linked into the ThreadSanitizer
+ * tsan_threads.c - C11 threads implemented with POSIX threads, for the ThreadSanitizer
  * build.
  *
- * librdkafka uses threads.h, which ThreadSanitizer does not intercept: a thread unknown
- * to it crashes, and a lock unknown to it makes every hand-over a race. glibc's types are
- * the same.
+ * librdkafka uses threads.h, which ThreadSanitizer does not intercept. It crashes in a
+ * thread that it does not know, and reports data protected by an unknown lock as a race.
+ * glibc's types are the same.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_batcher.c - what one batch of changes may hold, and when it leaves.
- */
+/* unit_batcher.c - the content of a batch of changes, and when it is sent. */
 #include "bridge/base/mem.h"
 #include "bridge/store/batcher.h"
 #include "tests/fake_redis.h"
@@ -22,8 +20,8 @@ static struct change of(const char *partition, int64_t offset)
     return (struct change){.origin = {partition, offset, offset - 1, 0}};
 }
 
-/* Records of a few partitions may come in any order: it is partitions that are counted,
- * not how often they change. */
+/* Records of a few partitions may be in any order: partitions are counted, not their
+ * alternations. */
 static void partitions_in_turn_share_a_batch(void **state)
 {
     (void)state;
@@ -105,7 +103,7 @@ static void a_full_batch_does_not_wait(void **state)
     assert_int_equal(batcher_wait_us(&batcher, FULL, 1000000), 0);
 }
 
-/* ------------------------------------------------------------ what the batches hold */
+/* ------------------------------------------------------------ the content of batches */
 
 enum { CHANGES_MAX = 400 };
 
@@ -116,7 +114,7 @@ static const char *id_of(unsigned i)
     return ids[i];
 }
 
-/* A batcher whose changes take Redis long has a maximum of its own. */
+/* A batcher whose changes are slow in Redis has its own maximum. */
 static void a_batch_stops_at_the_maximum_of_jobs(void **state)
 {
     (void)state;
@@ -145,7 +143,7 @@ static void a_batch_stops_at_the_maximum_of_jobs(void **state)
     }
 }
 
-/* At most so many are on their way: the others wait for an answer. */
+/* The number of calls in flight is limited: further changes wait for a reply. */
 static void a_batcher_stops_at_the_maximum_of_batches(void **state)
 {
     (void)state;
@@ -153,7 +151,7 @@ static void a_batcher_stops_at_the_maximum_of_batches(void **state)
     fake.paused = true;
     for (unsigned i = 0; i < 2 * FULL_BATCHES_IN_FLIGHT + 3; i++)
         rig_send(BATCHER_ACK, id_of(i));
-    rig_send(BATCHER_FINISH, "z"); /* whatever may leave has left before it */
+    rig_send(BATCHER_FINISH, "z"); /* after all that may be sent before */
     assert_true(rig_wait_for(&rig.calls, FULL_BATCHES_IN_FLIGHT + 1));
     assert_string_equal(buf_str(&rig.sizes), "2 2 2 2 2 2 2 2 1 ");
     fake_resume();
@@ -162,7 +160,7 @@ static void a_batcher_stops_at_the_maximum_of_batches(void **state)
     rig_stop();
 }
 
-/* tries is text of that many bytes; borrowed until it returns. */
+/* tries is a text of that many bytes; borrowed until it returns. */
 static void retry_with(const char *id, size_t tries_n)
 {
     char *tries = mem_alloc(tries_n + 1);
@@ -190,7 +188,7 @@ static void assert_sizes(const char *sizes, unsigned answers)
     rig_stop();
 }
 
-/* Ids count too: one byte each. */
+/* Ids count, too: one byte each. */
 static void a_batch_stops_at_the_maximum_of_bytes(void **state)
 {
     (void)state;
@@ -244,7 +242,7 @@ static void a_batch_stops_at_the_maximum_of_partitions(void **state)
     assert_sizes("16/16 64/64 1/1 ", N);
 }
 
-/* Those of the same partition do not overtake it. */
+/* Changes of the same partition do not overtake it. */
 static void a_change_of_one_partition_too_many_keeps_those_behind_it_waiting(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_batcher_again.c - a change that is sent again after a lost answer: what the script
- * is told of that, and what the caller is told of its answer.
+ * unit_batcher_again.c - a change that is sent again after a lost reply: what the script
+ * receives, and which result the caller receives.
  */
 #include "bridge/store/store.h"
 #include "tests/fake_redis.h"
@@ -16,12 +16,12 @@
 
 #define NONE ((struct slice){NULL, 0})
 
-/* ------------------------------------------------------------- the first run's answer */
+/* ------------------------------------------------------------- the first run's result */
 
-/* What the script answers to a change that was not sent before, and to one that was. */
+/* The script's result for a change that was not sent before, and for one that was. */
 static const struct {
     enum batcher_kind kind;
-    char code, first, again; /* as it comes; as the caller is told */
+    char code, first, again; /* code: from the script; first, again: for the caller */
 } told[] = {
     {BATCHER_ENQUEUE, 's', 's', 's'}, {BATCHER_ENQUEUE, 'r', 'r', 'r'},
     {BATCHER_ENQUEUE, 'x', 'x', 'x'}, {BATCHER_ENQUEUE, 'k', 'k', 'k'},
@@ -44,7 +44,7 @@ static const struct {
 };
 enum { TOLD = sizeof(told) / sizeof(told[0]) };
 
-/* Of one change; the answer that counts is code. */
+/* Run one change; code is the reply that counts. */
 static void assert_told(enum batcher_kind kind, const char *const plan[], char letter)
 {
     char expected[8];
@@ -75,7 +75,7 @@ static void a_change_sent_again_is_answered_as_its_first_run_would_have_been(voi
     }
 }
 
-/* What was refused by an error was not carried out: its own work can't be there. */
+/* An error means that the change was not executed, so there is no result of its own. */
 static void
 a_change_sent_again_after_an_error_is_answered_as_the_script_says(void **state)
 {
@@ -106,7 +106,7 @@ static void a_repeated_change_is_distinguished_from_new_ones(void **state)
     rig_stop();
 }
 
-/* The table above has a row for each pair of the batchers. */
+/* The table above must contain a row for each result letter of each batcher. */
 static void each_first_result_of_a_batcher_is_tested(void **state)
 {
     (void)state;
@@ -120,9 +120,9 @@ static void each_first_result_of_a_batcher_is_tested(void **state)
     }
 }
 
-/* ------------------------------------------------- the script is told what was before */
+/* ------------------------------------------------- the script learns of the first run */
 
-static char a[] = "a"; /* the id, of all */
+static char a[] = "a"; /* the id in all tests */
 
 static void ask_lapse(void)
 {
@@ -239,7 +239,7 @@ static void ask_delete(void)
     store_finish(rig.queue, SLICE_LIT("a"), 0, "deleted", 0, 0, rig_on_result, a);
 }
 
-/* The script finds by it what it did: lua/lib/late.lua. */
+/* The script recognises its own result by this: lua/lib/late.lua. */
 static void a_numbered_change_is_repeated_with_its_number(void **state)
 {
     (void)state;
@@ -267,7 +267,7 @@ static void a_numbered_change_is_repeated_with_its_number(void **state)
 
 /* -------------------------------------------------------------------- not repeatable */
 
-/* Whoever has it: a second run could take it from the next consumer. */
+/* Its lease may belong to anyone: a second run could remove it from the next consumer. */
 static void release_from_whoever_has_it(const char *id)
 {
     store_release(rig.queue, slice_of(id), 0, 0, true, 0, rig_on_result, (void *)id);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_batcher_late.c - changes that come too late: past a deadline, without enough
- * replicas, given back to Kafka, and in a store that ends.
+ * unit_batcher_late.c - changes that are too late: past a deadline, without enough
+ * replicas, returned to Kafka, and in a store that closes.
  */
 #include "bridge/base/loop.h"
 #include "bridge/store/store.h"
@@ -35,7 +35,7 @@ static void ask_with_deadline(struct bucket *b, enum batcher_kind kind, const ch
         store_release(b, id, 5, 0, true, deadline_ms, rig_on_result, arg);
 }
 
-/* The batchers that know deadlines; a cancel in another bucket than the enqueue, since
+/* The batchers with deadlines. The cancel is in another bucket than the enqueue, since
  * one waits for the other. */
 static const struct {
     enum batcher_kind kind;
@@ -63,8 +63,8 @@ static void ask_all_with_deadline(unsigned nth, int64_t deadline_ms)
                           timed[i].kind, timed[i].id[nth], deadline_ms);
 }
 
-/* Two batches are with Redis, so the next one waits. What has left is answered by Redis.
- */
+/* Two batches are in flight, so the next one waits. Redis answers a change that was
+ * sent. */
 static void a_change_not_sent_by_its_deadline_gets_no_result(void **state)
 {
     (void)state;
@@ -77,7 +77,7 @@ static void a_change_not_sent_by_its_deadline_gets_no_result(void **state)
     ask_all_with_deadline(2, 1);
     ask_all_with_deadline(3, 60000);
     ask_all_with_deadline(4, 0);
-    assert_true(rig_wait_for(&rig.answers, TIMED)); /* the store looks once a second */
+    assert_true(rig_wait_for(&rig.answers, TIMED)); /* the store checks once a second */
     for (unsigned i = 0; i < TIMED; i++)
         assert_non_null(strstr(buf_str(&rig.results), timed[i].told[2]));
     assert_int_equal(rig.answers, TIMED);
@@ -99,7 +99,8 @@ static void pass_deadline(int64_t ms)
     }
 }
 
-/* The batch has one change more, which waits on, and has its own answer then. */
+/* The batch contains one more change, which waits on and receives its own result
+ * later. */
 static void assert_past_deadline(enum batcher_kind kind, const char *codes,
                                  const char *past)
 {
@@ -122,7 +123,7 @@ static void assert_past_deadline(enum batcher_kind kind, const char *codes,
     fake.match = NULL;
     assert_true(rig_wait_for(&rig.answers, n));
     assert_string_equal(buf_str(&rig.results), past);
-    assert_int_equal(rig.calls, 1); /* it was done */
+    assert_int_equal(rig.calls, 1); /* it was executed */
     assert_int_equal(store_wait_shortfalls(rig.store), 1);
     rig_stop();
 }
@@ -135,8 +136,8 @@ a_change_done_by_its_deadline_but_on_too_few_replicas_is_reported_as_unsafe(void
     assert_past_deadline(BATCHER_CANCEL, "=cec", "a=C c=C b=e ");
 }
 
-/* Such as k, of a record that an earlier batch has carried out: nothing is known of it.
- */
+/* A result like k, of a record that an earlier batch has stored: its outcome is
+ * unknown. */
 static void a_change_not_done_by_its_deadline_gets_no_result(void **state)
 {
     (void)state;
@@ -160,7 +161,7 @@ static void a_change_without_deadline_waits_for_the_replicas(void **state)
     rig_stop();
 }
 
-/* An ack that is lost is repeated by the next delivery; it waits for nobody. */
+/* A lost ack is repeated by the next delivery; no caller waits for it. */
 static void changes_of_other_batchers_do_not_wait_for_replicas(void **state)
 {
     (void)state;
@@ -176,7 +177,7 @@ static void changes_of_other_batchers_do_not_wait_for_replicas(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------ given back */
+/* ------------------------------------------------------------------------ returned */
 
 static const struct origin record = {"t/0", 7, 6, 0};
 
@@ -214,7 +215,7 @@ static void queued_kafka_changes_are_returned_by_store_give_back(void **state)
     rig_stop();
 }
 
-/* Redis has it, or will: its answer decides. */
+/* Redis has executed it, or will: its reply decides. */
 static void changes_in_flight_are_not_returned(void **state)
 {
     (void)state;
@@ -230,7 +231,7 @@ static void changes_in_flight_are_not_returned(void **state)
     rig_stop();
 }
 
-/* The store is closed: no reply will come. */
+/* The store is closed: no reply will arrive. */
 static void all_changes_get_no_result_when_the_store_is_freed(void **state)
 {
     (void)state;

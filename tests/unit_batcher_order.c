@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_batcher_order.c - the order in which the changes of a batcher leave, also after a
- * lost connection or a refusal, and that of cancels among enqueues.
+ * unit_batcher_order.c - the order in which a batcher sends changes, also after a lost
+ * connection or an error, and the order of cancels among enqueues.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
@@ -16,12 +16,12 @@
 
 #include <cmocka.h>
 
-/* ------------------------------------------------------------- a connection is lost */
+/* ------------------------------------------------------------- a lost connection */
 
 static const struct {
     enum batcher_kind kind;
     const char *script;
-    char letter; /* of a good answer */
+    char letter; /* of a successful result */
 } batchers[] = {
     {BATCHER_ENQUEUE, "enqueue", 's'}, {BATCHER_ACK, "ack", 'a'},
     {BATCHER_RETRY, "retry", 'r'},     {BATCHER_BURY, "retry", 'b'},
@@ -29,7 +29,7 @@ static const struct {
     {BATCHER_RELEASE, "release", 'r'}, {BATCHER_RENEW, "renew", 'r'},
 };
 
-/* With % in place of the script. Gives; free(). */
+/* Returns text with the script's name in place of %. The caller frees it. */
 static char *with_script(const char *text, const char *script)
 {
     struct buf made = {0};
@@ -51,8 +51,8 @@ static void assert_sent(const char *text, const char *script)
     free(expected);
 }
 
-/* Two batches are with Redis, a third one waits; the last one comes while Redis is away.
- */
+/* Two batches are in flight, a third one waits; the last one arrives while Redis is
+ * down. */
 static void
 changes_in_flight_when_the_connection_is_lost_leave_first_and_in_order(void **state)
 {
@@ -82,7 +82,7 @@ static void changes_lost_twice_keep_their_order(void **state)
     RIG_PLAN("", "!", "", "!");
     rig_send_each(BATCHER_ACK, "abcdef");
     assert_true(rig_wait_for(&rig.answers, 6));
-    assert_sent("% a b\n% c d\n" /* the latter is lost, and what is behind it */
+    assert_sent("% a b\n% c d\n" /* the second batch is lost, and the batches behind it */
                 "% c d\n% e f\n" /* again */
                 "% e f\n",
                 "ack");
@@ -90,8 +90,8 @@ static void changes_lost_twice_keep_their_order(void **state)
     rig_stop();
 }
 
-/* The first batch is done, but perhaps on no replica yet; the second one is on its way.
- */
+/* The first batch is executed, but perhaps not replicated yet; the second one is in
+ * flight. */
 static void a_batch_whose_wait_is_lost_is_repeated_before_later_batches(void **state)
 {
     (void)state;
@@ -110,7 +110,7 @@ static void a_batch_whose_wait_is_lost_is_repeated_before_later_batches(void **s
     rig_stop();
 }
 
-/* ------------------------------------------------------- the batch before is missing */
+/* ------------------------------------------------------- a missing previous batch */
 
 static void enqueue_records(int64_t first, int64_t last)
 {
@@ -134,7 +134,7 @@ static void a_rejected_batch_is_repeated_after_its_predecessor(void **state)
     rig_stop();
 }
 
-/* It is with the second one of the batch that something is missing. */
+/* The second partition of the batch has the gap. */
 static void a_rejected_change_is_sent_before_later_ones(void **state)
 {
     (void)state;
@@ -142,7 +142,7 @@ static void a_rejected_change_is_sent_before_later_ones(void **state)
     RIG_PLAN("=sgs");
     enqueue_records(1, 5);
     assert_true(rig_wait_for(&rig.answers, 5));
-    assert_sent("% 1 2 3\n% 4 5\n% 2\n", "enqueue"); /* 4 was on its way already */
+    assert_sent("% 1 2 3\n% 4 5\n% 2\n", "enqueue"); /* 4 was in flight already */
     rig_stop();
 
     rig_start(8, 0);
@@ -152,14 +152,14 @@ static void a_rejected_change_is_sent_before_later_ones(void **state)
     assert_true(rig_wait_for(&rig.calls, 1));
     enqueue_records(3, 3);
     assert_true(rig_wait_for(&rig.calls, 2));
-    enqueue_records(4, 5); /* there are two on their way: they gather */
+    enqueue_records(4, 5); /* two are in flight: these collect */
     fake_resume();
     assert_true(rig_wait_for(&rig.answers, 5));
     assert_sent("% 1 2\n% 3\n% 1 2 4 5\n", "enqueue");
     rig_stop();
 }
 
-/* A refusal is not a lost answer: nothing was done. */
+/* An error is not a lost reply: nothing was executed. */
 static void a_rejected_change_is_not_marked_as_repeated(void **state)
 {
     (void)state;
@@ -172,7 +172,7 @@ static void a_rejected_change_is_not_marked_as_repeated(void **state)
 }
 
 #define REFUSED_10 "=g", "=g", "=g", "=g", "=g", "=g", "=g", "=g", "=g", "=g"
-enum { REFUSALS = 50, REST_MS = 10 }; /* after each, for the batch before it to come */
+enum { REFUSALS = 50, REST_MS = 10 }; /* after each, until the batch before has arrived */
 
 static void a_batch_rejected_too_often_is_returned(void **state)
 {
@@ -202,8 +202,8 @@ static void a_batch_rejected_below_the_limit_is_stored(void **state)
 
 /* -------------------------------------------------------------- cancels and enqueues */
 
-/* "enqueue a, cancel b": +a-b. What is asked for last, of another bucket, shows that
- * whatever may leave now has left. */
+/* "enqueue a, cancel b": +a-b. The last change, of another bucket, shows that everything
+ * that may be sent now has been sent. */
 static void ask_in_turn(const char *changes)
 {
     unsigned calls = rig.calls;
@@ -281,7 +281,7 @@ static void an_enqueue_waits_for_an_older_cancel_that_is_sent_again(void **state
     rig_stop();
 }
 
-/* Done, but perhaps not on the replica yet: it may still be undone. */
+/* Executed, but perhaps not replicated yet: it may still be undone. */
 static void a_cancel_waits_until_an_older_enqueue_is_on_the_replicas(void **state)
 {
     (void)state;
@@ -300,7 +300,7 @@ static void a_cancel_waits_until_an_older_enqueue_is_on_the_replicas(void **stat
     rig_stop();
 }
 
-/* Without any younger one in the batch, however many there are at once. */
+/* Without a younger change in the batch, however many there are at once. */
 static void alternating_cancels_and_enqueues_are_sent_one_kind_at_a_time(void **state)
 {
     (void)state;

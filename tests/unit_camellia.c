@@ -261,7 +261,7 @@ static void a_ready_message_counts_in_its_window_whenever_it_is_pulled(void **st
     (void)state;
     struct camellia_stats s = {.from_ms = 1000};
     struct camellia_topic *t = camellia_topic(&s, SLICE_LIT("t"));
-    camellia_count_pull(&s, t, 500, 1500); /* before we looked */
+    camellia_count_pull(&s, t, 500, 1500); /* before the first look */
     camellia_count_pull(&s, t, 1200, 1500);
     assert_int_equal(t->now.counts[CAMELLIA_N_READY], 1);
     camellia_stats_next_window(&s, 2000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The command line: what its tables say, and how answers look to a person. */
+/* The command line: its tables, and how answers are shown to a person. */
 #include "bridge/cli/ctl.h"
 #include "tests/unit.h"
 
@@ -95,8 +95,8 @@ static void an_absent_value_is_shown_as_a_dash(void **state)
     buf_free(&out);
 }
 
-/* A command that asks has a path with as many holes as places that it needs, and each
- * flag is some command's. */
+/* The path of a command with a request has as many placeholders as the command has
+ * required arguments, and each flag belongs to a command. */
 static void the_tables_agree(void **state)
 {
     (void)state;

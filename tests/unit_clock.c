@@ -18,13 +18,13 @@ static void redis_time_is_never_estimated_too_early(void **state)
     (void)state;
     struct clock c = {0};
     assert_false(clock_is_set(&c));
-    /* true offset 5,000,000 us; replies take a while */
+    /* true offset 5,000,000 us; replies need some time */
     clock_sample(&c, 1000, 1400, 1100 + 5000000);
     clock_sample(&c, 2000, 2100, 2050 + 5000000);
     assert_true(clock_is_set(&c));
-    /* at 3000 of ours it is 5,003,000 of theirs; the upper bound is 5,003,050 */
+    /* at our 3000 it is 5,003,000 at the server; the upper bound is 5,003,050 */
     assert_int_equal(clock_now_ms(&c, 3000), 5004);
-    /* a due time is waited for by the lower bound: 5,002,950 */
+    /* waits for a due time use the lower bound: 5,002,950 */
     assert_int_equal(clock_until_us(&c, 3000, 5004), 5004000 - 5002950);
     assert_int_equal(clock_until_us(&c, 3000, 5000), 0);
 }

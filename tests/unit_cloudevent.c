@@ -16,7 +16,7 @@
 #define EURO "Euro \xe2\x82\xac \xf0\x9f\x98\x80"
 #define EURO_HTTP "Euro%20%E2%82%AC%20%F0%9F%98%80"
 
-/* Headers as "name=value" lines, in and out. A value of nothing is a null value. */
+/* Headers as "name=value" lines, in and out. A missing value is a null value. */
 static struct job *job_of(const char *text)
 {
     struct job *job = job_new(0);
@@ -139,7 +139,7 @@ static void values_are_percent_encoded_only_in_http(void **state)
     expect_in(CE_MQTT, MQTT "\nsubject=" EURO "%41", KAFKA "\nce_subject=" EURO "%41");
     expect_out(CE_MQTT, KAFKA "\nce_subject=" EURO "%41", MQTT "\nsubject=" EURO "%41");
     expect_out(CE_KAFKA, KAFKA "\nce_subject=" EURO, KAFKA "\nce_subject=" EURO);
-    /* All of ASCII that may stand there does. */
+    /* All ASCII characters that are allowed. */
     expect_out(CE_HTTP, "ce_a=!#$&'()*+,-./09:;<=>?@AZ[\\]^_`az{|}~",
                "ce-a=!#$&'()*+,-./09:;<=>?@AZ[\\]^_`az{|}~");
     expect_out(CE_HTTP, "ce_a= \"%\x01\x7f\xff", "ce-a=%20%22%25%01%7F%FF");
@@ -167,7 +167,7 @@ static void quoted_values_of_older_senders_are_accepted(void **state)
     }
 }
 
-/* A receiver must not take such a value; so it goes on as it came. */
+/* A receiver must reject such a value, so it is passed on unchanged. */
 static void an_event_with_an_invalid_value_is_not_converted(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void headers_can_be_added_afterwards(void **state)
     }
 }
 
-/* The record of a job has a limit for headers, and names grow. */
+/* The record of a job has a limit for headers, and names become longer. */
 static void an_event_that_would_become_too_large_is_not_converted(void **state)
 {
     (void)state;

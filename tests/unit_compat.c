@@ -22,7 +22,7 @@
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 #define NOW INT64_C(1769860800000) /* 2026-01-31T12:00:00Z */
 #define DAY INT64_C(86400000)
-#define NO_KEY "" /* out_key: it goes out without one */
+#define NO_KEY "" /* out_key: it is delivered without a key */
 
 struct row {
     const char *headers;                    /* "name: value|name: value" */
@@ -73,7 +73,7 @@ static void check(const struct row *row, const struct delay_rules *rules)
                  SLICE_ARG(read.id), SLICE_ARG(read.to), SLICE_ARG(read.repeat),
                  SLICE_ARG(read.key));
     } else if (row->repeat) {
-        struct repeat repeat; /* it must be in the words of repeat.h */
+        struct repeat repeat; /* it must be valid for repeat.h */
         struct err err = {""};
         if (repeat_parse(read.repeat, &repeat, &err) < 0)
             fail_msg("%s: %s", row->headers, err.text);
@@ -143,7 +143,7 @@ static void etf1_keeps_a_schedule_for_each_key(void **state)
          .id = "k",
          .op = DELAY_REPLACE,
          .out_key = NO_KEY},
-        {.headers = "scheduler-epoch: 1000000000", /* in the past, and seconds always */
+        {.headers = "scheduler-epoch: 1000000000", /* past, and always seconds */
          .key = "k",
          .due_ms = INT64_C(1000000000000) - NOW,
          .id = "k",
@@ -167,7 +167,7 @@ static void etf1_keeps_a_schedule_for_each_key(void **state)
          .op = DELAY_CANCEL,
          .to = "t",
          .out_key = NO_KEY},
-        /* our own headers come first */
+        /* tarry's own headers have precedence */
         {.headers = "scheduler-epoch: 1769860801|delay-id: a|delay-op: add|"
                     "deliver-after: 5s|delay-to: u|scheduler-target-topic: t",
          .key = "k",
@@ -183,7 +183,7 @@ static void etf1_keeps_a_schedule_for_each_key(void **state)
          .id = "k",
          .op = DELAY_REPLACE,
          .out_key = NO_KEY},
-        /* what it writes itself asks for nothing */
+        /* its own output headers are no request */
         {.headers = "scheduler-timestamp: 1607918336|scheduler-key: a|scheduler-topic: b",
          .key = "k"},
     };
@@ -566,7 +566,8 @@ static void binary_integers_count_in_the_units_of_the_set(void **state)
     }
 }
 
-/* All sets at once: two foreign headers that mean the same must say the same. */
+/* All sets at once: two foreign headers with the same meaning must have the same
+ * value. */
 static void several_sets_can_be_enabled(void **state)
 {
     (void)state;
@@ -581,7 +582,7 @@ static void several_sets_can_be_enabled(void **state)
          .reason = "bad-repeat"},
         {.headers = "Nats-Schedule: @hourly|Nats-Schedule: @hourly",
          .repeat = "0 * * * *"},
-        /* ours beats theirs, without a comparison */
+        /* tarry's header has precedence, without a comparison */
         {.headers = "deliver-after: 1s|Upstash-Delay: 5s", .due_ms = 1000},
         {.headers = "AMQ_SCHEDULED_DELAY: 7|deliverAt: 1769860801000", .due_ms = 1000},
         {.headers = "Nats-Schedule: @every 5m|Upstash-Cron: */5 * * * *",

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_conf_scan.c - which files @include takes in.
- */
+/* unit_conf_scan.c - which files @include includes. */
 #include "bridge/base/mem.h"
 #include "bridge/conf/conf.h"
 #include "tests/unit.h"
@@ -27,7 +25,7 @@ static char *path_in(const char *dir, const char *name)
     return text;
 }
 
-/* With the folder that name begins with. */
+/* name starts with the folder. */
 static void write_in(const char *dir, const char *name, const char *text)
 {
     char *path = path_in(dir, name);

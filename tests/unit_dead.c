@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The cursor of a run through dead letters. */
+/* The cursor of a list of dead letters. */
 #include "bridge/admin/admin.h"
 #include "bridge/job/job.h"
 #include "tests/unit.h"

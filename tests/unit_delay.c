@@ -87,7 +87,7 @@ static void a_due_time_can_be_set_in_several_forms(void **state)
         {"deliver-at: 1769860800001", NOW + 1, 0, NULL},
         {"deliver-after: 30d", NOW + 30 * DAY, 0, NULL},
         {"deliver-at: 2026-03-02T12:00:00Z", NOW + 30 * DAY, 0, NULL},
-        /* the past is now, and stays what it was */
+        /* a time in the past means now, and keeps its value */
         {"deliver-at: 2026-01-31T11:00:00Z", NOW - 3600000, 0, NULL},
         {"deliver-at: 0", 0, 0, NULL},
         {"deliver-at: 0001-01-01T00:00:00Z", 0, 0, NULL},
@@ -95,7 +95,7 @@ static void a_due_time_can_be_set_in_several_forms(void **state)
         {"deliver-after: 1h|deliver-at: 1769860801", NOW + 1000, 0, NULL},
         {"deliver-at: 1769860801|delay: 1h", NOW + 1000, 0, NULL},
         {"x-delay: 5|deliver-after: 1s", NOW + 1000, 0, NULL},
-        /* twice the same */
+        /* the same value twice */
         {"delay: 60s|deliver-after: 1m", NOW + 60000, 0, NULL},
         {"deliver-after: 2s|deliver-after: 2s|delay: 2000ms", NOW + 2000, 0, NULL},
         {"deliver-at: 1769860801|deliver-at: 2026-01-31T12:00:01Z", NOW + 1000, 0, NULL},
@@ -157,7 +157,7 @@ static void an_invalid_time_is_rejected_with_a_reason(void **state)
         {"deliver-before: 12", NOW, 12000, NULL},
         {"deliver-before: x", 0, 0, "bad-delay"},
         {"deliver-before: 2026-02-30T00:00:00Z", 0, 0, "bad-delay"},
-        /* one that is not used is checked all the same */
+        /* an unused header is checked, too */
         {"deliver-at: 1769860801|deliver-after: soon", 0, 0, "bad-delay"},
         {"deliver-after: 1s|deliver-at: soon", 0, 0, "bad-delay"},
         {"deliver-after: 31d", 0, 0, "too-long"},
@@ -185,7 +185,7 @@ static void a_relative_delay_counts_from_the_records_timestamp(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         check(&rows[i], &plain, NOW - 10000);
-    /* A producer's clock that runs ahead a little does not make the longest delay too
+    /* If a producer's clock is a little ahead, the longest delay must not become too
      * long. */
     check(&(struct row){"deliver-after: 30d", NOW + 5000 + 30 * DAY, 0, NULL}, &plain,
           NOW + 5000);
@@ -380,7 +380,7 @@ static void a_source_may_rename_a_header(void **state)
     check(&(struct row){"delay: 5s", NOW + 5000, 0, NULL}, &rules, 0);
     check(&(struct row){"x-delay: 1769860801", NOW + 1000, 0, NULL}, &rules, 0);
     check(&(struct row){"deliver-at: rubbish", NOW, 0, NULL}, &rules, 0);
-    /* The hop count guards against loops through all instances: it has one name. */
+    /* The hop count prevents loops through several instances: it has one name. */
     check(&(struct row){"delay-hops: 8", 0, 0, "loop"}, &rules, 0);
     check(&(struct row){"hops: 8", NOW, 0, NULL}, &rules, 0);
     struct job *job = job_of("delay-id: a|Message-Id: b");
@@ -545,7 +545,7 @@ static void a_delay_too_long_may_become_the_longest(void **state)
     check(&(struct row){"delay: soon", 0, 0, "bad-delay"}, &rules, 0);
 }
 
-/* Eight bytes, as Java's ByteBuffer.putLong() has them. */
+/* Eight bytes, as Java's ByteBuffer.putLong() writes them. */
 static struct slice big_endian(int64_t n, char bytes[8])
 {
     for (int i = 0; i < 8; i++)
@@ -598,12 +598,12 @@ static void eight_bytes_may_be_an_integer(void **state)
         }
         job_free(job);
     }
-    struct delay_rules rules = plain; /* text of eight bytes stays text */
+    struct delay_rules rules = plain; /* a text of eight bytes remains text */
     rules.binary_ints = true;
     check(&(struct row){"delay: 1h30m15s", NOW + 5415000, 0, NULL}, &rules, 0);
     check(&(struct row){"x-delay: 00005000", NOW + 5000, 0, NULL}, &rules, 0);
     check(&(struct row){"x-delay: 5000", NOW + 5000, 0, NULL}, &rules, 0);
-    struct delay_read read; /* and what is no number is no number in eight bytes either */
+    struct delay_read read; /* and an invalid number is not read as eight bytes either */
     struct job *job = job_of("delay-id: \xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4");
     delay_read(job, &rules, NOW, &read);
     assert_null(read.reason);
@@ -657,7 +657,7 @@ static void the_key_may_name_the_job(void **state)
         }
         job_free(job);
     }
-    struct delay_rules rules = plain; /* a source that names the job knows better */
+    struct delay_rules rules = plain; /* a source that names the job has precedence */
     struct delay_read read;
     struct job *job = job_of("");
     rules.key_is_id = true;
@@ -676,7 +676,7 @@ static void a_null_value_cancels_unless_it_has_an_operation_or_a_due_time(void *
         const char *headers, *key; /* key NULL: none */
         enum delay_op op;
         const char *id, *reason;
-        const char *after; /* deliver-after that the source knows */
+        const char *after; /* the deliver-after that the source knows */
     } rows[] = {
         {"", "k1", DELAY_CANCEL, "k1", NULL, NULL},
         {"delay-id: a", "k1", DELAY_CANCEL, "a", NULL, NULL},
@@ -712,7 +712,7 @@ static void a_null_value_cancels_unless_it_has_an_operation_or_a_due_time(void *
             assert_true(slice_eq(read.id, slice_of(rows[i].id)));
         job_free(job);
     }
-    struct delay_rules rules = plain; /* a delay that nobody asked for is none */
+    struct delay_rules rules = plain; /* without a requested delay there is none */
     struct delay_read read;
     struct job *job = job_of("");
     rules.default_delay_ms = 60000;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_delayqueue.c - what requests of the delay-queue API say, of
+ * unit_delayqueue.c - reads requests of the delay-queue API:
  * sources/delayqueue/delayqueue.h.
  */
 #include "sources/delayqueue/delayqueue.h"
@@ -30,16 +30,16 @@ static void white_space_of_unicode_is_trimmed_at_both_ends(void **state)
         {"\xe3\x80\x80\xc2\xa0 a\xe3\x80\x80z \xe2\x80\x83\xc2\x85", "a\xe3\x80\x80z"},
         {"\xe2\x80\xa8x\xe2\x80\xa9\xe1\x9a\x80\xe2\x80\xaf\xe2\x81\x9f", "x"},
         {"\xe2\x80\x8b\xef\xbb\xbf",
-         "\xe2\x80\x8b\xef\xbb\xbf"}, /* no space, to Unicode */
+         "\xe2\x80\x8b\xef\xbb\xbf"}, /* not a space in Unicode */
         {"\x1c\x1f", "\x1c\x1f"},
-        {"\xc3\x85", "\xc3\x85"}, /* ends in the byte that U+0085 ends in */
+        {"\xc3\x85", "\xc3\x85"}, /* its last byte is that of U+0085 */
         {"\xe3\x80", "\xe3\x80"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         assert_slice(delayqueue_trim(slice_of(rows[i].in)), rows[i].out);
 }
 
-/* NULL, or the message of the error to answer with. */
+/* Returns NULL, or the error message for the answer. */
 static const char *read_body(const struct http_args *form, struct slice text,
                              struct delayqueue_ask *ask, struct buf *room)
 {
@@ -107,7 +107,7 @@ static void the_first_failed_check_sets_the_error(void **state)
          "the topic contains a comma, which /pop uses to separate topics"},
         {&delayqueue_pop_args, "{}", "topic不能为空"},
         {&delayqueue_pop_args, "{\"topic\":\" \"}", "topic不能为空"},
-        {&delayqueue_pop_args, "{\"topic\":\"t\",\"id\":5}", NULL}, /* not its member */
+        {&delayqueue_pop_args, "{\"topic\":\"t\",\"id\":5}", NULL}, /* unknown member */
         {&delayqueue_pop_args, "{\"topic\":\",\"}", NULL},
         {&delayqueue_id_args, "{}", "job id不能为空"},
         {&delayqueue_id_args, "{\"id\":\"i\",\"topic\":5}", NULL},
@@ -125,7 +125,7 @@ static void the_first_failed_check_sets_the_error(void **state)
     buf_free(&room);
 }
 
-/* A member of n times a letter. */
+/* Append a member with a letter repeated n times. */
 static const char *read_long(const struct http_args *form, const char *member, size_t n,
                              char letter)
 {

@@ -31,7 +31,7 @@ static void sources_pause_at_the_limit_and_resume_below_half_of_it(void **state)
     flow_submitted(&f, 990);
     assert_true(flow_wants_pause(&f, true));
     const struct flow narrow = {.max_jobs = 1, .max_bytes = 1000, .paused = true};
-    assert_false(flow_wants_pause(&narrow, true)); /* half of one is not nothing */
+    assert_false(flow_wants_pause(&narrow, true)); /* half of one is rounded up */
 }
 
 UNIT(flow)

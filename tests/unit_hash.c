@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_hash.c - the hash of tables whose names come from outside.
- */
+/* unit_hash.c - the hash of tables whose keys come from outside. */
 #include "bridge/base/hash.h"
 #include "tests/unit.h"
 
@@ -15,10 +13,11 @@
 
 enum { BLOCK = 8, PAIRS = 10, NAMES = 1 << PAIRS, NAME_BYTES = PAIRS * BLOCK };
 
-/* ------------------------------------------------------- names of one hash by FNV-1a */
+/* ------------------------------------------------------- names with the same FNV-1a
+ * hash */
 
 struct block {
-    uint32_t hash; /* of all up to its end */
+    uint32_t hash; /* of everything up to its end */
     char text[BLOCK + 1];
 };
 
@@ -36,10 +35,10 @@ static int by_hash(const void *a, const void *b)
     return (one > other) - (one < other);
 }
 
-/* Two blocks after which the hash is the same, coming from `from`. Gives that. */
+/* Find two blocks with the same hash after `from`. Returns that hash. */
 static uint32_t find_pair(uint32_t from, struct block pair[2])
 {
-    enum { TRIES = 300000 }; /* two of 2^32 are the same among 2^16 already */
+    enum { TRIES = 300000 }; /* among 2^16 random values of 2^32, two are likely equal */
     struct block *tried = calloc(TRIES, sizeof(*tried));
     uint32_t found = 0;
 
@@ -60,7 +59,7 @@ static uint32_t find_pair(uint32_t from, struct block pair[2])
     return found;
 }
 
-/* One of each pair, in every way: ten pairs make 1024 names. */
+/* One of each pair, in every combination: ten pairs make 1024 names. */
 static void make_names(char (*names)[NAME_BYTES + 1])
 {
     uint32_t hash = 2166136261U;
@@ -91,7 +90,7 @@ static void crafted_names_do_not_collide_in_the_hash(void **state)
     for (unsigned i = 0; i < table->hh.tbl->num_buckets; i++)
         if (table->hh.tbl->buckets[i].count > longest)
             longest = table->hh.tbl->buckets[i].count;
-    assert_in_range(longest, 1, 30); /* of ten at most it makes more buckets */
+    assert_in_range(longest, 1, 30); /* above ten entries the table adds buckets */
     for (unsigned i = 0; i < NAMES; i++) {
         HASH_FIND(hh, table, names[i], NAME_BYTES, found);
         assert_ptr_equal(found, &items[i]);

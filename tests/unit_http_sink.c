@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_http_sink.c - what goes into a callback's request, and what its answer means.
- */
+/* unit_http_sink.c - the request of a callback, and the outcome of its answer. */
 #include "sinks/http/http_sink.h"
 #include "tests/unit.h"
 
@@ -16,7 +14,7 @@
 
 /* ------------------------------------------------------------------ outcome rules */
 
-/* lists: texts apart by blanks. */
+/* lists: texts separated by blanks. */
 static struct opt_list list_of(const char *texts)
 {
     struct opt_list list = {mem_alloc(32 * sizeof(char *)), 0};
@@ -137,7 +135,7 @@ static void guard_free(struct http_guard *g, struct http_opts *o)
     list_free(&o->ports);
 }
 
-/* Both ways of asking have to agree. */
+/* Both ways must agree. */
 static bool reaches(const struct http_guard *g, enum http_url_source word, const char *ip)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET};
@@ -243,7 +241,7 @@ static void allow_overrides_deny_for_every_url(void **state)
         assert_int_equal(reaches(g, HTTP_URL_CONFIG, rows[i].ip), rows[i].own);
     }
     guard_free(g, &o);
-    g = guard(&o, "", "::/0", "", ""); /* all of IPv6, nothing of IPv4 */
+    g = guard(&o, "", "::/0", "", ""); /* all of IPv6, no IPv4 */
     assert_false(reaches(g, HTTP_URL_CONFIG, "2606::1"));
     assert_true(reaches(g, HTTP_URL_CONFIG, "1.1.1.1"));
     guard_free(g, &o);
@@ -295,7 +293,7 @@ static void hosts_and_ports_are_parsed_like_curl_does(void **state)
                 {"http://hooks.example@evil/", false, false},
                 {"http://evil%2f.shop.example/", false, false},
                 {"http://evil?hooks.example", false, false},
-                {"http://127.1/", true, true}, /* as 127.0.0.1 */
+                {"http://127.1/", true, true}, /* the same as 127.0.0.1 */
                 {"http://2130706433:443/", true, true},
                 {"http://[::1]/", true, true},
                 {"http://hooks.example:22/", false, true},
@@ -382,7 +380,7 @@ static void an_invalid_signing_key_is_rejected_and_not_shown(void **state)
         "4taVgCoPwAA=",
         "whsk_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         "whpk_xapo38u3XB/0z0JLDV+dMjB+Xn7mmvBg3uLWlYAqD8A=",
-        /* two halves that do not belong together */
+        /* two halves that do not match */
         "whsk_xapo38u3XB/0z0JLDV+dMjB+Xn7mmvBg3uLWlYAqD8DFqmjfy7dcH/"
         "TPQksNX50yMH5efuaa8GDe"
         "4taVgCoPwA=="};
@@ -563,7 +561,7 @@ static const struct http_opts usual = {
     .headers = {&authorized, 1}, .user_agent = tarry, .delay_headers = true};
 static const struct http_hop first_hop = {0};
 
-/* The lines of a delivery, with "|" after each. */
+/* The header lines of a delivery, each followed by "|". */
 static const char *lines_of(struct header *headers, unsigned n, struct slice key,
                             const struct http_opts *o, const struct http_hop *hop,
                             unsigned want_left_out)
@@ -638,7 +636,7 @@ static void a_redirect_to_another_origin_carries_no_credentials(void **state)
                         "webhook-id: t/0%2E1|Accept:|Expect:|");
 }
 
-/* Else curl would call it a form. */
+/* Otherwise curl would send it as a form. */
 static void a_request_has_a_content_type_if_that_of_the_job_is_invalid(void **state)
 {
     (void)state;
@@ -663,7 +661,8 @@ static void a_request_has_a_content_type_if_that_of_the_job_is_invalid(void **st
                         "webhook-id: t/0%2E1|Accept:|Expect:|");
 }
 
-/* Of a signed request the three headers are ours alone; elsewhere nothing is signed. */
+/* Three headers of a signed request come only from tarry; without a signature they are
+ * ordinary headers. */
 static void a_signed_request_has_no_webhook_header_of_the_job(void **state)
 {
     (void)state;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_http_source.c - jobs out of JSON lines, and jobs as JSON.
- */
+/* unit_http_source.c - jobs from JSON lines, and jobs as JSON. */
 #include "bridge/http/http_args.h"
 #include "bridge/admin/admin.h"
 #include "bridge/job/tries.h"
@@ -51,7 +49,7 @@ static void a_line_becomes_a_job(void **state)
     job_free(job);
 }
 
-/* Spring looks for __TypeId__ by exactly this name. */
+/* Spring requires exactly this name: __TypeId__. */
 static void header_names_are_stored_as_they_were_sent(void **state)
 {
     (void)state;
@@ -233,7 +231,7 @@ static void a_job_of_a_queue_is_shown_in_each_state(void **state)
                         "\"attempts\":1,\"tries_left\":2,\"unreadable\":true}");
     buf_clear(&out);
     q.state = QUEUE_READY;
-    q.job = job; /* who must not see its content sees the rest */
+    q.job = job; /* without the right to see its content, the rest is visible */
     http_queue_show_found(&out, SLICE_LIT("m"), &q, false);
     assert_string_equal(buf_str(&out),
                         "{\"id\":\"i\",\"queue\":\"m\",\"state\":\"ready\","
@@ -289,7 +287,7 @@ static void instants_and_fractions_are_parsed_by_their_parameter_rows(void **sta
     static const struct {
         const struct http_param *row;
         const char *text;
-        double wanted; /* -1: refused */
+        double wanted; /* -1: rejected */
     } cases[] = {
         {&when, "2026-01-31T13:00:00+01:00", 1769860800000.0},
         {&when, "1769860800", 1769860800000.0},
@@ -373,7 +371,8 @@ static void a_job_is_shown_with_all_fields(void **state)
     job_free(job);
 }
 
-/* CPU time in ns for each header of a job with so many: the least of some rounds. */
+/* Return CPU time in ns per header of a job with this many: the minimum of several
+ * rounds. */
 static int64_t shown_ns(unsigned count, unsigned names)
 {
     int64_t least_ns = INT64_MAX;

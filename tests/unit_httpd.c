@@ -24,7 +24,7 @@
 
 /* ------------------------------------------------------------------------ paths */
 
-/* What went into the segments, with ";" between them; "-": no match, "!": no path. */
+/* The values of the segments, with ";" between them; "-": no match, "!": no path. */
 static const char *matched(const char *pattern_text, const char *raw)
 {
     static char out[256];
@@ -97,7 +97,7 @@ static void handle_echo(void *arg, struct httpd_req *req)
     httpd_answer(req, 200, "text/plain", httpd_body(req));
 }
 
-/* What a handler sees of its request; arg is a word of its own. */
+/* Answer with the handler's view of its request. arg: the name of the row. */
 static void handle_tell(void *arg, struct httpd_req *req)
 {
     struct buf out = {0};
@@ -125,7 +125,7 @@ static void handle_params(void *arg, struct httpd_req *req)
     buf_free(&out);
 }
 
-/* One parameter of each place, as the kit reads them. */
+/* Answer with one parameter of each kind, as the kit reads them. */
 struct args {
     struct slice name, word, token, text;
     int64_t max, wait_ms;
@@ -217,7 +217,7 @@ static char rows_word[] = "rows", rest_word[] = "rest";
 static struct httpd *listener;
 static const struct httpd_route *served;
 
-/* As a source that is stopped, and comes back. */
+/* Like a source that stops and starts again. */
 static void handle_again(void *arg, struct httpd_req *req)
 {
     httpd_unserve(listener, arg);
@@ -225,7 +225,7 @@ static void handle_again(void *arg, struct httpd_req *req)
     httpd_answer(req, 200, NULL, SLICE_LIT("again"));
 }
 
-/* The listener stops while this one waits. */
+/* The listener stops while this request waits. */
 static void handle_hold(void *arg, struct httpd_req *req)
 {
     handle_wait(arg, req);
@@ -264,7 +264,7 @@ static const struct httpd_route rows[] = {
     {"GET", "/hold/{}", handle_hold, HTTPD_OPEN, NULL},
     {0},
 };
-/* All else. */
+/* All other paths. */
 static const struct httpd_route rest_rows[] = {
     {"*", "/{*}", handle_tell, HTTPD_ADMIN, NULL}, {0}};
 
@@ -279,8 +279,8 @@ static void shape(void *arg, struct httpd_req *req, unsigned status, const char 
 struct client {
     const char *const *pieces; /* sent one by one, pause_ms apart; ends with NULL */
     unsigned pause_ms, port;
-    bool leaves;       /* closes when all is sent */
-    char answer[8192]; /* all that came until the other end closed */
+    bool leaves;       /* closes after it has sent everything */
+    char answer[8192]; /* everything that arrived until the other end closed */
 };
 
 static void stop_loop(void *arg)
@@ -475,13 +475,13 @@ static void ambiguous_framing_is_refused(void **state)
         snprintf(text, sizeof(text), "POST /echo HTTP/1.1\r\n%s\r\nabc", headers[i]);
         assert_begins(talk(text), "HTTP/1.1 400 ");
     }
-    /* Of 1.0 a proxy may know no chunks, and takes them for the next request. */
+    /* A proxy with HTTP/1.0 may not know chunks, and read them as the next request. */
     assert_begins(talk("POST /echo HTTP/1.0\r\nConnection: keep-alive\r\n"
                        "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"),
                   "HTTP/1.1 400 ");
 }
 
-/* Another server before us might see other lines, and so another end of the request. */
+/* Another server in front might see other lines, and another end of the request. */
 static void a_head_that_could_be_read_in_another_way_is_refused(void **state)
 {
     (void)state;
@@ -513,7 +513,7 @@ static void a_head_that_could_be_read_in_another_way_is_refused(void **state)
         char text[512];
         snprintf(text, sizeof(text), "%sabc", heads[i]);
         char *answer = talk(text);
-        if (answer[0] && strncmp(answer, "HTTP/1.1 400 ", 13) != 0) /* or it is hung up */
+        if (answer[0] && strncmp(answer, "HTTP/1.1 400 ", 13) != 0) /* or it closed */
             fail_msg("\"%s\" is answered \"%.200s\"", heads[i], answer);
     }
 }
@@ -549,7 +549,8 @@ static void blanks_around_a_header_value_are_no_part_of_it(void **state)
     }
 }
 
-/* One head, with a reason: a second would be taken for the answer to the next request. */
+/* One head, with a reason: a client would read a second one as the answer to its next
+ * request. */
 static void a_head_that_is_refused_is_answered_once(void **state)
 {
     (void)state;
@@ -588,7 +589,7 @@ static void a_line_that_is_no_request_is_answered_with_400(void **state)
         " GET /echo HTTP/1.1\r\n" HOST "\r\n",
         "GET /a b HTTP/1.1\r\n" HOST "\r\n",
         "GET /echo HTTP/1.1x\r\n" HOST "\r\n",
-        "\x16\x03\x01\x02\n\r\n", /* TLS on a listener that has none */
+        "\x16\x03\x01\x02\n\r\n", /* TLS to a listener without TLS */
     };
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         char *answer = talk(lines[i]);
@@ -598,7 +599,7 @@ static void a_line_that_is_no_request_is_answered_with_400(void **state)
     }
     assert_begins(talk_slowly((const char *const[]){"gar", "bage\r\n", NULL}, 20),
                   "HTTP/1.1 400 ");
-    /* A client that says nothing gets nothing. */
+    /* A client that sends nothing receives nothing. */
     assert_string_equal(talk(""), "");
 }
 
@@ -622,7 +623,7 @@ static void a_chunk_whose_size_is_none_is_refused(void **state)
                   "HTTP/1.1 400 ");
 }
 
-/* One byte at a time, so that the library moves and grows what it has read. */
+/* One byte at a time, so that the library moves and enlarges its buffer. */
 static void a_head_is_the_same_in_any_pieces(void **state)
 {
     (void)state;
@@ -636,7 +637,7 @@ static void a_head_is_the_same_in_any_pieces(void **state)
         bytes[i][0] = text[i];
         pieces[i] = bytes[i];
     }
-    opts.deadline_ms = 10000; /* each piece may take its time where others work, too */
+    opts.deadline_ms = 10000; /* other processes may delay each piece */
     char *answer = talk_slowly(pieces, 1);
     opts.deadline_ms = DEADLINE_MS;
     assert_begins(answer, "HTTP/1.1 200 ");
@@ -694,8 +695,8 @@ static char *send_at_rate(int64_t body_rate_bytes)
 static void a_body_that_comes_fast_enough_may_take_longer_than_the_deadline(void **state)
 {
     (void)state;
-    assert_begins(send_at_rate(600), "HTTP/1.1 404 ");  /* whole, though no row has it */
-    assert_begins(send_at_rate(2400), "HTTP/1.1 408 "); /* half as fast as it should be */
+    assert_begins(send_at_rate(600), "HTTP/1.1 404 ");  /* complete: no row matches */
+    assert_begins(send_at_rate(2400), "HTTP/1.1 408 "); /* half as fast as required */
     assert_begins(send_at_rate(0), "HTTP/1.1 408 ");
 }
 
@@ -773,7 +774,7 @@ static void a_row_of_any_method_takes_every_method(void **state)
     assert_null(strstr(answer, "rows"));
 }
 
-/* Both on a row and on the rest. */
+/* Both for a row and for the rest. */
 static void every_form_of_a_request_is_read(void **state)
 {
     (void)state;
@@ -851,7 +852,7 @@ static void what_no_row_takes_goes_to_the_rest(void **state)
     assert_begins(talk("GET /%zz HTTP/1.1\r\n" LAST "\r\n"), "HTTP/1.1 400 ");
     assert_holds(talk("GET /%2f/a%20b/// HTTP/1.1\r\n" LAST "\r\n"),
                  "rest GET /%2f/a%20b/// ?none");
-    roles = 1U << HTTPD_OPEN; /* it is a row, and has a role like any other */
+    roles = 1U << HTTPD_OPEN; /* it is a row with a role like any other */
     assert_holds(talk("DELETE /echo HTTP/1.1\r\n" LAST "\r\n"), "not-here");
     assert_holds(talk("POST /any HTTP/1.1\r\n" LAST "Content-Length: 0\r\n\r\n"),
                  "rows POST /any");
@@ -1024,7 +1025,7 @@ static void a_listener_that_closes_answers_what_it_has_and_refuses_the_rest(void
     assert_holds(answer, "HTTP/1.1 503 ");
     assert_holds(answer, "\"stopping\"");
     assert_begins(talk("GET /close/a HTTP/1.1\r\n" HOST "\r\n"), "HTTP/1.1 200 ");
-    assert_null(listener); /* it has ended the connection */
+    assert_null(listener); /* it has closed the connection */
 }
 
 static void headers_over_the_limit_are_refused(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_httpd_slots.c - which clients get a connection when there are few, and when one is
- * free again. A real listener, with its clients on another thread.
+ * unit_httpd_slots.c - which clients get a connection if there are few, and when a
+ * connection becomes free. A real listener, with its clients on another thread.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
@@ -75,8 +75,8 @@ static void answer_on_loop(void *arg)
     sem_post(&asked);
 }
 
-/* Runs scenario on a thread of its own, beside the loop. It says at its end that all of
- * it was so: what cmocka asserts on another thread ends the program. */
+/* Run scenario on its own thread, beside the loop. It sets a flag at its end: a failed
+ * cmocka assertion on another thread would end the program. */
 static void with_listener(const struct httpd_opts *opts, void *(*scenario)(void *))
 {
     struct err err;
@@ -145,7 +145,7 @@ static void say(int fd, const char *text)
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
 
-/* What comes until an answer is whole, or the other end closes: then "". */
+/* Return what arrives until an answer is complete, or "" if the other end closes. */
 static const char *hear(int fd)
 {
     static char text[4096];
@@ -180,7 +180,7 @@ static void expect_end(int fd)
 #define GET(path) "GET " path " HTTP/1.1\r\nHost: x\r\n\r\n"
 #define POST_JOB "POST /jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx"
 
-/* Connections, by the listener's own count. */
+/* Return the number of connections that the listener counts. */
 static unsigned connections(void)
 {
     loop_post(count_on_loop, NULL);
@@ -214,7 +214,7 @@ static void *hang_up_early(void *arg)
         GET("/livez") "GET /li",
     };
     (void)arg;
-    /* The last bytes and the end together, or apart: often enough for each. */
+    /* The last bytes and the end together, or separately: often enough for each. */
     for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++)
         for (unsigned pauses = 0; pauses < 4; pauses++) {
             for (int round = 0; round < 40; round++) {
@@ -281,7 +281,7 @@ static void *stay_idle(void *arg)
     expect_end(idle[0]); /* the one that has been idle longest */
     say(idle[1], GET("/livez"));
     expect(idle[1], "fine");
-    say(fd, POST_JOB); /* no different from others */
+    say(fd, POST_JOB); /* like any other */
     expect(fd, "HTTP/1.1 200 ");
     for (int i = 0; i < CONNECTIONS_MAX; i++)
         close(idle[i]);
@@ -305,7 +305,7 @@ static void *fill(void *arg)
         say(busy[i], GET("/wait"));
     }
     assert_true(come_to(CONNECTIONS_MAX));
-    for (int i = 0; i < 40; i++) { /* nor do these keep anybody out */
+    for (int i = 0; i < 40; i++) { /* these keep no other client out, either */
         silent[i] = dial();
         if (i % 2)
             say(silent[i], "GET /livez HTTP/1.1\r\nX");

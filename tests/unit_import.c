@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_import.c - what importers read: MessagePack, JSON objects of any keys, entries of
- * lmstfy's lists and timer, values of delay-queue.
+ * unit_import.c - the formats that importers read: MessagePack, JSON objects with any
+ * keys, entries of lmstfy's lists and timer, values of delay-queue.
  */
 #include "bridge/base/json.h"
 #include "bridge/import/import_internal.h"
@@ -42,7 +42,7 @@ static void a_value_of_delay_queue_is_read_in_each_of_its_forms(void **state)
                       "4\x78\xa1"
                       "5\xa5hello"),
                 0);
-    /* Another order, binaries, wider integers, a key that is not known, one with nil. */
+    /* Another order, binaries, wider integers, an unknown key, a nil value. */
     check_value(BYTES("\x86\xa1"
                       "5\xc4\x05hello\xa1"
                       "9\xc3\xa1"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_job.c - a job's memory, its headers, and its record: written, read, cut off,
+ * unit_job.c - a job's memory, its headers, and its record: written, read, truncated,
  * forged.
  */
 #include "bridge/base/unpack.h"
@@ -18,7 +18,7 @@
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 static const struct slice none = {NULL, 0};
 
-/* SLICE_LIT() as an initialiser of what lives for good. */
+/* SLICE_LIT() as an initialiser with static storage. */
 #define LIT(text)                                                                        \
     {                                                                                    \
         text, sizeof(text) - 1                                                           \
@@ -31,7 +31,8 @@ static void assert_slice(struct slice a, struct slice b)
         assert_memory_equal(a.p, b.p, a.n);
 }
 
-/* Decodes a copy that ends where the record ends, so that reading on is seen. */
+/* Decode a copy that ends where the record ends, so that the sanitizer detects an
+ * overread. */
 static struct job *decode(struct slice record, struct err *err)
 {
     char *copy = malloc(record.n ? record.n : 1);
@@ -148,7 +149,7 @@ static uint64_t some(uint64_t below)
     return random_state % below;
 }
 
-/* One in four is none (if that may be), one in four is empty, the rest any bytes. */
+/* One in four is none (if allowed), one in four is empty, the rest are random bytes. */
 static struct slice some_bytes(struct job *job, size_t most, bool may_be_none)
 {
     uint64_t which = some(4);
@@ -223,7 +224,7 @@ static void assert_same(const struct job *a, const struct job *b)
 
 static const struct job_names of_route = {LIT("orders_in"), LIT("orders"), false};
 
-/* A Kafka record of a route that says its source and its target. */
+/* A Kafka record of a route with a fixed source and target. */
 static struct job *kafka_job(struct slice id)
 {
     static const char payload[100] = {1};
@@ -240,7 +241,7 @@ static struct job *kafka_job(struct slice id)
     return job;
 }
 
-/* Comes back as it went; gives the bytes of its record. */
+/* Require that the job is read back unchanged. Returns the bytes of its record. */
 static size_t travels(const struct job *job)
 {
     struct buf record = {0};
@@ -256,7 +257,7 @@ static size_t travels(const struct job *job)
     return n;
 }
 
-/* The sources of a route change while its jobs wait. */
+/* The sources of a route may change while its jobs are pending. */
 static void a_job_keeps_its_source_if_the_sources_of_its_route_change(void **state)
 {
     (void)state;
@@ -296,7 +297,7 @@ static void any_job_is_read_as_written(void **state)
         assert_same(job, again);
         travels(job);
         assert_slice(again->id, SLICE_LIT("id-1"));
-        /* What was decoded can be added to, whatever number of headers it came with. */
+        /* Headers can be added to a decoded job, whatever number it has. */
         assert_int_equal(job_add_header(again, SLICE_LIT("one"), SLICE_LIT("more"), NULL),
                          0);
         assert_string_equal(job_header(again, "one")->value.p, "more");
@@ -403,13 +404,13 @@ static void values_implied_by_the_route_and_the_id_are_omitted(void **state)
 {
     (void)state;
     struct job *job = kafka_job(SLICE_LIT("orders_in/orders.delayed/12/1234567890123"));
-    /* Array, version, due time, payload, map, lag, and that the id says the rest. */
+    /* Array, version, due time, payload, map, lag, and that the id contains the rest. */
     const size_t least = 1 + 1 + 9 + 2 + 100 + 1 + 6 + 2;
     assert_int_equal(travels(job), least);
     job->id = SLICE_LIT("orders_in/orders.delayed/12/1234567890123/1769860800123.7");
     assert_int_equal(travels(job), least); /* lua/move.lua: the name was in use */
     job->id = SLICE_LIT("orders_in/orders.delayed/12~3/1234567890123");
-    assert_int_equal(travels(job), least); /* of a topic that was made anew */
+    assert_int_equal(travels(job), least); /* of a topic that was created again */
     job_free(job);
 }
 
@@ -541,8 +542,8 @@ static void a_record_with_huge_counts_is_rejected(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         assert_null(decode(rows[i], NULL));
-    /* A hundred thousand arrays in each other: no recursion, so no stack to run out of.
-     */
+    /* A hundred thousand nested arrays: the decoder must not recurse, and exhaust the
+     * stack. */
     struct buf deep = {0};
     buf_add_slice(&deep, SLICE_LIT("\x94\x01\x05\xc0\x81\x63"));
     memset(buf_room(&deep, 100000), 0x91, 100000);
@@ -596,7 +597,7 @@ static void every_integer_form_is_read(void **state)
     }
 }
 
-/* Byte 0 of the array says who wrote it. What is broken is not newer. */
+/* Byte 0 of the array is the version of the writer. A damaged record is not newer. */
 static void a_record_of_a_later_version_is_distinguished_from_a_broken_one(void **state)
 {
     static const struct {

@@ -30,13 +30,13 @@ static const struct json_field fields[] = {
     {0},
 };
 
-/* Reads from memory of exactly that size, so that a sanitizer sees a step too far. */
+/* Read from memory of exactly that size, so that a sanitizer detects an overread. */
 static int read_into(struct slice text, struct thing *t, struct buf *room)
 {
     char *exact = malloc(text.n ? text.n : 1);
     memcpy(exact, text.p, text.n);
     int rc = json_read((struct slice){exact, text.n}, fields, t, room);
-    if (rc == 0 && t->raw.p) /* the only one that stays in the text */
+    if (rc == 0 && t->raw.p) /* the only one that borrows from the text */
         t->raw.p = text.p + (t->raw.p - exact);
     free(exact);
     return rc;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Options of the link to Kafka, what librdkafka gets of them, tokens from a file. */
+/* Options of the link to Kafka, the options that librdkafka receives, tokens from a
+ * file. */
 #include "sources/kafka/kafka_conf.h"
 #include "sources/kafka/kafka_token.h"
 
@@ -77,7 +78,7 @@ static void conflicting_options_are_rejected(void **state)
             fail_msg("bad[%zu] passes", i);
 }
 
-/* On its way anybody could read our secret. */
+/* Anyone on the network could read our secret. */
 static void http_token_url_is_allowed_only_for_the_local_host(void **state)
 {
     static const struct {
@@ -167,7 +168,7 @@ static void settings_that_tarry_owns_are_rejected(void **state)
 {
     const struct kafka_setting rows[] = {{0}};
     static const struct {
-        const char *name, *value, *why; /* why NULL: it passes */
+        const char *name, *value, *why; /* why NULL: it is valid */
         bool tls;
     } cases[] = {
         {"socket_keepalive_enable", "true", NULL, true},
@@ -231,12 +232,12 @@ static int get(const char *text, struct kafka_token *token, struct err *err)
 static void a_token_file_expires_by_its_claim_or_after_five_minutes(void **state)
 {
     static const struct {
-        const char *before, *after; /* of the end, in the claims; NULL: no JWT at all */
-        int64_t end_s, want_s;      /* want_s below 0: it is refused */
+        const char *before, *after; /* around the end in the claims; NULL: not a JWT */
+        int64_t end_s, want_s;      /* want_s below 0: rejected */
     } cases[] = {{"{\"sub\":\"a?>\",\"exp\":", "}", 100, 100},
                  {"{\"exp\":", ".25,\"x\":1}", 100, 100},
                  {"{\"exp\":", "}", 9999, 300}, /* the file may be renewed before */
-                 {"{\"exp\":", "000000000000000000000}", 9999, 300}, /* no int64_t */
+                 {"{\"exp\":", "000000000000000000000}", 9999, 300}, /* not an int64_t */
                  {"{\"exp\":", "}", -5, -1},
                  {"{\"exp\":", "}", 1, -1},
                  {"{\"exp\":\"", "\"}", 100, 300},

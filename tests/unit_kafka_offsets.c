@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_kafka_offsets.c - what of a Kafka partition may be committed and when, and from
- * where it is read again.
+ * unit_kafka_offsets.c - which offsets of a Kafka partition may be committed and when,
+ * and the offset from which it is read again.
  */
 #include "sources/kafka/kafka_offsets.h"
 #include "tests/unit.h"
@@ -185,7 +185,7 @@ static void offsets_added_before_a_reset_never_ripen(void **state)
     assert_int_equal(kafka_lag_ripe(&l, 101700), 21);
 }
 
-/* Against every note that was made, at random times, with lags of all sizes. */
+/* Compare with every note that was made, at random times, with lags of all sizes. */
 static void the_age_of_the_ripe_offset_exceeds_the_lag_by_at_most_a_slot(void **state)
 {
     (void)state;
@@ -211,7 +211,8 @@ static void the_age_of_the_ripe_offset_exceeds_the_lag_by_at_most_a_slot(void **
     }
 }
 
-/* Against a model that keeps every record: 2000 records, answered in random order. */
+/* Compare with a model that stores every record: 2000 records, answered in random
+ * order. */
 static void any_order_of_answers_commits_the_longest_stored_prefix(void **state)
 {
     (void)state;

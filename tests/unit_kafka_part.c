@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_kafka_part.c - a partition that is to be read again, for two reasons at once, and
- * while Redis is asked. No librdkafka handle; Redis is the fake one.
+ * unit_kafka_part.c - a partition that must be read again, for two reasons at once, and
+ * while a query to Redis is in flight. No librdkafka handle; Redis is the fake one.
  */
 #include "bridge/engine/bridge.h"
 #include "sources/kafka/kafka_part.h"
@@ -70,7 +70,7 @@ static int end(void **state)
     return 0;
 }
 
-/* Partition t/0, whose reading is known, started at that offset. */
+/* Return partition t/0, whose reading is known, started at that offset. */
 static struct kafka_part *part_at(int64_t start, int64_t mark)
 {
     struct kafka_part *part = kafka_part_add(&kafka.parts, "t", 0, start, mark);
@@ -87,7 +87,7 @@ static void run_ms(int64_t ms)
     }
 }
 
-/* Until it may be read. */
+/* Run until it may be read. */
 static bool goes_on(const struct kafka_part *part)
 {
     const int64_t end_ms = loop_mono_ms() + LIMIT_MS;
@@ -124,7 +124,7 @@ static void answer_for_an_earlier_partition_of_the_same_name_is_ignored(void **s
     rig.pause_at = NULL;
     fake.paused = true;
     assert_true(rig_wait_for(&kafka.writes, 1));
-    part = part_at(70, 70); /* it was lost to the group, and is back */
+    part = part_at(70, 70); /* the group had lost it, and assigned it again */
     struct kafka_read *read = kafka_part_read(part, 70, 0);
     fake_resume();
     run_ms(100);
@@ -141,11 +141,11 @@ static void rewind_that_is_due_while_another_ends_is_carried_out_once(void **sta
     kafka_part_rewind(part, "r:1", 40);
     fake.paused = true;
     assert_true(rig_wait_for(&kafka.writes, 1));
-    kafka_part_rewind_to_mark(part, 60); /* Redis was away: it arms the timer again */
+    kafka_part_rewind_to_mark(part, 60); /* Redis was down: this starts the timer again */
     fake_resume();
     assert_true(goes_on(part));
     struct kafka_read *read = kafka_part_read(part, 40, 0);
-    run_ms(BACKOFF_MS); /* going back with an open record would abort */
+    run_ms(BACKOFF_MS); /* a rewind with an open record would abort */
     assert_int_equal(part->offsets.position, 41);
     kafka_part_answer(read, true);
 }

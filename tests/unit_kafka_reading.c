@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_kafka_reading.c - the texts in Redis that say which reading of a partition is the
- * current one, and which rewinds were asked for.
+ * unit_kafka_reading.c - the texts in Redis with the current reading of a partition, and
+ * with the requested rewinds.
  */
 #include "sources/kafka/kafka_marks.h"
 #include "tests/unit.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_kafka_stall.c - statistics as librdkafka 2.0.2 writes them, without the fields
- * that nobody reads.
+ * unit_kafka_stall.c - statistics as librdkafka 2.0.2 writes them, without the unused
+ * fields.
  */
 #include "sources/kafka/kafka_stall.h"
 #include "tests/unit.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_kafka_start.c - where assigned partitions begin, by what the group and Redis
- * answered.
+ * unit_kafka_start.c - the start offsets of assigned partitions, from the replies of the
+ * group and of Redis.
  */
 #include "sources/kafka/kafka_group.h"
 
@@ -23,7 +23,7 @@ struct started {
     int64_t offsets[PARTS];
 };
 
-static struct kafka_start s; /* of the test that runs */
+static struct kafka_start s; /* of the current test */
 
 static void on_done(void *arg, rd_kafka_topic_partition_list_t *list)
 {
@@ -44,7 +44,7 @@ static rd_kafka_topic_partition_list_t *list_of(const int64_t *offsets)
     return list;
 }
 
-/* As after kafka_start_begin(), without a client to ask; with the marks of Redis. */
+/* Like kafka_start_begin(), without a client to ask, but with the marks of Redis. */
 static void begin(struct started *b, bool latest, const int64_t *marks)
 {
     static char names[PARTS][16], numbers[PARTS][24];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * unit_lmstfy_series.c - series found by their labels, their limit and their text, of
- * sources/lmstfy/lmstfy_metrics.h; and who may make new ones.
+ * sources/lmstfy/lmstfy_metrics.h; and which requests may create new ones.
  */
 #include "sources/lmstfy/lmstfy_metrics.h"
 #include "tests/unit.h"
@@ -72,7 +72,7 @@ static void ten_thousand_series_are_found_and_further_ones_are_not_created(void 
             const struct slice values[] = {{text, (size_t)n}, SLICE_LIT("q")};
             struct series *s = family_at(&f, values, 2000, &scratch);
             assert_int_equal(s != NULL, i < 2000);
-            series_add(s, 1); /* NULL is fine */
+            series_add(s, 1); /* NULL is allowed */
         }
     }
     assert_int_equal(family_count(&f), 2000);
@@ -85,7 +85,7 @@ static void ten_thousand_series_are_found_and_further_ones_are_not_created(void 
     buf_free(&scratch);
 }
 
-/* Whoever asks for sizes needs no token, and gets a 200 for any name. */
+/* A request for sizes needs no token, and is answered with 200 for any name. */
 static void requests_without_a_token_use_at_most_half_of_the_series(void **state)
 {
     (void)state;

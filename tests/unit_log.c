@@ -13,7 +13,7 @@
 #include <jansson.h>
 
 static struct {
-    int kept, ends[2]; /* stderr; a pipe in its place */
+    int kept, ends[2]; /* kept: the original stderr; ends: a pipe in its place */
     char text[16384];
 } heard;
 
@@ -38,7 +38,7 @@ static int give_stderr_back(void **state)
     return 0;
 }
 
-/* The next line, without its time. */
+/* Return the next line, without its time. */
 static const char *line(void)
 {
     ssize_t n = read(heard.ends[0], heard.text, sizeof(heard.text) - 1);
@@ -109,7 +109,7 @@ static void what_would_break_a_line_is_escaped(void **state)
     }
 }
 
-/* Every byte, twice, in each place that outsiders can fill; and far too long. */
+/* Every byte, twice, in each place whose content comes from outside; and far too long. */
 static void a_line_of_json_is_json_whatever_it_holds(void **state)
 {
     (void)state;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_loop.c - the promises of bridge/base/loop.h, each tried on the real loop.
- */
+/* unit_loop.c - the guarantees of bridge/base/loop.h, each tested on the real loop. */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "tests/unit.h"
@@ -89,7 +87,7 @@ static void on_short(void *arg)
     loop_stop();
 }
 
-/* A busy machine may be late at times, not each time. */
+/* A busy machine may be late sometimes, but not every time. */
 static void a_timer_set_in_microseconds_waits_no_whole_millisecond(void **state)
 {
     (void)state;
@@ -268,7 +266,7 @@ static void what_a_hook_defers_runs_before_the_loop_sleeps(void **state)
     (void)state;
     hook_calls = 0;
     hook = loop_each_turn(defer_from_hook, NULL);
-    loop_run(); /* would never end */
+    loop_run(); /* otherwise it would never end */
     turn_hook_del(hook);
 }
 
@@ -391,7 +389,7 @@ static void a_refused_connection_is_reported_as_an_error_or_writable(void **stat
 
 static int reading_fd;
 
-/* One byte at a time, until there is no more: EOF or an error. */
+/* Write one byte at a time, until EOF or an error. */
 static void read_one(void *arg, unsigned events)
 {
     char byte;
@@ -410,7 +408,7 @@ static void data_received_before_a_connection_broke_is_reported_first(void **sta
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     assert_int_equal(write(fds[0], "unread", 6), 6);
     assert_int_equal(write(fds[1], "xyz", 3), 3);
-    close(fds[1]); /* which resets it */
+    close(fds[1]); /* this resets it */
     beats = 0;
     reading_fd = fds[0];
     watches[0] = watch_add(reading_fd, WATCH_READ, read_one, NULL);
@@ -515,7 +513,7 @@ static void a_program_that_is_not_there_is_an_error_at_once(void **state)
                                   "“no-such-program-here” (No such file or directory)");
 }
 
-/* A child of ours starts a loop and a grandchild, then dies by force. */
+/* A child process starts a loop and a grandchild, then is killed. */
 static void a_child_ends_when_its_parent_is_killed(void **state)
 {
     (void)state;

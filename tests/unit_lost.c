@@ -23,16 +23,16 @@
 static struct {
     struct store *store;
     struct timer *limit;
-    unsigned bad;    /* answers that are still to be bad ones */
+    unsigned bad;    /* remaining replies that are bad */
     unsigned inside; /* calls of the store that have not returned */
-    bool again;      /* who is told for the first time asks for everything */
-    bool takes_jobs; /* when the store came up last */
+    bool again;      /* each callback makes all calls when it is first called */
+    bool takes_jobs; /* when the store last came up */
     unsigned asked, told, told_from_within, ups, downs;
 } run;
 
 /* --------------------------------------------------------------- all of them at once */
 
-/* Each asks for all when it is told for the first time. */
+/* Makes all calls when it is first called. */
 enum { ASKED = STORE_CALLS + STORE_CALLS * STORE_CALLS };
 
 static unsigned times_told[STORE_CALLS];
@@ -74,7 +74,7 @@ static void on_down(void *arg, const char *why)
     if (run.bad == 0)
         fake.match = NULL;
 }
-/* After each answer. */
+/* Called after each reply. */
 static void on_asked(void)
 {
     fake.commands = 0;
@@ -87,7 +87,7 @@ static void on_limit(void *arg)
     loop_stop();
 }
 
-/* Runs until *n >= until, or for 10 s. */
+/* Run until *n >= until. Returns false after 10 s. */
 static bool reached(const unsigned *n, unsigned until)
 {
     int64_t end_ms = loop_mono_ms() + 10000;
@@ -100,7 +100,7 @@ static bool reached(const unsigned *n, unsigned until)
 
 struct url {
     const char *scheme, *master;
-    unsigned replicas; /* that must have what counts: WAIT comes behind it */
+    unsigned replicas; /* replicas that must confirm; WAIT follows the call */
 };
 
 static void begin(const struct url *url, struct sentinel **sentinel)
@@ -138,7 +138,7 @@ static void end(struct sentinel *sentinel)
     sentinel_free(sentinel);
     fake_disconnect();
     timer_set(run.limit, 0);
-    loop_run(); /* what was deferred is freed */
+    loop_run(); /* frees deferred objects */
 }
 
 static const struct url urls[] = {{"redis", "", 0},
@@ -147,8 +147,8 @@ static const struct url urls[] = {{"redis", "", 0},
                                   {"redis", "", 1}};
 enum { URLS = sizeof(urls) / sizeof(urls[0]) };
 
-/* So many answers long, those to word are bad; each call asks for all again when it is
- * told for the first time. */
+/* The next replies are bad, all with this text. Each callback makes all calls again when
+ * it is first called. */
 static void lose_all(const struct url *url, const char *word, const char *bad,
                      unsigned times)
 {
@@ -197,7 +197,7 @@ static void a_callback_of_a_rejected_call_may_start_any_call(void **state)
             lose_all(&urls[i], "EVALSHA", errors[e], 3);
 }
 
-/* The callback is called later, never before the call returns. */
+/* The callback runs later, never before the call returns. */
 static void a_call_while_redis_is_unavailable_is_answered_later(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void a_call_while_redis_is_unavailable_is_answered_later(void **state)
     }
 }
 
-/* Redis answers the call with the error once, and then well. */
+/* Redis replies with the error once, and then normally. */
 static void refuse_once(void (*ask)(void *arg), const char *error)
 {
     unsigned times = 0;
@@ -254,7 +254,7 @@ an_error_of_a_call_other_than_enqueue_and_cancel_pauses_no_source(void **state)
     end(sentinel);
 }
 
-/* Acks are pending all the time, and must make no difference. */
+/* Acks are always pending, and must make no difference. */
 static void an_error_of_a_cancel_pauses_sources_until_none_is_pending(void **state)
 {
     (void)state;

@@ -33,7 +33,7 @@ static const char *id_of(unsigned i)
     return id;
 }
 
-/* The instance of rank 0; ranks of all must be 0, 1, 2... */
+/* Return the instance of rank 0. Checks that the ranks of all are 0, 1, 2... */
 static unsigned owner(const struct member_list *list, unsigned n, const char *bucket)
 {
     unsigned found = INSTANCES, sum = 0;

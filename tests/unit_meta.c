@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What PREFIX:meta says: numbers of buckets, and which layouts this tarry may touch. */
+/* PREFIX:meta: bucket counts, and the layouts that this tarry may read and write. */
 #include "bridge/base/mem.h"
 #include "bridge/engine/meta.h"
 #include "tests/unit.h"
@@ -44,7 +44,7 @@ static void keys_of_a_newer_version_are_not_used(void **state)
         {{0, 0, 0}, true, true},
         {{1, 1, 1}, true, true},
         {{META_LAYOUT, 1, META_LAYOUT}, true, true},
-        {{META_LAYOUT + 1, 1, META_LAYOUT}, true, true}, /* it only adds */
+        {{META_LAYOUT + 1, 1, META_LAYOUT}, true, true}, /* it only adds keys */
         {{META_LAYOUT + 1, 1, META_LAYOUT + 1}, true, false},
         {{META_LAYOUT + 1, 1, META_LAYOUT + 1}, false, true},
         {{META_LAYOUT + 1, META_LAYOUT + 1, META_LAYOUT + 1}, false, false},

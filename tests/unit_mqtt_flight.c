@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_mqtt_flight.c - which messages of an MQTT broker are those of before.
+ * unit_mqtt_flight.c - which messages of an MQTT broker are duplicates of earlier ones.
  */
 #include "bridge/base/mem.h"
 #include "sources/mqtt/mqtt_flight.h"
@@ -101,7 +101,7 @@ static void another_message_with_the_same_id_is_new(void **state)
         struct flight_message *next = add(f, 9, rows[i].dup, rows[i].payload, &again);
         assert_false(again);
         if (!rows[i].not_stored)
-            flight_settle(m, true); /* the earlier one; it is forgotten */
+            flight_settle(m, true); /* the earlier one; it is removed */
         assert_int_equal(flight_take_stored(f), 0);
         flight_settle(next, true);
         assert_int_equal(flight_take_stored(f), 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_mqtt_frame.c - frames between the MQTT source and its workers, and the jobs made
- * of them.
+ * unit_mqtt_frame.c - frames between the MQTT source and its workers, and the jobs built
+ * from them.
  */
 #include "sources/mqtt/mqtt_frame.h"
 #include "sources/mqtt/mqtt_job.h"
@@ -62,7 +62,7 @@ static void a_message_frame_is_read_as_written(void **state)
     assert_true(slice_eq(got.props, m.props));
     assert_true(mqtt_message_hash(&got) == mqtt_message_hash(&m));
     got.dup = false;
-    got.expiry_s--; /* the broker counts it down until it sends the message again */
+    got.expiry_s--; /* the broker decrements it until it sends the message again */
     assert_true(mqtt_message_hash(&got) == mqtt_message_hash(&m));
     got.payload.n--;
     assert_false(mqtt_message_hash(&got) == mqtt_message_hash(&m));
@@ -166,7 +166,7 @@ static void a_frame_that_is_too_large_empty_or_unknown_is_rejected_at_once(void 
     assert_int_equal(frame_take(SLICE_LIT("\0\0\0\1\10"), 256, &f, NULL), -1);
 }
 
-/* Every prefix of a good body, and the body with a byte too many. */
+/* Try every prefix of a valid body, and the body with an additional byte. */
 static void a_frame_with_a_wrong_body_size_is_rejected(void **state)
 {
     const struct mqtt_setup setup = sample_setup();
@@ -179,7 +179,7 @@ static void a_frame_with_a_wrong_body_size_is_rejected(void **state)
     for (size_t n = 0; n < s.n; n++) {
         struct mqtt_setup got;
         char *exact =
-            memcpy(malloc(n + 1), s.p, n); /* so that a sanitizer sees overreads */
+            memcpy(malloc(n + 1), s.p, n); /* so that a sanitizer detects overreads */
         assert_int_equal(frame_get_setup((struct slice){exact, n}, &got, NULL), -1);
         free(exact);
     }

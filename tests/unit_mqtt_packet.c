@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_mqtt_packet.c - MQTT packets, and which acknowledgements a worker holds back.
- */
+/* unit_mqtt_packet.c - MQTT packets, and which acknowledgements a worker delays. */
 #include "sources/mqtt/mqtt_packet.h"
 #include "sources/mqtt/mqtt_window.h"
 #include "tests/unit.h"
@@ -63,7 +61,7 @@ static void the_id_of_an_acknowledgement_is_read_with_and_without_a_reason(void 
     assert_int_equal(acknowledged(SLICE_LIT("\x70\x02\0\2")), 2);
     assert_int_equal(acknowledged(SLICE_LIT("\x62\x02\0\2")), -1); /* PUBREL */
     assert_int_equal(acknowledged(SLICE_LIT("\x40\x01\1")), -1);
-    assert_int_equal(acknowledged(SLICE_LIT("\x40\x02\1")), -1); /* not yet whole */
+    assert_int_equal(acknowledged(SLICE_LIT("\x40\x02\1")), -1); /* incomplete */
 }
 
 /* ------------------------------------------------------------------- the window */
@@ -175,7 +173,7 @@ static void at_qos_2_mqtt_5_holds_the_acknowledgement_and_3_1_1_does_not(void **
     (void)state;
     assert_int_equal(window_ack(&w, SLICE_LIT("\x50\2\0\5"), 5), 0);
     add(&w, 5, 2);
-    assert_int_equal(window_open(&w), 0); /* may be passed twice, so it is not counted */
+    assert_int_equal(window_open(&w), 0); /* may be repeated: not counted */
     assert_int_equal(released(&w), 0);
     assert_int_equal(window_store(&w, 1), 0);
     assert_int_equal(released(&w), 1);

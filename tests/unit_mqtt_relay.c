@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_mqtt_relay.c - the relay between a broker and paho. Sockets of this test stand for
+ * unit_mqtt_relay.c - the relay between a broker and paho. Sockets of this test replace
  * both.
  */
 #include "bridge/base/loop.h"
@@ -34,7 +34,7 @@ static struct rig {
     int listener, broker, paho; /* our ends; -1: none */
     unsigned port;              /* of the relay for paho; 0: not open */
     char broker_port[16];
-    unsigned connected; /* how often it was reported */
+    unsigned connected; /* number of reports */
     bool session_present;
     bool left;
     char lost[256];
@@ -95,7 +95,7 @@ static void turns_ms(int64_t ms)
         turn();
 }
 
-/* Lets the relay run until this many bytes have come, and reads them. */
+/* Run the relay until this many bytes have arrived, and read them. */
 static void expect(int fd, const char *bytes, size_t n)
 {
     char got[256] = {0};
@@ -145,7 +145,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* Starts a relay that has its broker; paho is not connected. */
+/* Start a relay that is connected to its broker; paho is not connected. */
 static void begin(unsigned open_max)
 {
     static const struct relay_events events = {on_ready, on_connected, on_collect,
@@ -167,7 +167,7 @@ static void begin_both(unsigned open_max)
 {
     begin(open_max);
     rig.paho = connect_to(rig.port);
-    SEND(rig.paho, "\x10\0"); /* the relay does not look into CONNECT */
+    SEND(rig.paho, "\x10\0"); /* the relay does not parse CONNECT */
     EXPECT(rig.broker, "\x10\0");
 }
 
@@ -195,9 +195,10 @@ static void take(char id)
                      sizeof(puback));
 }
 
-/* -------------------------------------------------------------------- strangers */
+/* -------------------------------------------------------------------- other processes */
 
-/* A process that connects to the port of the relay; its exit code: 0: it was reset. */
+/* A process that connects to the port of the relay. Exit code 0: the connection was
+ * reset. */
 static pid_t stranger(void)
 {
     pid_t pid = fork();
@@ -310,7 +311,7 @@ static void at_qos_2_mqtt_5_a_pubrec_is_sent_after_its_message_is_stored(void **
     EXPECT(rig.broker, "\x70\2\0\5");
 }
 
-/* MQTT 3.1.1 has no receive maximum: the broker may send without end. */
+/* MQTT 3.1.1 has no receive maximum: the broker may send without a limit. */
 static void at_the_limit_further_messages_wait_and_pings_are_answered(void **state)
 {
     (void)state;
@@ -346,7 +347,7 @@ static void a_broker_that_sends_without_end_is_no_longer_read(void **state)
             n += now;
         sent += (size_t)n;
     }
-    assert_true(sent < 32 << 20); /* the kernel's buffers alone */
+    assert_true(sent < 32 << 20); /* only the kernel's buffers */
     take(1);
     take(1);
     SEND(rig.paho, PINGREQ);
@@ -395,7 +396,7 @@ static void paho_reads_the_last_packet_before_it_notices_the_end(void **state)
     char got;
     assert_int_equal(recv(rig.paho, &got, 1, 0), 0);
     assert_string_equal(relay_why(rig.relay), "the server closed the connection");
-    assert_string_equal(rig.lost, ""); /* paho reports it first, and better */
+    assert_string_equal(rig.lost, ""); /* paho reports it first, with a better text */
 }
 
 static void an_invalid_packet_of_the_broker_ends_the_connection(void **state)
@@ -449,12 +450,12 @@ static void a_slow_broker_reads_all_pubacks_before_the_connection_closes(void **
                      sizeof(unread));
     assert_int_equal(relay_stored(rig.relay, 1), 0);
     relay_leave(rig.relay);
-    turns_ms(200); /* it leaves meanwhile, with messages that nobody has read */
+    turns_ms(200); /* meanwhile it stops, with unread messages */
     EXPECT(rig.broker, PUBACK("\1") DISCONNECT);
     expect_to_leave_when_the_broker_closes();
 }
 
-/* Messages of QoS 0 may come for as long as they like. */
+/* Messages of QoS 0 may arrive at any time. */
 static void leaving_ends_in_time_if_the_broker_keeps_sending(void **state)
 {
     (void)state;

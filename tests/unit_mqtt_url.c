@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_mqtt_url.c - addresses of brokers, and the options that go with them.
- */
+/* unit_mqtt_url.c - addresses of brokers, and the related options. */
 #include "sources/mqtt/mqtt_link.h"
 #include "tests/unit.h"
 

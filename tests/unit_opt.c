@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_opt.c - proves the option rows: what each type takes, refuses, shows and frees.
- */
+/* unit_opt.c - the option rows: what each type accepts, rejects, prints and frees. */
 #include "bridge/base/retry.h"
 #include "bridge/base/text.h"
 #include "bridge/opt.h"
-#include "bridge/conf/opt_type.h"
+#include "bridge/conf/conf_internal.h"
 #include "tests/unit.h"
 
 #include <math.h>
@@ -88,7 +86,7 @@ static void defaults_stand_in_the_table_as_in_the_file(void **state)
     assert_string_equal(box.pairs.v[2].value, "true");
     assert_int_equal(box.retry.first_ms, 2000);
     assert_int_equal(box.retry.limit, 3);
-    assert_int_equal(box.retry.max_ms, 600000); /* what is absent has its default */
+    assert_int_equal(box.retry.max_ms, 600000); /* an absent option has its default */
     opt_free(rows, &box);
     assert_memory_equal(&box, &(struct box){0}, sizeof(box));
 }
@@ -167,7 +165,7 @@ static void a_wrong_value_is_refused_with_what_would_be_right(void **state)
         if (strstr(err.text, bad[i].says) == NULL)
             fail_msg("%s: %s", bad[i].name, err.text);
     }
-    assert_memory_equal(&box, &before, sizeof(box)); /* nothing was touched */
+    assert_memory_equal(&box, &before, sizeof(box)); /* nothing was changed */
     opt_free(rows, &box);
 }
 
@@ -245,7 +243,7 @@ static void a_retry_is_a_list_a_formula_or_never(void **state)
     waits[0] = integer(10);
     list.count = 2;
     assert_int_equal(set(&box, "retry", list, &err), -1);
-    assert_int_equal(retry_delay_ms(&box.retry, 1, 0.5), 1000); /* as it was */
+    assert_int_equal(retry_delay_ms(&box.retry, 1, 0.5), 1000); /* unchanged */
     opt_free(rows, &box);
 }
 
@@ -254,7 +252,7 @@ static void sizes_have_units_and_do_not_overflow(void **state)
     (void)state;
     static const struct {
         const char *text;
-        int64_t bytes; /* -1: refused */
+        int64_t bytes; /* -1: rejected */
     } cases[] = {{"0", 0},
                  {"512B", 512},
                  {"64KiB", 65536},

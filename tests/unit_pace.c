@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_pace.c - when a target is left in peace, probed, and worked with again; how jobs
- * for it wait meanwhile.
+ * unit_pace.c - when the breaker of a target opens, probes and closes; and how jobs for
+ * the target wait meanwhile.
  */
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/breaker.h"
@@ -24,7 +24,7 @@ static const struct breaker_conf half = {
     .share = 0.5, .window_ms = 10000, .least = 4, .rest_ms = 30000};
 enum { T = 1234567000 }; /* any time */
 
-/* o: delivered, x: failed; one each step_ms. Gives the news of the last. */
+/* o: delivered, x: failed; one each step_ms. Returns the last event. */
 static enum breaker_change feed(struct breaker *b, const struct breaker_conf *conf,
                                 const char *outcomes, int64_t from_ms, int64_t step_ms)
 {
@@ -91,7 +91,7 @@ static void after_its_wait_a_breaker_sends_a_single_probe(void **state)
     assert_int_equal(breaker_wait_ms(&b, T), 30000);
     assert_int_equal(breaker_wait_ms(&b, T + 29999), 1);
     assert_int_equal(breaker_wait_ms(&b, T + 30000), 0);
-    assert_int_equal(breaker_room(&b, 1), 0); /* one of before is still under way */
+    assert_int_equal(breaker_room(&b, 1), 0); /* an earlier delivery is still in flight */
     assert_int_equal(breaker_room(&b, 0), 1);
     assert_true(breaker_start(&b));
     assert_int_equal(breaker_room(&b, 0), 0);
@@ -103,7 +103,7 @@ static void the_outcome_of_the_probe_closes_or_reopens_the_breaker(void **state)
     (void)state;
     struct breaker_conf conf = half;
     struct breaker b = {0};
-    conf.rest_ms = 1000; /* what opened it is still in the window afterwards */
+    conf.rest_ms = 1000; /* the failures are still in the window afterwards */
     feed(&b, &conf, "xxxx", T, 0);
     assert_true(breaker_start(&b));
     assert_int_equal(breaker_outcome(&b, &conf, true, T + 1500), BREAKER_REOPENED);
@@ -172,7 +172,7 @@ static void a_short_window_works_at_any_clock_value(void **state)
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, make_world, end_world)
 enum { CREDIT = 40 };
 
-/* A route of which only what pace.c looks at is there; its bridge claims nothing. */
+/* A route with only the fields that pace.c uses; its bridge claims nothing. */
 static char route_name[] = "r", any_target[] = "*";
 static struct {
     struct bridge bridge;
@@ -245,8 +245,8 @@ enum { JOBS = 64 };
 static struct job_asking {
     bool answered;
     struct pace_answer got;
-    unsigned order;  /* in which it was answered */
-    int64_t back_ms; /* monotonic: when it is to come again */
+    unsigned order;  /* the position of its answer */
+    int64_t back_ms; /* monotonic: when it must return */
 } asked[JOBS];
 static unsigned answers;
 
@@ -306,7 +306,7 @@ static void jobs_that_wait_for_a_slot_are_delivered_in_order(void **state)
         assert_false(ask(p, "a", i)->answered);
     for (unsigned i = 1; i <= 5; i++) {
         report(p, "a", DELIVERED, 1);
-        assert_false(ask(p, "a", 5 + i)->answered); /* and nobody pushes in */
+        assert_false(ask(p, "a", 5 + i)->answered); /* no other job gets in before */
         pass(2);
         assert_true(asked[i].answered && asked[i].got.go);
         assert_true(i == 1 || asked[i].order > asked[i - 1].order);
@@ -321,20 +321,20 @@ static void jobs_that_wait_too_long_are_put_back_each_with_its_own_due_time(void
     assert_true(goes(p, "a"));
     for (unsigned i = 1; i <= 20; i++)
         ask(p, "a", i);
-    for (unsigned i = 1; i <= 20; i++) /* a fourth of the sink's credit waits */
+    for (unsigned i = 1; i <= 20; i++) /* a quarter of the sink's credit waits */
         assert_int_equal(asked[i].answered, i > CREDIT / 4);
     pass(600);
     for (unsigned i = 1; i <= 20; i++) {
         assert_true(asked[i].answered && !asked[i].got.go && !asked[i].got.slot);
         assert_in_range(asked[i].got.wait_ms, 50, 2000);
     }
-    /* A ms apart at least, but for what passes while they are told. */
+    /* At least A ms apart, except for the time that the answers need. */
     assert_true(asked[10].back_ms - asked[1].back_ms >= 9 - 2);
     assert_true(asked[20].back_ms - asked[11].back_ms >= 9 - 2);
 }
 
-/* The least of a rest of ms that is left after the time since started_ms, with 10 ms to
- * spare. */
+/* Return the minimum of a pause of ms that remains after the time since started_ms, with
+ * 10 ms of tolerance. */
 static int64_t least_left_ms(int64_t ms, int64_t started_ms)
 {
     int64_t left_ms = ms - 10 - (loop_mono_ms() - started_ms);
@@ -362,7 +362,7 @@ static void one_probe_goes_and_its_success_lets_all_go(void **state)
     pass(310);
     assert_true(goes(p, "a"));
     assert_false(ask(p, "a", 1)->answered);
-    report(p, "a", TRY_AGAIN, 1); /* it rests again, and who waited is put back */
+    report(p, "a", TRY_AGAIN, 1); /* it opens again, and waiting jobs are put back */
     pass(2);
     assert_true(asked[1].answered && !asked[1].got.go);
     pass(310);
@@ -441,7 +441,7 @@ static void a_route_whose_jobs_name_their_targets_is_never_paused(void **state)
     assert_int_equal(pace_rest_us(p), 0);
     end_world(state);
     make_world(state);
-    p = begin("a"); /* a job of before a change of the configuration */
+    p = begin("a"); /* a job from before a change of the configuration */
     let_fail(p, "a", 4);
     assert_true(goes(p, "b"));
     assert_int_equal(pace_rest_us(p), 0);
@@ -467,7 +467,7 @@ static void memory_is_bounded_and_what_is_in_flight_is_kept(void **state)
     }
     pace_list(p, count_target, &known);
     assert_int_equal(known, 10000);
-    report(p, "first", DELIVERED, 1); /* must() says so if it was forgotten */
+    report(p, "first", DELIVERED, 1); /* must() fails if it was forgotten */
 }
 
 static void copy_target(void *arg, const struct pace_target *target)
@@ -514,7 +514,8 @@ static void a_route_without_rate_options_has_no_rate_limit(void **state)
     end_world(state);
 }
 
-/* Jobs come in bunches, the clock jumps; each leaves as soon as the gate lets it. */
+/* Jobs arrive in bursts, the clock jumps; each job leaves as soon as the gate allows
+ * it. */
 static void a_gate_never_exceeds_rate_and_burst(void **state)
 {
     (void)state;
@@ -525,7 +526,7 @@ static void a_gate_never_exceeds_rate_and_burst(void **state)
         int64_t left_us[500], now_us = INT64_C(1) << 40;
         for (unsigned n = 0; n < 500; n++) {
             if (n % 37 == 0)
-                now_us += 20 * step_us; /* idle, or it got no processor */
+                now_us += 20 * step_us; /* idle, or without a processor */
             now_us += gate_wait_us(&g, now_us);
             assert_true(gate_take(&g, now_us));
             left_us[n] = now_us;
@@ -546,7 +547,7 @@ static void a_gate_does_not_delay_deliveries_within_the_rate(void **state)
     for (unsigned n = 0; n < 1000; n++)
         assert_true(gate_take(&g, 1000000 + n / 5 * 50000));
     assert_false(gate_take(&g, 1000000 + 199 * 50000));
-    g.rule.per_s = 100000; /* raised: what the old one has used does not count for long */
+    g.rule.per_s = 100000; /* raised: the use at the old rate does not count long */
     assert_true(gate_wait_us(&g, 1000000 + 199 * 50000) <= 10);
     g.rule.per_s = 0;
     for (unsigned n = 0; n < 100; n++)

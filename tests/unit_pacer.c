@@ -12,14 +12,14 @@
 
 #include <cmocka.h>
 
-/* Returns how long changes collect after they have come at that rate for a while, each
- * batch sent as soon as it may. */
+/* Return how long changes collect after they have arrived at that rate for a while, each
+ * batch sent as soon as allowed. */
 static int64_t gap_at(int64_t per_s)
 {
     struct pacer p = {0};
     int64_t now_us = 1000000, taken = per_s;
     for (int i = 0; i < 2000; i++) {
-        int64_t next_us = (taken + 1) * 1000000 / per_s + 1; /* of the first not taken */
+        int64_t next_us = (taken + 1) * 1000000 / per_s + 1; /* of the next one */
         int64_t free_us = now_us + pacer_wait_us(&p, now_us);
         now_us = free_us > next_us ? free_us : next_us;
         int64_t come = now_us * per_s / 1000000;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_probe.c - what a server says of itself, what that means for the options durability
- * and memory_mark, and the probe against a real server.
+ * unit_probe.c - a server's information about itself, what it means for the options
+ * durability and memory_mark, and the probe with a real server.
  */
 #include "bridge/base/loop.h"
 #include "bridge/redis/embedded.h"
@@ -52,7 +52,7 @@ static void info_is_read_line_by_line(void **state)
     assert_int_equal(facts.used_bytes, 939320);
     assert_int_equal(facts.max_bytes, 104857600);
     assert_true(facts.evicts);
-    assert_int_equal(facts.replicas, 2); /* one of the three is still being filled */
+    assert_int_equal(facts.replicas, 2); /* one of the three is still syncing */
     assert_int_equal(facts.aof_enabled, 0);
     redis_facts_info(&facts,
                      slice_of("maxmemory_policy:noeviction\nconnected_slaves:0\n"));
@@ -202,7 +202,7 @@ static void fsync_is_refused_unless_redis_syncs_always(void **state)
     const struct durability async = {0}, fsync_wanted = {.fsync = true};
     const struct {
         enum redis_persistence persistence;
-        const char *part; /* NULL: it fits */
+        const char *part; /* NULL: it is sufficient */
     } rows[] = {
         {PERSISTS_EVERY_WRITE, NULL},
         {PERSISTS_EVERY_SECOND, "appendfsync always"},
@@ -306,7 +306,7 @@ static struct child *server;
 struct asked {
     struct redis *redis;
     struct redis_facts facts;
-    const char *then; /* a command in between, in words; NULL: none */
+    const char *then; /* a command in between, as words; NULL: none */
     unsigned probes, answered, lost;
     bool memory_only, over;
 };
@@ -441,7 +441,7 @@ static void a_real_server_is_read(void **state)
         loop_run();
     assert_int_equal(a.answered, 1);
     assert_true(a.facts.used_bytes > before_bytes + 5000000);
-    assert_int_equal(a.facts.persistence, PERSISTS_EVERY_WRITE); /* not asked again */
+    assert_int_equal(a.facts.persistence, PERSISTS_EVERY_WRITE); /* not read again */
     assert_int_equal(a.facts.min_replicas, 2);
     redis_free(a.redis);
 }

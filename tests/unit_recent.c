@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What was counted in the last one to two minutes, and nothing before. */
+/* Counts of the last one to two minutes, and nothing older. */
 #include "bridge/base/histogram.h"
 #include "tests/unit.h"
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* after NULL: nothing in it is hidden. */
+/* after NULL: nothing is hidden. */
 static const struct {
     const char *before, *after;
 } cases[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_redis.c - the promises of bridge/redis/redis.h against real servers of our own, on
- * a Unix socket in a directory of our own, stopped, killed and restarted under load.
+ * unit_redis.c - the guarantees of bridge/redis/redis.h with real servers of our own, on
+ * a Unix socket in a folder of our own, stopped, killed and restarted under load.
  */
 #include "bridge/base/buf.h"
 #include "bridge/base/histogram.h"
@@ -33,7 +33,7 @@ static char dir[] = "/tmp/tarry-unit-redis-XXXXXX";
 
 /* ------------------------------------------------------------------------- waiting */
 
-enum { SOON_MS = 20000 }; /* for what comes at once, on a machine that has other work */
+enum { SOON_MS = 20000 }; /* limit for what should happen at once, on a busy machine */
 
 static const unsigned *watched;
 static unsigned watched_until;
@@ -46,7 +46,7 @@ static void look(void *arg)
         loop_stop();
 }
 
-/* Runs the loop until *n >= until; false: not within limit_ms. */
+/* Run the loop until *n >= until. Returns false after limit_ms. */
 static bool reached(const unsigned *n, unsigned until, int64_t limit_ms)
 {
     watched = n;
@@ -278,7 +278,7 @@ open_commands_get_null_when_the_server_is_killed_and_it_reconnects(void **state)
     redis_free(r);
 }
 
-/* Without the loop: who came before was answered before. */
+/* Without the loop: earlier calls are answered first. */
 static void wait_until_the_server_has_answered(void)
 {
     char path[64];
@@ -291,7 +291,7 @@ static void wait_until_the_server_has_answered(void)
     redisFree(other);
 }
 
-/* While this side was busy: replies and the end of the connection are seen at once. */
+/* While this side was busy: it handles replies and the end of the connection at once. */
 static void a_server_that_dies_right_after_an_answer_is_missed_at_once(void **state)
 {
     (void)state;
@@ -309,7 +309,7 @@ static void a_server_that_dies_right_after_an_answer_is_missed_at_once(void **st
     redis_push(r);
     kill(server_pid, SIGKILL);
     assert_int_equal(waitid(P_PID, (id_t)server_pid, &now, WEXITED | WNOWAIT), 0);
-    assert_int_equal(a.count, 0); /* nobody has looked yet */
+    assert_int_equal(a.count, 0); /* the loop has not run yet */
     assert_true(reached(&w.down, 1, command_timeout_ms / 2));
     assert_int_equal(a.count, 2);
     assert_int_equal(a.lost, 1);
@@ -377,7 +377,8 @@ static void a_wrong_password_is_reported_and_retried_with_backoff(void **state)
     redis_free(r);
 }
 
-/* It is up, answers, and is lost again, so many times; gives how many ms that took. */
+/* It connects, answers, and is lost again, this many times. Returns the duration in
+ * ms. */
 static int64_t lose_again_and_again(unsigned times, bool call)
 {
     struct redis_conf conf = {.connect_timeout_ms = SOON_MS,
@@ -482,7 +483,7 @@ static void a_reply_callback_may_reconnect_or_free(void **state)
     assert_int_equal(calls, 10);
 }
 
-/* What a callback of a lost command saw. */
+/* The state that a callback of a lost command sees. */
 struct lost_seen {
     struct watcher *w;
     unsigned calls, down_untold, still_up;
@@ -537,7 +538,7 @@ static void a_state_callback_may_free_with_commands_open(void **state)
     unsigned ups = 0;
     start_server(NULL);
     struct watcher w = {0};
-    redis_free(up("unix://DIR/r.sock", &w)); /* else the first try may fail */
+    redis_free(up("unix://DIR/r.sock", &w)); /* otherwise the first attempt may fail */
     buf_addf(&path, "%s/r.sock", dir);
     conf.url.unix_path = (char *)buf_str(&path);
     doomed = redis_new(&conf, free_when_down, &ups);
@@ -565,7 +566,8 @@ static void on_message(void *arg, struct slice channel, struct slice message)
     snprintf(m->last, sizeof(m->last), "%.*s", SLICE_ARG(message));
 }
 
-/* Until somebody has heard it: a subscription may come a little after its connection. */
+/* Publish until a subscriber receives it: a subscription may start a little after its
+ * connection. */
 static void publish(struct redis *r, const char *text, struct answers *a)
 {
     for (a->last = 0; a->last == 0; run_for(5)) {
@@ -590,7 +592,7 @@ static void a_subscription_outlives_the_connection(void **state)
     assert_true(reached(&m.count, 1, SOON_MS));
     assert_string_equal(m.last, "one");
     unsigned before = w.down;
-    run_for(1300); /* silence is no fault of a subscriber */
+    run_for(1300); /* a subscriber without messages is not at fault */
     assert_int_equal(w.down, before);
 
     kill_server();
@@ -704,7 +706,7 @@ static void an_embedded_server_keeps_its_data_when_killed_or_stopped(void **stat
         struct redis *r = up(embedded_url(e), &w);
         ask(r, "INCR n", &a);
         assert_true(reached(&a.count, a.count + 1, SOON_MS));
-        ask(r, "SHUTDOWN NOSAVE FORCE", &a); /* it dies: it comes back */
+        ask(r, "SHUTDOWN NOSAVE FORCE", &a); /* it exits, and is started again */
         assert_true(reached(&w.up, 2, SOON_MS));
         ask(r, "INCR n", &a);
         assert_true(reached(&a.count, a.count + 1, SOON_MS));

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_redis_find.c - connections that ask where the server is, and those that want a
- * master only, against a real server of our own that is made a replica and a master
- * again.
+ * unit_redis_find.c - connections that ask where the server is, and those that require a
+ * master, with a real server of our own that becomes a replica and a master again.
  */
 #include "bridge/base/loop.h"
 #include "bridge/redis/embedded.h"
@@ -33,7 +32,7 @@ struct seeking {
     struct redis_finder finder;
     struct redis *redis;
     unsigned asked, forgotten, connecting, up, down;
-    const char *port; /* that it is told; NULL: not_found; "": nothing */
+    const char *port; /* its answer; NULL: not_found; "": no answer */
     bool free_when_connecting;
     int64_t connect_timeout_ms; /* 0: 400 */
     char why[512];
@@ -45,7 +44,7 @@ static void wake(void *arg)
     loop_stop();
 }
 
-/* Runs the loop until *n >= until; false: not within limit_ms. */
+/* Run the loop until *n >= until. Returns false after limit_ms. */
 static bool reached(const unsigned *n, unsigned until, int64_t limit_ms)
 {
     int64_t end_ms = loop_mono_ms() + limit_ms;
@@ -109,7 +108,7 @@ static void found_by_its_finder_and_asked_again_each_time(void **state)
     assert_true(reached(&s.up, 1, 5000)); /* the server may have started only now */
     unsigned down = s.down;
     assert_int_equal(s.asked, s.connecting);
-    redis_found(s.redis, "127.0.0.1", closed_port); /* asked for by nobody */
+    redis_found(s.redis, "127.0.0.1", closed_port); /* without a request */
     redis_not_found(s.redis, "nothing");
     assert_true(redis_is_up(s.redis));
     s.port = closed_port;
@@ -147,7 +146,7 @@ static void a_find_that_hangs_is_cut_by_the_connect_timeout(void **state)
     int64_t took_ms = loop_mono_ms() - started_ms;
     assert_true(took_ms >= 395 && took_ms < 2000);
     assert_non_null(strstr(s.why, "the address of the server"));
-    redis_found(s.redis, "127.0.0.1", port); /* too late: it rests */
+    redis_found(s.redis, "127.0.0.1", port); /* too late: it is in backoff */
     assert_true(reached(&s.asked, 2, 5000));
     redis_found(s.redis, "127.0.0.1", port);
     assert_true(reached(&s.up, 1, 5000));
@@ -219,7 +218,7 @@ static void a_replica_is_left_until_it_is_a_master(void **state)
     redis_free(any.redis);
 }
 
-/* ROLE is for a check: without it the first READONLY tells. */
+/* ROLE is only for a check: without it, the first READONLY error shows it. */
 static void a_user_without_permission_for_role_can_connect(void **state)
 {
     (void)state;
@@ -248,7 +247,7 @@ static void on_end(void *arg, int status)
     loop_stop();
 }
 
-/* One that nobody listens on now. */
+/* A port without a listener. */
 static void free_port(char out[8])
 {
     struct sockaddr_in at = {.sin_family = AF_INET,

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_redis_url.c - URLs of Redis, and what its error replies mean.
- */
+/* unit_redis_url.c - URLs of Redis, and the meaning of its error replies. */
 #include "bridge/redis/redis.h"
 #include "tests/unit.h"
 

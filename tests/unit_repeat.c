@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Repeats: their text, the next run, and what summer time does to it. The zones are the
- * system's; instants lie in years whose clocks are history, but for 2099. */
+/* Repeats: their text, the next run, and the effect of summer time. The zones are those
+ * of the system. Instants are in years whose clock changes are history, except for
+ * 2099. */
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
 #include "bridge/job/repeat.h"
@@ -17,7 +18,7 @@
 
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 
-/* A copy of exactly its length: a read beyond it is seen by the sanitizer. */
+/* Copy a text to exactly its length, so that the sanitizer detects an overread. */
 static struct slice exactly(const char *text)
 {
     size_t n = strlen(text);
@@ -51,7 +52,7 @@ static int64_t instant(const char *text)
     return ms;
 }
 
-struct row { /* after: the runs that follow, one after the other */
+struct row { /* after: the following runs, one after the other */
     const char *text, *after, *runs[5];
 };
 
@@ -129,7 +130,7 @@ static void day_and_weekday_mean_either_unless_one_is_a_star(void **state)
         {"0 0 13 1 fri",
          "2026-01-09T00:00:00Z",
          {"2026-01-13T00:00:00Z", "2026-01-16T00:00:00Z"}},
-        /* A star with a step is a star: then both must fit. */
+        /* A star with a step is a star: then both must match. */
         {"0 0 */13 * fri",
          "2026-02-01T00:00:00Z",
          {"2026-02-27T00:00:00Z", "2026-03-27T00:00:00Z"}},
@@ -184,14 +185,14 @@ what_the_clocks_skip_runs_after_the_gap_and_what_comes_twice_once(void **state)
          {"2025-03-30T00:40:00Z", "2025-03-30T01:00:00Z", "2025-03-30T01:20:00Z"}},
         {"*/20 * * * * Europe/Berlin",
          "2025-10-26T00:20:00Z",
-         /* A line that has every hour goes on through the second one. */
+         /* A line with every hour continues through the repeated hour. */
          {"2025-10-26T00:40:00Z", "2025-10-26T01:00:00Z", "2025-10-26T01:20:00Z",
           "2025-10-26T01:40:00Z", "2025-10-26T02:00:00Z"}},
         {"15 * * * * Europe/Berlin",
          "2025-10-26T00:20:00Z",
          {"2025-10-26T01:15:00Z", "2025-10-26T02:15:00Z"}},
         {"*/20 * * * * Europe/Berlin",
-         "2025-10-26T01:30:00Z", /* in the middle of what comes the second time */
+         "2025-10-26T01:30:00Z", /* in the middle of the repeated hour */
          {"2025-10-26T01:40:00Z", "2025-10-26T02:00:00Z"}},
         {"*/20 0-12 * * * Europe/Berlin", /* not every hour: once */
          "2025-10-26T00:30:00Z",
@@ -199,7 +200,7 @@ what_the_clocks_skip_runs_after_the_gap_and_what_comes_twice_once(void **state)
         {"0 9 * * 1-5 Europe/Berlin",
          "2025-03-28T08:00:00Z",
          {"2025-03-31T07:00:00Z", "2025-04-01T07:00:00Z"}},
-        /* The gap holds three of its times: they are one run. */
+        /* Three of its times are in the gap: they become one run. */
         {"15,30,45 2 * * * Europe/Berlin",
          "2025-03-29T01:45:00Z",
          {"2025-03-30T01:00:00Z", "2025-03-31T00:15:00Z"}},
@@ -234,11 +235,11 @@ what_the_clocks_skip_runs_after_the_gap_and_what_comes_twice_once(void **state)
         {"30 2 * * * Africa/Casablanca",
          "2025-04-05T12:00:00Z",
          {"2025-04-06T02:00:00Z", "2025-04-07T01:30:00Z"}},
-        /* Never any, but a quarter to. */
+        /* Never, except at a quarter to. */
         {"0 9 * * * Asia/Kathmandu",
          "2025-03-30T00:00:00Z",
          {"2025-03-30T03:15:00Z", "2025-03-31T03:15:00Z"}},
-        /* A gap at midnight: 9 March 2025 begins at one in Havana. */
+        /* A gap at midnight: 9 March 2025 starts at one in Havana. */
         {"@daily America/Havana",
          "2025-03-08T12:00:00Z",
          {"2025-03-09T05:00:00Z", "2025-03-10T04:00:00Z"}},
@@ -246,7 +247,7 @@ what_the_clocks_skip_runs_after_the_gap_and_what_comes_twice_once(void **state)
         {"0 12 * * * Pacific/Apia",
          "2011-12-29T12:00:00Z",
          {"2011-12-29T22:00:00Z", "2011-12-30T10:00:00Z", "2011-12-30T22:00:00Z"}},
-        /* By the rules, where no table goes. */
+        /* By the rules, beyond the end of the tables. */
         {"30 2 * * * Europe/Berlin",
          "2099-03-28T12:00:00Z",
          {"2099-03-29T01:00:00Z", "2099-03-30T00:30:00Z"}},
@@ -256,7 +257,7 @@ what_the_clocks_skip_runs_after_the_gap_and_what_comes_twice_once(void **state)
         {"0 9 * * * Australia/Lord_Howe",
          "2099-01-01T00:00:00Z",
          {"2099-01-01T22:00:00Z"}},
-        /* Winter is the exception in Ireland, by a rule that GLib misreads. */
+        /* Winter time is the exception in Ireland, with a rule that GLib misreads. */
         {"0 9 * * * Europe/Dublin", "2099-01-01T00:00:00Z", {"2099-01-01T09:00:00Z"}},
         {"0 9 * * * Europe/Dublin", "2099-07-01T00:00:00Z", {"2099-07-01T08:00:00Z"}},
         {"30 1 * * * Europe/Dublin",
@@ -280,7 +281,7 @@ static void an_interval_counts_from_the_first_run(void **state)
         {"every PT1H", 0, 0, 3600000},
         {"every 1h30m", 7, 5400006, 5400007},
         {"every 1ms", 0, INT64_C(1800000000000), INT64_C(1800000000001)},
-        {"every 5m", 301000, 1000, 601000}, /* the run that was is not given again */
+        {"every 5m", 301000, 1000, 601000}, /* the previous run is not returned again */
         {"every 5m", -77, -99, 300000},
         {"every 5m", INT64_MIN, INT64_MAX, -1},
         {"every 5m", INT64_MAX, INT64_MIN, -1},
@@ -482,10 +483,10 @@ static void where_no_zones_are_installed_the_message_says_so_and_utc_works(void 
     assert_string_equal(
         err.text,
         "there are no time zones in /nowhere/at/all; install tzdata, or write UTC");
-    good("0 9 * * * Europe/Oslo"); /* that there was none is not kept */
+    good("0 9 * * * Europe/Oslo"); /* the absence of a zone is not cached */
 }
 
-/* A file of the folder that is no zone, at which GLib would complain. */
+/* A file of the folder that is not a zone, about which GLib would complain. */
 static void an_invalid_time_zone_file_is_rejected(void **state)
 {
     (void)state;

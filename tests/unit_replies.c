@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_replies.c - replies of a shape that no script of ours gives: they are no answer,
- * and whoever asked is told so once. Found by fuzz_store.c.
+ * unit_replies.c - replies in a format that none of our scripts returns: they are errors,
+ * and each caller is notified once. Found by fuzz_store.c.
  */
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
@@ -23,7 +23,7 @@ static struct {
     struct bucket *route, *queue;
     struct timer *limit;
     unsigned told;
-    int64_t answer; /* what was told, as a number; 0: nothing */
+    int64_t answer; /* the reported result, as a number; 0: none */
     bool up;
 } run;
 
@@ -34,7 +34,7 @@ static void tell(int64_t answer)
     loop_stop();
 }
 
-/* ---------------------------------------------------------------- what is asked */
+/* ---------------------------------------------------------------- the calls */
 
 #define ID SLICE_LIT("id")
 
@@ -185,7 +185,7 @@ static void end(struct sentinel *sentinel)
     store_free(run.store);
     sentinel_free(sentinel);
     fake_disconnect();
-    run_for(0, &never); /* what was deferred is freed */
+    run_for(0, &never); /* frees deferred objects */
     run.up = false;
 }
 
@@ -225,7 +225,7 @@ static void a_reply_of_another_shape_is_rejected(void **state)
     end(NULL);
 }
 
-/* More jobs than can be asked about at once were "answered". */
+/* Replies for more jobs than one call can contain. */
 static void a_reply_with_too_many_items_is_rejected(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * unit_resp.c - commands as Redis reads them, numbers in them, and replies in one piece.
+ * unit_resp.c - commands as Redis reads them, numbers in them, and replies in one block.
  */
 #include "bridge/base/text.h"
 #include "bridge/redis/resp.h"
@@ -25,7 +25,7 @@ static void same_as_printf(int64_t n)
     snprintf(expected, sizeof(expected), "%" PRId64, n);
     memset(found, 'x', sizeof(found));
     size_t length = text_put_decimal(found, n);
-    assert_int_equal(found[length], 'x'); /* nothing is written behind it */
+    assert_int_equal(found[length], 'x'); /* nothing is written after it */
     found[length] = '\0';
     assert_string_equal(found, expected);
 }
@@ -78,7 +78,7 @@ static void a_command_is_encoded_as_words_with_their_lengths(void **state)
     resp_add(&c, (struct slice){NULL, 0});
     assert_bytes(resp_end(&c), "*4\r\n$3\r\nSET\r\n$4\r\na\r\nb\r\n"
                                "$14\r\n-1234567890123\r\n$0\r\n\r\n");
-    resp_begin(&c); /* nothing of the last one is left */
+    resp_begin(&c); /* nothing of the previous command remains */
     resp_add(&c, SLICE_LIT("PING"));
     assert_bytes(resp_end(&c), "*1\r\n$4\r\nPING\r\n");
     resp_free(&c);
@@ -105,7 +105,7 @@ static void a_large_command_gives_its_memory_back(void **state)
 
 /* ---------------------------------------------------------------------- replies */
 
-/* One reply, byte by byte. */
+/* Parse one reply, byte by byte. */
 static const redisReply *read_reply(redisReader *reader, const char *bytes, size_t n)
 {
     void *reply = NULL;
@@ -139,7 +139,7 @@ static void check_nested(redisReader *reader)
     assert_string_equal(r->element[4]->str, "");
 }
 
-/* An array of n numbered strings; all of them stay what they are until the end. */
+/* Parse an array of n numbered strings. All of them remain valid until the end. */
 static void check_long(redisReader *reader, unsigned n)
 {
     struct buf bytes = {0};
@@ -161,17 +161,17 @@ static void replies_lie_in_a_pool(void **state)
     (void)state;
     struct redis_pool pool = {0};
     redisReader *reader = redis_pool_reader(&pool);
-    redis_pool_clear(&pool); /* of one that is empty */
+    redis_pool_clear(&pool); /* with an empty pool */
     for (int i = 0; i < 3; i++) {
         check_nested(reader);
         redis_pool_clear(&pool);
         check_long(reader, 3000);
         redis_pool_clear(&pool);
-        assert_non_null(pool.newest); /* a block stays */
+        assert_non_null(pool.newest); /* a block remains */
     }
-    check_long(reader, 200000); /* some 20 MB */
+    check_long(reader, 200000); /* about 20 MB */
     redis_pool_clear(&pool);
-    const char half[] = "*2\r\n$3\r\nabc\r\n"; /* and then the connection goes */
+    const char half[] = "*2\r\n$3\r\nabc\r\n"; /* and then the connection is lost */
     void *reply = NULL;
     assert_int_equal(redisReaderFeed(reader, half, sizeof(half) - 1), REDIS_OK);
     assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
@@ -182,7 +182,7 @@ static void replies_lie_in_a_pool(void **state)
     check_nested(reader);
     redisReaderFree(reader);
     redis_pool_clear(&pool);
-    free(pool.newest); /* redis_pool_free() wants a loop */
+    free(pool.newest); /* redis_pool_free() needs a loop */
 }
 
 static void is_no_reply(const char *bytes)
@@ -198,7 +198,7 @@ static void is_no_reply(const char *bytes)
     free(pool.newest);
 }
 
-/* Its memory would have to be there before the first of them. */
+/* Its memory would have to be allocated before the first element arrives. */
 static void a_list_with_a_huge_count_is_rejected(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void too_deeply_nested_lists_are_rejected(void **state)
     is_no_reply(deep);
 }
 
-/* hiredis 1.0 and later read them, and would have them made by us. */
+/* hiredis 1.0 and later parse them, and call our functions to create them. */
 static void doubles_and_booleans_of_resp3_are_rejected(void **state)
 {
     (void)state;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_retry.c - proves the waits of bridge/base/retry.h, one by one.
- */
+/* unit_retry.c - the delays of bridge/base/retry.h, one by one. */
 #include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
 #include "tests/unit.h"
@@ -44,7 +42,7 @@ static void without_a_limit_it_never_gives_up_and_never_overflows(void **state)
     p.max_ms = INT64_MAX;
     for (unsigned n = 1; n < 5000; n++)
         assert_true(retry_delay_ms(&p, n, 0.999) > 0);
-    p.max_ms = 0; /* no cap of its own */
+    p.max_ms = 0; /* without its own maximum */
     assert_true(retry_delay_ms(&p, UINT_MAX, 0.999) < INT64_MAX / 4);
     p.factor = 1;
     assert_int_equal(retry_delay_ms(&p, UINT_MAX, 0.5), 1000);

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_sched.c - what the scheduler does next with a bucket.
- */
+/* unit_sched.c - the scheduler's next action for a bucket. */
 #include "bridge/engine/sched.h"
 #include "tests/unit.h"
 
@@ -25,7 +23,7 @@ static void a_bucket_does_what_its_view_says(void **state)
         {{-1, 500, 0, 10, true, 0, false}, SCHED_IDLE, -1},
         {{1, 0, 10, 10, false, 0, false}, SCHED_SLEEP, 1},
         {{1500000, 0, 10, 10, false, 0, false}, SCHED_SLEEP, 1500000},
-        /* left to the tick */
+        /* the tick handles it */
         {{1500001, 0, 10, 10, false, 0, false}, SCHED_IDLE, 1500001},
         {{0, 0, 0, 10, false, 0, false}, SCHED_WAIT_CREDIT, 0},
         {{0, 800, 0, 10, true, 0, false}, SCHED_WAIT_CREDIT, 0},
@@ -36,12 +34,12 @@ static void a_bucket_does_what_its_view_says(void **state)
         {{0, 800, 4, 10, true, 0, false}, SCHED_SLEEP, 800},
         {{0, 800, 5, 10, true, 0, false}, SCHED_CLAIM, 0},
         {{0, 800, SCHED_CREDIT_MIN, 10000, true, 0, false}, SCHED_CLAIM, 0},
-        /* the rate, or the target rests */
+        /* rate limit, or open breaker of the target */
         {{0, 0, 10, 10, true, 700, false}, SCHED_SLEEP, 700},
         {{0, 900, 10, 10, true, 700, false}, SCHED_SLEEP, 700},
         {{0, 0, 0, 10, true, 700, false}, SCHED_WAIT_CREDIT, 0},
         {{400, 0, 10, 10, true, 700, false}, SCHED_SLEEP, 400},
-        /* The head may be gone: Redis is asked, but only where a claim could follow. */
+        /* The head may be gone: ask Redis, but only if a claim could follow. */
         {{0, 0, 1, 10, false, 0, true}, SCHED_READ_HEAD, 0},
         {{0, 800, 10, 10, true, 0, true}, SCHED_READ_HEAD, 0},
         {{0, 0, 0, 10, false, 0, true}, SCHED_WAIT_CREDIT, 0},

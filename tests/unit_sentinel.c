@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_sentinel.c - which of the answers of several sentinels is chosen.
- */
+/* unit_sentinel.c - which answer of several sentinels is used. */
 #include "bridge/redis/sentinel.h"
 #include "tests/unit.h"
 
@@ -14,8 +12,8 @@
 
 #include <cmocka.h>
 
-/* What three sentinels say at one time: "A5" is epoch 5 and place A, "-" no answer. The
- * master afterwards, in the same form. */
+/* The answers of three sentinels at one time: "A5" is epoch 5 and address A, "-" no
+ * answer. Then the resulting master, in the same form. */
 struct moment {
     int64_t now_ms;
     const char *answers[3], *master;
@@ -102,7 +100,7 @@ a_sentinel_promotes_from_the_choice_of_a_replica_until_it_is_master(void **state
 {
     (void)state;
     static const struct {
-        const char *state; /* NULL: no failover is under way */
+        const char *state; /* NULL: no failover in progress */
         bool promotes;
     } rows[] = {{NULL, false},
                 {"none", false},

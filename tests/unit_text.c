@@ -126,7 +126,7 @@ static void tokens_and_values_contain_no_characters_that_break_a_header(void **s
     assert_false(text_is_header_value(slice_of("\177")));
 }
 
-/* memcpy() must not be given NULL: the sanitizers of `make asan` end the program then. */
+/* memcpy() must not get NULL: with sanitizers (`make asan`) the program would end. */
 static void an_empty_slice_without_bytes_is_copied(void **state)
 {
     (void)state;

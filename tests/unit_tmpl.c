@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * unit_tmpl.c - templates of targets: compiling, rendering, and what is refused.
- */
+/* unit_tmpl.c - templates of targets: compiling, rendering, and rejected templates. */
 #include "bridge/job/tmpl.h"
 #include "tests/unit.h"
 

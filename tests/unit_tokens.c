@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who may ask what over HTTP: bridge/http/httpd_guard.c. */
+/* Which requests a token or certificate allows over HTTP: bridge/http/httpd_guard.c. */
 #include "bridge/conf/conf.h"
 #include "bridge/http/httpd_internal.h"
 #include "tests/unit.h"
@@ -44,7 +44,7 @@ static void a_token_is_found_whole_and_not_by_a_part_of_it(void **state)
     assert_string_equal(whose(tokens, "shop-token-01234567890"), "");
     assert_string_equal(whose(tokens, ""), "");
     assert_null(tokens_find(tokens, (struct slice){0}));
-    /* What has a certificate has no token, not even that of 32 zero bytes. */
+    /* A token configured by a certificate has no secret, not even 32 zero bytes. */
     assert_string_equal(whose(tokens, cert_name), "");
     tokens_free(tokens);
     tokens_free(NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the :tries hash keeps of a job: read and written alike, of every age. */
+/* A job's field of the :tries hash: read and written, from every version. */
 #include "bridge/base/mem.h"
 #include "bridge/job/tries.h"
 #include "tests/unit.h"

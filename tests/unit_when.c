@@ -24,7 +24,7 @@ struct good {
     int64_t ms;
 };
 
-/* A copy without a NUL behind it, so that the sanitizer sees each byte read too many. */
+/* Copy a text without a NUL behind it, so that the sanitizer detects an overread. */
 static struct slice exactly(const char *text)
 {
     size_t n = strlen(text);
@@ -304,7 +304,7 @@ static void an_instant_survives_being_written_and_read(void **state)
 {
     (void)state;
     char text[WHEN_TEXT_BYTES];
-    /* Odd steps through ten thousand years meet every month, and leap days. */
+    /* Odd steps through ten thousand years reach every month, and leap days. */
     for (int64_t ms = INT64_C(-62167219200000); ms <= WHEN_LAST_MS;
          ms += INT64_C(2345678901)) {
         int64_t again = 0;

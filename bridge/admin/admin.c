@@ -76,8 +76,9 @@ static void readyz(void *arg, struct httpd_req *req)
         buf_add_str(&out, "[-]routes their states are not yet read from Redis\n");
     EACH_POOL (bridge, pool) {
         bool there = store_is_ready(pool->store);
-        buf_addf(&out, "[%c]pool %s %s\n", there ? '+' : '-', pool->conf->name,
-                 there ? "ok" : store_trouble(pool->store));
+        if (pool > bridge->pools)
+            buf_addf(&out, "[%c]pool %s %s\n", there ? '+' : '-', pool->name,
+                     there ? "ok" : store_trouble(pool->store));
     }
     add_stalled(bridge, &out);
     if (bridge->draining)
@@ -134,10 +135,9 @@ static void add_redis(struct buf *out, const char *name, const struct store *sto
 static void add_all_redis(struct buf *out, const struct bridge *bridge)
 {
     buf_add_str(out, ",\"redis\":[");
-    add_redis(out, "redis", bridge->store, bridge->conf->redis.url);
     EACH_POOL (bridge, pool) {
-        buf_add_str(out, ",");
-        add_redis(out, pool->conf->name, pool->store, pool->conf->redis.url);
+        buf_add_str(out, pool > bridge->pools ? "," : "");
+        add_redis(out, pool->name, pool->store, pool->conf->url);
     }
     buf_add_str(out, "]");
 }

@@ -62,7 +62,6 @@ static void print_buckets(const struct bridge *bridge, struct buf *out)
     metric_head(out, "tarry_orphan_jobs", "gauge",
                 "Jobs of a route or queue sink that is no longer configured; they stay "
                 "in Redis.");
-    meta_orphans(bridge->meta, print_orphan, out);
     EACH_POOL (bridge, pool)
         meta_orphans(pool->meta, print_orphan, out);
 }
@@ -109,8 +108,9 @@ static void print_connections(const struct bridge *bridge, struct buf *out)
     metric_number(out, "tarry_redis_connections", NO_LABELS,
                   store_open_connections(bridge->store));
     EACH_POOL (bridge, pool)
-        metric_number(out, "tarry_redis_connections", LABELS({"pool", pool->conf->name}),
-                      store_open_connections(pool->store));
+        if (pool > bridge->pools)
+            metric_number(out, "tarry_redis_connections", LABELS({"pool", pool->name}),
+                          store_open_connections(pool->store));
 }
 
 static void print_redis(const struct bridge *bridge, bool answers, struct buf *out)

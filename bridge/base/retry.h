@@ -15,7 +15,7 @@ struct retry_policy {
     int64_t first_ms;    /* before the first retry */
     double factor;       /* each further wait is the previous one times this */
     int64_t max_ms;      /* the longest wait */
-    unsigned limit;      /* retries allowed; 0: no limit */
+    int64_t limit;       /* retries allowed; 0: no limit */
     double jitter;       /* 0..1: each wait varies by up to this share */
 };
 enum { RETRY_EXHAUSTED = -1 };

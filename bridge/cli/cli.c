@@ -4,7 +4,7 @@
  */
 #include "bridge/cli/cli.h"
 #include "bridge/cli/ctl.h"
-#include "bridge/conf/opt_type.h"
+#include "bridge/conf/conf.h"
 #include "bridge/base/version.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * cli.h - the command line: a table of commands, a table of flags, and the parsed line.
- * Help, manual page and shell completion are generated from the tables.
+ * Help is generated from the tables, and manual page and shell completion from the help.
  */
 #ifndef BRIDGE_CLI_H
 #define BRIDGE_CLI_H
@@ -106,7 +106,6 @@ int cli_usage_error(const struct cli_args *o, const char *what, const char *arg)
 
 /* Each returns an exit code. */
 int cli_help(struct cli_args *o);
-int cli_doc(struct cli_args *o);
 int cli_run(struct cli_args *o);
 int cli_options(struct cli_args *o);
 int cli_version(struct cli_args *o);

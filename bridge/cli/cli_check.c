@@ -128,9 +128,8 @@ static void probe_redis(struct report *report, struct conf *conf)
     if (code == EX_UNAVAILABLE && bridge.store)
         err.text[0] = '\0'; /* report_store() shows the error of each store instead */
     ctl_progress(NULL);
-    report_store(report, "redis", &conf->redis, bridge.store, &err);
     EACH_POOL (&bridge, pool)
-        report_store(report, pool->conf->name, &pool->conf->redis, pool->store, &err);
+        report_store(report, pool->name, pool->conf, pool->store, &err);
     tool_end(&tool);
     loop_fini();
 }

@@ -127,7 +127,6 @@ const struct cli_command cli_commands[] = {
     {"help", NULL, "[COMMAND]", "print this, or the help of a command", 0, 2, 0, cli_help,
      .more = NULL},
     {"worker", NULL, "NAME ...", NULL, 1, CLI_ARGS_MAX, 0, cli_worker, .more = NULL},
-    {"doc", NULL, "WHAT", NULL, 1, CLI_ARGS_MAX, 0, cli_doc, .more = NULL},
     {0},
 };
 

@@ -5,7 +5,7 @@
  */
 #include "bridge/base/text.h"
 #include "bridge/cli/ctl.h"
-#include "bridge/conf/opt_type.h"
+#include "bridge/conf/conf.h"
 
 #include <errno.h>
 #include <inttypes.h>

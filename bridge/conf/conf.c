@@ -145,40 +145,21 @@ static void free_self(const struct opt *rows, void *self)
     free(self);
 }
 
-static bool is_used(struct conf_part *part)
+void conf_part_free(enum conf_kind kind, void *of)
 {
-    return part == NULL || part->users-- > 0;
-}
+    struct conf_part *part = of;
+    const struct conf_source *source = of;
+    const struct conf_sink *sink = of;
 
-static void free_part(enum conf_kind kind, struct conf_part *part)
-{
-    opt_free(conf_kinds[kind].rows, (char *)part + conf_kinds[kind].offset);
+    if (part == NULL || part->users-- > 0)
+        return;
+    if (kind == CONF_SOURCES && source->ops != NULL)
+        free_self(source->ops->opts, source->self);
+    if (kind == CONF_SINKS && sink->ops != NULL)
+        free_self(sink->ops->opts, sink->self);
+    opt_free(conf_kinds[kind].rows, (char *)of + conf_kinds[kind].offset);
     free(part->name);
     free(part);
-}
-
-void conf_source_free(struct conf_source *source)
-{
-    if (is_used((void *)source))
-        return;
-    if (source->ops != NULL)
-        free_self(source->ops->opts, source->self);
-    free_part(CONF_SOURCES, (void *)source);
-}
-
-void conf_sink_free(struct conf_sink *sink)
-{
-    if (is_used((void *)sink))
-        return;
-    if (sink->ops != NULL)
-        free_self(sink->ops->opts, sink->self);
-    free_part(CONF_SINKS, (void *)sink);
-}
-
-void conf_route_free(struct conf_route *route)
-{
-    if (!is_used((void *)route))
-        free_part(CONF_ROUTES, (void *)route);
 }
 
 void conf_free(struct conf *conf)
@@ -189,17 +170,8 @@ void conf_free(struct conf *conf)
         opt_free(s->rows, (char *)conf + s->offset);
     opt_free(conf_source_rows, &conf->listener);
     for (enum conf_kind kind = 0; kind < CONF_KINDS; kind++) {
-        for (size_t i = 0; i < conf_count(conf, kind); i++) {
-            struct conf_part *part = conf_part(conf, kind, i);
-            if (kind == CONF_SOURCES)
-                conf_source_free((void *)part);
-            else if (kind == CONF_SINKS)
-                conf_sink_free((void *)part);
-            else if (kind == CONF_ROUTES)
-                conf_route_free((void *)part);
-            else
-                free_part(kind, part);
-        }
+        for (size_t i = 0; i < conf_count(conf, kind); i++)
+            conf_part_free(kind, conf_part(conf, kind, i));
         void *list;
         memcpy(&list, (char *)conf + conf_kinds[kind].list, sizeof(list));
         free(list);

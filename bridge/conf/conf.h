@@ -40,7 +40,6 @@ struct conf_redis {     /* redis: { } */
  * routes. */
 struct conf_part {
     char *name;
-    int line;
     unsigned users; /* reference count of the sources, sinks and routes that use this
                      * part. It may outlive its configuration: each user calls the free
                      * function, and the last call frees it. */
@@ -48,7 +47,6 @@ struct conf_part {
 
 struct conf_token { /* tokens: { NAME: { } } */
     char *name;
-    int line;
     unsigned users;
     char *token, *certificate; /* exactly one is set, the other is NULL */
     struct opt_list roles;     /* names that tokens_roles() accepts */
@@ -71,14 +69,12 @@ struct conf_daemon { /* daemon: { } */
 
 struct conf_pool { /* pools: { NAME: { } }: an additional Redis for queues */
     char *name;
-    int line;
     unsigned users;
     struct conf_redis redis;
 };
 
 struct conf_source {
     char *name;
-    int line;
     unsigned users;
     const struct source_ops *ops;
     void *self;    /* ops->size bytes, filled from its rows; the running instance takes
@@ -94,14 +90,12 @@ struct conf_source {
 
 struct conf_schedule { /* retries: { NAME = ...; } */
     char *name;
-    int line;
     unsigned users;
     struct retry_policy policy;
 };
 
 struct conf_sink {
     char *name;
-    int line;
     unsigned users;
     const struct sink_ops *ops;
     void *self;
@@ -116,7 +110,6 @@ enum order { ORDER_NONE, ORDER_KEY };
 
 struct conf_route {
     char *name;
-    int line;
     unsigned users;
     struct opt_list from; /* names of sources, or "http" */
     char *to;             /* name of a sink */
@@ -197,10 +190,8 @@ enum conf_kind {
  * NULL. */
 void *conf_find(const struct conf *conf, enum conf_kind kind, struct slice name);
 void conf_free(struct conf *conf); /* NULL is allowed */
-/* Drop one of conf_part.users; the last call frees the part. NULL is allowed. */
-void conf_source_free(struct conf_source *source);
-void conf_sink_free(struct conf_sink *sink);
-void conf_route_free(struct conf_route *route);
+/* Drops one of conf_part.users; the last call frees the part. NULL is allowed. */
+void conf_part_free(enum conf_kind kind, void *part);
 /* Returns whether different topics of the route always have different targets. target:
  * its compiled topic, or the sink's default. */
 struct tmpl;
@@ -210,15 +201,68 @@ bool conf_route_parts_topics(const struct conf_route *route, const struct tmpl *
 extern const struct source_ops *const source_plugins[];
 extern const struct sink_ops *const sink_plugins[];
 
+/* --- conf_diff.c: compares two configurations option by option, by their values (the
+ * former content of ${file:...}), not by source text --- */
+
+enum conf_change {
+    CONF_SAME,
+    CONF_SOFT, /* only options that the core reads at each use */
+    CONF_HARD  /* the plugin must be restarted */
+};
+
+struct conf_diff {
+    struct buf changed; /* changed options, one line each: "routes.orders.topic" */
+    struct buf refused; /* changes that require a restart of the daemon, one line each
+                         * with the reason */
+};
+void conf_diff_free(struct conf_diff *d);
+
+/* Compares everything except sources, sinks and routes. */
+void conf_diff_sections(const struct conf *old, const struct conf *now,
+                        struct conf_diff *d);
+/* Compare two parts of the same name. A different sink type is CONF_HARD. */
+enum conf_change conf_diff_source(const struct conf_source *old,
+                                  const struct conf_source *now, struct conf_diff *d);
+enum conf_change conf_diff_sink(const struct conf_sink *old, const struct conf_sink *now,
+                                struct conf_diff *d);
+enum conf_change conf_diff_route(const struct conf_route *old,
+                                 const struct conf_route *now, struct conf_diff *d);
+/* Appends "routes.orders (added)". what: "added" or "removed". */
+void conf_diff_note(struct conf_diff *d, const char *section, const char *name,
+                    const char *what);
+
+/* --- opt*.c: option rows, for the bridge only (see also opt.h). Any thread. --- */
+
+/* Parses text by the row's type and stores it. -1: err says what is expected. */
+int opt_set_text(const struct opt *row, void *self, const char *text, struct err *err);
+
+/* Appends a copy of text. */
+void opt_list_add(struct opt_list *list, const char *text);
+
+/* Returns whether the row's field has the same value in a and b. */
+bool opt_same(const struct opt *row, const void *a, const void *b);
+/* Exchanges the fields of all rows. */
+void opt_exchange(const struct opt *rows, void *a, void *b);
+
+/* Valid names, for the error about an invalid one. Zeroed: empty. */
+struct opt_names {
+    struct opt *v; /* only name is set; ends with a zeroed row */
+    size_t n;
+};
+void opt_names_add(struct opt_names *names, const char *name); /* borrowed */
+/* Writes `did you mean "x"?`, or else the list of names, to out and returns out. Frees
+ * names. */
+enum { OPT_HINT_SIZE = 320 };
+const char *opt_hint(struct opt_names *names, const char *wrong, char out[OPT_HINT_SIZE]);
+
+/* Prints help wrapped at word boundaries to lines of at most width bytes, indented to
+ * column. at: the column where the first line starts. */
+void opt_print_help(const char *help, int at, int column, size_t width, FILE *out);
+
 /* Logs the warnings of conf, one line each. */
 void conf_log_warnings(const struct conf *conf);
 
-/* Calls cb for each group of options of all sections and plugins. rows ends with a zeroed
- * row. */
-typedef void conf_group_cb(void *arg, const char *title, const char *help,
-                           const struct opt *rows);
-void conf_each_group(conf_group_cb *cb, void *arg);
-/* Prints all options as text. */
+/* Prints the options of all sections and plugins; etc/build/man.py reads it. */
 void conf_print_options(FILE *out);
 
 #endif

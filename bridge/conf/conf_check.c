@@ -41,6 +41,23 @@ void conf_check_error(const struct check *c, struct conf_place at, const char *f
                   at.part ? at.part : "", at.key ? "." : "", at.key ? at.key : "", text);
 }
 
+const void *conf_check_named(const struct check *c, struct conf_place at,
+                             enum conf_kind kind, const char *name)
+{
+    static const char *const words[CONF_KINDS] = {[CONF_POOLS] = "there is no pool",
+                                                  [CONF_RETRIES] = "unknown schedule",
+                                                  [CONF_SOURCES] = "there is no source",
+                                                  [CONF_SINKS] = "there is no sink"};
+    const void *part = conf_find(c->conf, kind, slice_of(name));
+    char hint[OPT_HINT_SIZE];
+
+    if (part == NULL)
+        conf_check_error(c, at, ": %s \"%.60s\"%s; %s", words[kind], name,
+                         kind == CONF_RETRIES ? " in retries: { }" : "",
+                         conf_hint(c->conf, kind, name, hint));
+    return part;
+}
+
 /* --- sources --- */
 
 static bool is_http(const struct conf_source *source)
@@ -185,12 +202,10 @@ static void check_pool_of(const struct check *c, const struct conf_sink *sink)
 {
     const struct queue_rules *rules =
         sink->ops && sink->ops->queue ? sink->ops->queue(sink->self) : NULL;
-    char hint[OPT_HINT_SIZE];
 
-    if (rules && rules->pool && !conf_find(c->conf, CONF_POOLS, slice_of(rules->pool)))
-        conf_check_error(c, (struct conf_place){"sinks", sink->name, "pool"},
-                         ": there is no pool \"%.60s\"; %s", rules->pool,
-                         conf_hint(c->conf, CONF_POOLS, rules->pool, hint));
+    if (rules && rules->pool)
+        conf_check_named(c, (struct conf_place){"sinks", sink->name, "pool"}, CONF_POOLS,
+                         rules->pool);
 }
 
 void conf_check(const struct check *c)

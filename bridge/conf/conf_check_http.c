@@ -14,20 +14,20 @@ struct listener {
     const struct httpd_opts *opts;
 };
 
-static void check_tls(const struct check *c, const struct listener *l)
+static void check_opts(const struct check *c, const struct listener *l)
 {
-    const char *key = l->opts->tls_key ? "tls_key" : "tls_client_ca";
-    if (l->opts->tls_cert == NULL && (l->opts->tls_key || l->opts->tls_client_ca))
-        conf_check_error(c, (struct conf_place){l->section, key, NULL},
-                         " requires tls_cert, the server certificate");
-}
-
-static void check_hosts(const struct check *c, const struct listener *l)
-{
+    static int (*const checks[])(const struct httpd_opts *,
+                                 struct err *) = {httpd_check_hosts, httpd_check_tls};
     struct err err;
-    if (httpd_check_hosts(l->opts, &err) < 0)
-        conf_error_at(c->errors, conf_check_place(c, l->section, "hosts", NULL), "%s.%s",
+    char key[32];
+
+    for (size_t i = 0; i < 2; i++) {
+        if (checks[i](l->opts, &err) == 0)
+            continue;
+        snprintf(key, sizeof(key), "%.*s", (int)strcspn(err.text, ": "), err.text);
+        conf_error_at(c->errors, conf_check_place(c, l->section, key, NULL), "%s.%s",
                       l->section, err.text);
+    }
 }
 
 static void warn_of_strangers(const struct check *c, const struct listener *l)
@@ -98,8 +98,7 @@ void conf_check_http(const struct check *c)
     for (size_t i = 0; i < 2; i++) {
         const struct listener *l = &listeners[i];
         bool elsewhere = strcmp(l->opts->listen, CONF_ADMIN_ON_HTTP) == 0;
-        check_tls(c, l);
-        check_hosts(c, l);
+        check_opts(c, l);
         if (*l->opts->listen != '\0' && !elsewhere)
             warn_of_strangers(c, l);
     }

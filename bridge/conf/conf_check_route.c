@@ -18,22 +18,17 @@ static void check_from(const struct check *c, const struct conf_route *route)
 {
     for (size_t i = 0; i < route->from.n; i++) {
         const char *name = route->from.v[i];
-        char hint[OPT_HINT_SIZE];
         for (size_t k = 0; k < i; k++)
             if (strcmp(route->from.v[k], name) == 0)
                 conf_check_error(c, key_of(route, "from"), " names \"%.60s\" twice",
                                  name);
-        if (conf_find(c->conf, CONF_SOURCES, slice_of(name)) != NULL)
-            continue;
-        if (strcmp(name, CONF_HTTP_SOURCE) == 0)
+        if (strcmp(name, CONF_HTTP_SOURCE) != 0)
+            conf_check_named(c, key_of(route, "from"), CONF_SOURCES, name);
+        else if (conf_find(c->conf, CONF_SOURCES, slice_of(name)) == NULL)
             conf_check_error(
                 c, key_of(route, "from"),
                 " is \"http\", but http.listen and admin.listen are empty, so no "
                 "HTTP listener exists");
-        else
-            conf_check_error(c, key_of(route, "from"),
-                             ": there is no source \"%.60s\"; %s", name,
-                             conf_hint(c->conf, CONF_SOURCES, name, hint));
     }
 }
 
@@ -47,14 +42,10 @@ static void check_sink(const struct check *c, const struct conf_route *route,
                        const char *key, const char *name, const char *topic_key,
                        const char *topic)
 {
-    char hint[OPT_HINT_SIZE];
-
     if (name == NULL)
         return;
-    const struct conf_sink *sink = conf_find(c->conf, CONF_SINKS, slice_of(name));
-    if (sink == NULL)
-        conf_check_error(c, key_of(route, key), ": there is no sink \"%.60s\"; %s", name,
-                         conf_hint(c->conf, CONF_SINKS, name, hint));
+    const struct conf_sink *sink =
+        conf_check_named(c, key_of(route, key), CONF_SINKS, name);
     if (is_queue(sink) && strcmp(key, "dead") == 0)
         conf_check_error(
             c, key_of(route, key),
@@ -82,18 +73,6 @@ static void check_text(const struct check *c, const struct conf_route *route,
 
     if (text != NULL && is_good(text, &err) != 0)
         conf_check_error(c, key_of(route, key), ": %s", err.text);
-}
-
-static void check_retry_allow(const struct check *c, const struct conf_route *route)
-{
-    for (size_t i = 0; i < route->retry_allow.n; i++) {
-        const char *name = route->retry_allow.v[i];
-        char hint[OPT_HINT_SIZE];
-        if (conf_find(c->conf, CONF_RETRIES, slice_of(name)) == NULL)
-            conf_check_error(c, key_of(route, "retry_allow"),
-                             ": unknown schedule \"%.60s\" in retries: { }; %s", name,
-                             conf_hint(c->conf, CONF_RETRIES, name, hint));
-    }
 }
 
 static void check_to_allow(const struct check *c, const struct conf_route *route)
@@ -224,7 +203,9 @@ void conf_check_route(const struct check *c, const struct conf_route *route)
     check_text(c, route, "match", route->match, match_filter_check);
     check_text(c, route, "topic", route->topic, compiles);
     check_text(c, route, "dead_topic", route->dead_topic, compiles);
-    check_retry_allow(c, route);
+    for (size_t i = 0; i < route->retry_allow.n; i++)
+        conf_check_named(c, key_of(route, "retry_allow"), CONF_RETRIES,
+                         route->retry_allow.v[i]);
     check_to_allow(c, route);
     check_order(c, route);
     check_bursts(c, route);

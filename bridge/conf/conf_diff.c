@@ -1,34 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/conf/conf_diff.h"
 #include "bridge/conf/conf_internal.h"
 #include "bridge/plugin.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-/* Options of sections that a reload applies; all others require a restart. A file name is
- * applied only if it is set before and after, because TLS cannot be switched on or off
- * for open connections. */
-static const char *const reloadable[] = {
-    "daemon.log",
-    "daemon.log_format",
-    "daemon.stop_timeout",
-    "daemon.job_max",
-    "daemon.queue_max_jobs",
-    "daemon.queue_max",
-    "daemon.hops_max",
-    "daemon.overdue_alarm",
-    "*.body_max",
-    "*.body_rate",
-    "*.deadline",
-    "*.idle",
-    "*.requests_max",
-    "*.tls_cert",
-    "*.tls_key",
-    "*.tls_client_ca",
-    "*.hosts",
-    "admin.metrics",
-};
 
 /* Options of a queue sink that determine where its jobs are stored. */
 static const char *const storage_options[] = {"pool", "global_ids"};
@@ -58,28 +33,14 @@ static bool is_listener(const char *section)
     return strcmp(section, "http") == 0 || strcmp(section, "admin") == 0;
 }
 
-static bool names(const char *pattern, const char *section, const char *option)
+/* A file name is applied only if it is set before and after, because TLS cannot be
+ * switched on or off for open connections. */
+static bool is_reloadable(const struct opt *row, const void *old, const void *now)
 {
-    const char *dot = strchr(pattern, '.');
-    bool fits = *pattern == '*' ? is_listener(section)
-                                : strlen(section) == (size_t)(dot - pattern) &&
-                                      strncmp(pattern, section, strlen(section)) == 0;
-    return fits && strcmp(dot + 1, option) == 0;
-}
-
-static bool is_reloadable(const char *section, const struct opt *row, const void *old,
-                          const void *now)
-{
-    for (size_t i = 0; i < sizeof(reloadable) / sizeof(reloadable[0]); i++) {
-        if (!names(reloadable[i], section, row->name))
-            continue;
-        if (row->type != OPT_FILE && row->type != OPT_KEY_FILE && row->type != OPT_STR)
-            return true;
-        const char *const *a = (const void *)((const char *)old + row->offset);
-        const char *const *b = (const void *)((const char *)now + row->offset);
-        return *a && *b;
-    }
-    return false;
+    const char *const *a = (const void *)((const char *)old + row->offset);
+    const char *const *b = (const void *)((const char *)now + row->offset);
+    return row->reloads &&
+           ((row->type != OPT_FILE && row->type != OPT_KEY_FILE) || (*a && *b));
 }
 
 /* Notes each changed option as section.name.option, or section.option if name is NULL. */
@@ -117,7 +78,7 @@ static void diff_section(const struct conf_section *section, const struct conf *
         (rows = opt_find(rows, "metrics")) == NULL)
         return;
     for (const struct opt *row = rows; row->name != NULL; row++)
-        if (!opt_same(row, a, b) && !is_reloadable(section->name, row, a, b))
+        if (!opt_same(row, a, b) && !is_reloadable(row, a, b))
             refuse(d, section->name, row->name);
     compare(rows, a, b, section->name, NULL, d);
 }

@@ -5,7 +5,6 @@
 
 #include "bridge/base/buf.h"
 #include "bridge/conf/conf.h"
-#include "bridge/conf/opt_type.h"
 
 /* --- conf.c: collects the errors of a configuration, sorted by line --- */
 
@@ -128,6 +127,36 @@ bool conf_plugin(enum conf_kind kind, size_t i, struct conf_plugin *plugin);
  * none of its types is added; err contains the reason without the path. */
 int conf_plugin_load(const char *path, struct err *err);
 
+/* --- opt*.c: option types, how values are read, stored, compared and freed. Any thread.
+ * --- */
+
+struct opt_type_row {
+    const char *name;            /* in help and errors */
+    size_t size;                 /* of the field, bytes */
+    enum opt_form {              /* syntax of opt.def and of a value on the command
+                                  * line */
+                    OPT_BARE,    /* the text itself, without quotes */
+                    OPT_NUMBER,  /* a number */
+                    OPT_TRUTH,   /* true, false */
+                    OPT_MEMBERS, /* file syntax: a group; "": an empty group */
+                    OPT_ITEMS /* file syntax: a list or group, or bare text; "": empty */
+    } form;
+    /* Stores v in the field and frees the previous value. -1: the field is unchanged. */
+    int (*set)(const struct opt *row, void *field, const struct opt_value *v,
+               struct err *err);
+    /* NULL if the bytes of the field are the value. */
+    bool (*same)(const void *a, const void *b);
+    void (*free)(void *field); /* does not reset the field */
+};
+enum { OPT_TYPES = OPT_RETRY + 1 };
+extern const struct opt_type_row opt_types[OPT_TYPES];
+
+/* Formats n in the row's unit. */
+const char *opt_number_text(const struct opt *row, int64_t n, char out[OPT_TEXT_SIZE]);
+/* The setter of OPT_RETRY; field is a struct retry_policy. */
+int opt_set_retry(const struct opt *row, void *field, const struct opt_value *v,
+                  struct err *err);
+
 /* --- conf_secret.c: secrets, and files that options name --- */
 
 /* Warns about a secret written in the configuration file, and about a file that is
@@ -136,7 +165,7 @@ int conf_plugin_load(const char *path, struct err *err);
 void conf_secret_check(const struct opt *row, const struct opt_value *v,
                        const char *where, struct conf_errors *errors);
 /* Returns a fingerprint of all files that OPT_FILE and OPT_KEY_FILE rows name in self, so
- * that a reload detects a renewed certificate. 0: no file. Ignores rows with reload_file.
+ * that a reload detects a renewed certificate. 0: no file. Ignores rows with `reloads`.
  */
 uint64_t conf_files_fingerprint(const struct opt *rows, const void *self);
 
@@ -159,6 +188,10 @@ const struct opt_value *conf_check_place(const struct check *c, const char *sect
 struct conf_place {
     const char *section, *part, *key;
 };
+/* Adds an error at that place unless a part of that kind has the name. Returns the part,
+ * or NULL. */
+const void *conf_check_named(const struct check *c, struct conf_place at,
+                             enum conf_kind kind, const char *name);
 /* Adds an error at that place. The message begins with its path. */
 void conf_check_error(const struct check *c, struct conf_place at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -16,43 +16,36 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct loaded {
-    struct loaded *next; /* in load order */
-    char *path;
-    const struct tarry_plugin *plugin;
-} * first;
+static struct types {
+    const void **ops; /* struct source_ops or sink_ops */
+    size_t n;
+} sources, sinks;
+static struct opt_list loaded; /* paths of objects */
 
-/* Returns row i of a NULL-terminated list. Otherwise returns NULL and subtracts the
- * list's length from i. */
-static const void *row_of(const void *const *list, size_t *i)
+static void add_types(struct types *types, const void *const *list)
 {
-    for (; list != NULL && *list != NULL; list++)
-        if ((*i)-- == 0)
-            return *list;
-    return NULL;
+    for (; list != NULL && *list != NULL; list++) {
+        types->ops = mem_realloc(types->ops, (types->n + 1) * sizeof(*types->ops));
+        types->ops[types->n++] = *list;
+    }
 }
 
-static const void *nth_ops(enum conf_kind kind, size_t i)
+static struct types *types_of(enum conf_kind kind)
 {
-    bool source = kind == CONF_SOURCES;
-    const void *ops = row_of(source ? (const void *const *)source_plugins
-                                    : (const void *const *)sink_plugins,
-                             &i);
-
-    for (const struct loaded *l = first; ops == NULL && l != NULL; l = l->next)
-        ops = row_of(source ? (const void *const *)l->plugin->sources
-                            : (const void *const *)l->plugin->sinks,
-                     &i);
-    return ops;
+    if (sources.n == 0) {
+        add_types(&sources, (const void *const *)source_plugins);
+        add_types(&sinks, (const void *const *)sink_plugins);
+    }
+    return kind == CONF_SOURCES ? &sources : &sinks;
 }
 
 bool conf_plugin(enum conf_kind kind, size_t i, struct conf_plugin *p)
 {
-    const void *ops = nth_ops(kind, i);
-    const struct source_ops *source = ops;
-    const struct sink_ops *sink = ops;
+    const struct types *types = types_of(kind);
+    const struct source_ops *source = i < types->n ? types->ops[i] : NULL;
+    const struct sink_ops *sink = (const void *)source;
 
-    if (ops == NULL)
+    if (source == NULL)
         return false;
     if (kind == CONF_SOURCES)
         *p =
@@ -183,51 +176,35 @@ static int check_interface(const struct tarry_plugin *p, struct err *err)
 
 /* --- loading --- */
 
-static size_t count(enum conf_kind kind)
-{
-    size_t n = 0;
-
-    while (nth_ops(kind, n) != NULL)
-        n++;
-    return n;
-}
-
 /* Adds the object's types at the end of the lists, then checks them there. */
-static int add_plugin(const char *path, const struct tarry_plugin *plugin,
-                      struct err *err)
+static int add_plugin(const struct tarry_plugin *plugin, struct err *err)
 {
-    size_t sources = count(CONF_SOURCES), sinks = count(CONF_SINKS);
-    struct loaded **end = &first;
+    size_t source_n = types_of(CONF_SOURCES)->n, sink_n = types_of(CONF_SINKS)->n;
 
-    while (*end != NULL)
-        end = &(*end)->next;
-    *end = mem_alloc(sizeof(**end));
-    **end = (struct loaded){.path = mem_strdup(path), .plugin = plugin};
-    if (check_plugins(CONF_SOURCES, sources, err) == 0 &&
-        check_plugins(CONF_SINKS, sinks, err) == 0)
+    add_types(&sources, (const void *const *)plugin->sources);
+    add_types(&sinks, (const void *const *)plugin->sinks);
+    if (check_plugins(CONF_SOURCES, source_n, err) == 0 &&
+        check_plugins(CONF_SINKS, sink_n, err) == 0)
         return 0;
-    free((*end)->path);
-    free(*end);
-    *end = NULL;
+    sources.n = source_n;
+    sinks.n = sink_n;
     return -1;
 }
 
-static int add_handle(const char *path, void *handle, struct err *err)
+static int add_handle(void *handle, struct err *err)
 {
     const struct tarry_plugin *plugin = dlsym(handle, "tarry_plugin");
 
     if (plugin == NULL)
         return err_set(err, "has no symbol tarry_plugin: it is not a plugin, or the line "
                             "TARRY_PLUGIN(...) is missing");
-    if (check_interface(plugin, err) != 0)
-        return -1;
-    return add_plugin(path, plugin, err);
+    return check_interface(plugin, err) != 0 ? -1 : add_plugin(plugin, err);
 }
 
 int conf_plugin_load(const char *path, struct err *err)
 {
-    for (const struct loaded *l = first; l != NULL; l = l->next)
-        if (strcmp(l->path, path) == 0)
+    for (size_t i = 0; i < loaded.n; i++)
+        if (strcmp(loaded.v[i], path) == 0)
             return 0;
     if (check_file(path, err) != 0)
         return -1;
@@ -238,8 +215,10 @@ int conf_plugin_load(const char *path, struct err *err)
         bool said = strncmp(why, path, n) == 0 && strncmp(why + n, ": ", 2) == 0;
         return err_set(err, "%s", said ? why + n + 2 : why);
     }
-    if (add_handle(path, handle, err) == 0)
-        return 0;
-    dlclose(handle);
-    return -1;
+    if (add_handle(handle, err) != 0) {
+        dlclose(handle);
+        return -1;
+    }
+    opt_list_add(&loaded, path);
+    return 0;
 }

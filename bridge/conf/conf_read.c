@@ -183,56 +183,52 @@ static void warn_of(const struct schema *s, const struct conf_plugin *plugin,
     buf_free(&lines);
 }
 
-/* Reads a source or sink: the common options into part, its own into the plugin's struct.
- * Returns that struct, which the caller owns, or NULL if the type is unknown. */
-static void *read_plugin(enum conf_kind kind, void *part, const char *where,
-                         const struct opt_value *group, struct conf_plugin *plugin,
-                         struct conf_errors *errors)
+/* Reads a source or sink: the common options into part, its own into the plugin's struct,
+ * *self, which stays NULL if the type is unknown. Returns the fingerprint of its files.
+ */
+static uint64_t read_plugin(enum conf_kind kind, void *part, const char *where,
+                            const struct opt_value *group, struct conf_plugin *plugin,
+                            void **self, struct conf_errors *errors)
 {
     size_t errors_before = errors->n;
-    struct schema s = {.where = where,
-                       .also = "type",
-                       .layers = {{conf_kinds[kind].rows, part}},
-                       .errors = errors};
     struct err err;
 
     if (!find_plugin(kind, where, group, plugin, errors))
-        return NULL;
-    void *self = mem_alloc(plugin->size);
-    opt_defaults(plugin->opts, self);
-    s.layers[1] = (struct layer){plugin->opts, self};
+        return 0;
+    *self = mem_alloc(plugin->size);
+    opt_defaults(plugin->opts, *self);
+    const struct schema s = {
+        .where = where,
+        .also = "type",
+        .layers = {{conf_kinds[kind].rows, part}, {plugin->opts, *self}},
+        .errors = errors};
     read_group(&s, group);
     /* check() requires valid options. */
     bool good = errors->n == errors_before && !is_unexpanded(group);
-    if (good && plugin->check != NULL && plugin->check(self, &err) != 0)
+    if (good && plugin->check != NULL && plugin->check(*self, &err) != 0)
         conf_error_at(errors, group, "%s: %s", where, err.text);
     else if (good && plugin->warn != NULL)
-        warn_of(&s, plugin, self, group);
-    return self;
+        warn_of(&s, plugin, *self, group);
+    return conf_files_fingerprint(plugin->opts, *self);
 }
 
 static void read_source(struct conf_source *source, const char *where,
                         const struct opt_value *v, struct conf_errors *errors)
 {
-    struct conf_plugin plugin;
+    struct conf_plugin plugin = {0};
 
-    source->self = read_plugin(CONF_SOURCES, source, where, v, &plugin, errors);
-    if (source->self == NULL)
-        return;
-    source->ops = plugin.source;
-    source->files = conf_files_fingerprint(plugin.opts, source->self);
+    source->files =
+        read_plugin(CONF_SOURCES, source, where, v, &plugin, &source->self, errors);
+    source->ops = source->self ? plugin.source : NULL;
 }
 
 static void read_sink(struct conf_sink *sink, const char *where,
                       const struct opt_value *v, struct conf_errors *errors)
 {
-    struct conf_plugin plugin;
+    struct conf_plugin plugin = {0};
 
-    sink->self = read_plugin(CONF_SINKS, sink, where, v, &plugin, errors);
-    if (sink->self == NULL)
-        return;
-    sink->ops = plugin.sink;
-    sink->files = conf_files_fingerprint(plugin.opts, sink->self);
+    sink->files = read_plugin(CONF_SINKS, sink, where, v, &plugin, &sink->self, errors);
+    sink->ops = sink->self ? plugin.sink : NULL;
 }
 
 static void add_http_source(struct conf *conf)
@@ -346,7 +342,6 @@ static void read_part(struct conf *conf, enum conf_kind kind, const struct opt_v
     char where[WHERE_SIZE];
 
     part->name = mem_strdup(v->name);
-    part->line = v->line;
     opt_defaults(row->rows, self);
     conf_add_part(conf, kind, part);
     snprintf(where, sizeof(where), "%s.%.80s", row->section, v->name);

@@ -90,7 +90,7 @@ static const struct opt admin_rows[] = {
      .help = "What /metrics contains. \"full\": every counter from the start at 0, and "
              "all buckets of the histograms. \"brief\": rare counters appear with their "
              "first event, and half of the buckets.",
-     .choices = "brief|full"},
+     .choices = "brief|full", .reloads = true},
     {0}};
 
 #define AT(field) offsetof(struct conf_token, field)
@@ -112,24 +112,25 @@ const struct opt conf_token_rows[] = {
 #define AT(field) offsetof(struct conf_daemon, field)
 static const struct opt daemon_rows[] = {
     {"log", OPT_CHOICE, AT(log_level), "info", .help = "The lowest level that is logged.",
-     .choices = "debug|info|warn|error"},
+     .choices = "debug|info|warn|error", .reloads = true},
     {"log_format", OPT_CHOICE, AT(log_format), "logfmt",
      .help = "The format of log lines: key=value pairs, or a JSON object.",
-     .choices = "logfmt|json"},
+     .choices = "logfmt|json", .reloads = true},
     {"stop_timeout", OPT_MS, AT(stop_timeout_ms), "30s",
      .help = "The longest time a stop may take; then tarry exits, and the next start "
              "continues the open work.",
-     .min = 100, .max = HOUR},
+     .min = 100, .max = HOUR, .reloads = true},
     {"job_max", OPT_BYTES, AT(job_max_bytes), "2MiB",
      .help = "The largest record of a job: payload, key and headers together. A sink "
              "keeps up to max_in_flight jobs in memory.",
-     .min = KIB, .max = 16 * MIB},
+     .min = KIB, .max = 16 * MIB, .reloads = true},
     {"queue_max_jobs", OPT_INT, AT(queue_max_jobs), "20000",
      .help = "Jobs of all routes that Redis has not answered yet; at this number the "
              "sources pause.",
-     .min = 1, .max = 10000000},
+     .min = 1, .max = 10000000, .reloads = true},
     {"queue_max", OPT_BYTES, AT(queue_max_bytes), "64MiB",
-     .help = "The same in bytes; at least job_max.", .min = KIB, .max = 65536 * MIB},
+     .help = "The same in bytes; at least job_max.", .min = KIB, .max = 65536 * MIB,
+     .reloads = true},
     {"batch_max", OPT_INT, AT(batch_max_jobs), "200",
      .help = "The largest number of jobs in one script call; Redis serves no other "
              "client during a call.",
@@ -137,12 +138,12 @@ static const struct opt daemon_rows[] = {
     {"hops_max", OPT_INT, AT(hops_max), "8",
      .help = "The largest number of times that one message may pass through tarry; more "
              "count as a loop.",
-     .min = 1, .max = 1000},
+     .min = 1, .max = 1000, .reloads = true},
     {"overdue_alarm", OPT_MS, AT(overdue_alarm_ms), "30s",
      .help =
          "If due jobs could be delivered and none is for this time, the watchdog "
          "restarts their bucket, and /readyz answers 503 until jobs move again. 0: off.",
-     .min = 0, .max = DAY},
+     .min = 0, .max = DAY, .reloads = true},
     {"core_dumps", OPT_BOOL, AT(core_dumps), "false",
      .help = "Whether a crash may write a core file, and debuggers of the same user may "
              "attach. Both can reveal secrets in memory."},
@@ -320,7 +321,17 @@ const struct conf_kind_row conf_kinds[] = {
 
 /* --- the list of all options --- */
 
-static void each_plugin(enum conf_kind kind, conf_group_cb *cb, void *arg)
+static const struct opt no_rows[] = {{0}};
+
+static void print_group(FILE *out, const char *title, const char *help,
+                        const struct opt *rows)
+{
+    fprintf(out, "%s   %s\n", title, help);
+    opt_print(rows, out);
+    fputc('\n', out);
+}
+
+static void print_plugins(FILE *out, enum conf_kind kind)
 {
     struct conf_plugin plugin;
     char title[128];
@@ -330,50 +341,36 @@ static void each_plugin(enum conf_kind kind, conf_group_cb *cb, void *arg)
                  conf_kinds[kind].section, plugin.name);
         if (plugin.source && strcmp(plugin.name, CONF_HTTP_SOURCE) == 0)
             snprintf(title, sizeof(title), "from = \"http\" in a route");
-        cb(arg, title, plugin.help ? plugin.help : "", plugin.opts);
+        print_group(out, title, plugin.help ? plugin.help : "", plugin.opts);
     }
-}
-
-void conf_each_group(conf_group_cb *cb, void *arg)
-{
-    static const struct opt none[] = {{0}};
-    char title[64];
-    for (const struct conf_section *s = conf_sections; s->name != NULL; s++) {
-        snprintf(title, sizeof(title), "%s: { }", s->name);
-        cb(arg, title, s->help, s->rows);
-    }
-    cb(arg, "plugins = [ \"/path/x.so\" ]",
-       "shared objects with further sources and sinks", none);
-    cb(arg, "pools: { NAME: { } }",
-       "further Redis servers for queues, with the options of redis", none);
-    cb(arg, "tokens: { NAME: { } }",
-       "who may use the http and admin listeners, and for what; without tokens: "
-       "everybody",
-       conf_token_rows);
-    cb(arg, "retries: { NAME = ...; }",
-       "schedules for retry and delay-retry: a list of waits [ \"2m\", \"10m\" ], or { "
-       "first = \"1s\"; factor = 2.0; max = \"10m\"; limit = 10; jitter = 0.2; }",
-       none);
-    cb(arg, "sources: { NAME: { } }",
-       "where messages come from; each has a type, and these", conf_source_rows);
-    each_plugin(CONF_SOURCES, cb, arg);
-    cb(arg, "sinks: { NAME: { } }",
-       "where jobs are delivered; each has a type, and these", conf_sink_rows);
-    each_plugin(CONF_SINKS, cb, arg);
-    cb(arg, "routes: { NAME: { } }", "which source leads to which sink, and how",
-       conf_route_rows);
-}
-
-static void print_group(void *arg, const char *title, const char *help,
-                        const struct opt *rows)
-{
-    FILE *out = arg;
-    fprintf(out, "%s   %s\n", title, help);
-    opt_print(rows, out);
-    fputc('\n', out);
 }
 
 void conf_print_options(FILE *out)
 {
-    conf_each_group(print_group, out);
+    for (const struct conf_section *s = conf_sections; s->name != NULL; s++) {
+        char title[64];
+        snprintf(title, sizeof(title), "%s: { }", s->name);
+        print_group(out, title, s->help, s->rows);
+    }
+    print_group(out, "plugins = [ \"/path/x.so\" ]",
+                "shared objects with further sources and sinks", no_rows);
+    print_group(out, "pools: { NAME: { } }",
+                "further Redis servers for queues, with the options of redis", no_rows);
+    print_group(out, "tokens: { NAME: { } }",
+                "who may use the http and admin listeners, and for what; without tokens: "
+                "everybody",
+                conf_token_rows);
+    print_group(out, "retries: { NAME = ...; }",
+                "schedules for retry and delay-retry: a list of waits [ \"2m\", \"10m\" "
+                "], or { first = \"1s\"; factor = 2.0; max = \"10m\"; limit = 10; jitter "
+                "= 0.2; }",
+                no_rows);
+    print_group(out, "sources: { NAME: { } }",
+                "where messages come from; each has a type, and these", conf_source_rows);
+    print_plugins(out, CONF_SOURCES);
+    print_group(out, "sinks: { NAME: { } }",
+                "where jobs are delivered; each has a type, and these", conf_sink_rows);
+    print_plugins(out, CONF_SINKS);
+    print_group(out, "routes: { NAME: { } }", "which source leads to which sink, and how",
+                conf_route_rows);
 }

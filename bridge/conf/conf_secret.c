@@ -40,7 +40,7 @@ uint64_t conf_files_fingerprint(const struct opt *rows, const void *self)
 
     for (; rows->name != NULL; rows++) {
         char *path = NULL;
-        if (!is_file(rows->type) || rows->reload_file)
+        if (!is_file(rows->type) || rows->reloads)
             continue;
         memcpy(&path, (const char *)self + rows->offset, sizeof(path));
         if (path != NULL && *path != '\0') {

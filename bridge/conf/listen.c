@@ -19,14 +19,17 @@ int httpd_check_hosts(const struct httpd_opts *opts, struct err *err)
     return 0;
 }
 
-int httpd_check_opts(const struct httpd_opts *opts, struct err *err)
+int httpd_check_tls(const struct httpd_opts *opts, struct err *err)
 {
-    if (httpd_check_hosts(opts, err) < 0)
-        return -1;
     if (opts->tls_cert == NULL && (opts->tls_key || opts->tls_client_ca))
         return err_set(err, "%s requires tls_cert, the server certificate",
                        opts->tls_key ? "tls_key" : "tls_client_ca");
     return 0;
+}
+
+int httpd_check_opts(const struct httpd_opts *opts, struct err *err)
+{
+    return httpd_check_hosts(opts, err) < 0 ? -1 : httpd_check_tls(opts, err);
 }
 
 /* Returns whether the text of the address shows that it is local: loopback or a Unix

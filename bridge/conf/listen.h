@@ -52,18 +52,18 @@ struct httpd_opts {
         HTTPD_ROW(prefix "body_max", OPT_BYTES, type, field.body_max_bytes, body_def,    \
                   .help =                                                                \
                       "The largest request body; a larger one is answered with 413.",    \
-                  .min = 1024, .max = 1024LL * 1024 * 1024),                             \
+                  .min = 1024, .max = 1024LL * 1024 * 1024, .reloads = true),            \
         HTTPD_ROW(prefix "body_rate", OPT_BYTES, type, field.body_rate_bytes, "16KiB",   \
                   .help = "A body that arrives at this rate (bytes per second) "         \
                           "or faster may exceed deadline; 0: none may.",                 \
-                  .max = 1024LL * 1024 * 1024),                                          \
+                  .max = 1024LL * 1024 * 1024, .reloads = true),                         \
         HTTPD_ROW(prefix "deadline", OPT_MS, type, field.deadline_ms, "10s",             \
                   .help = "The longest time from the first byte of a request to its "    \
                           "last.",                                                       \
-                  .min = 10, .max = 3600000),                                            \
+                  .min = 10, .max = 3600000, .reloads = true),                           \
         HTTPD_ROW(prefix "idle", OPT_MS, type, field.idle_ms, "60s",                     \
                   .help = "A connection is closed after this time without a request.",   \
-                  .min = 10, .max = 86400000),                                           \
+                  .min = 10, .max = 86400000, .reloads = true),                          \
         HTTPD_ROW(prefix "connections_max", OPT_INT, type, field.connections_max,        \
                   connections_def, .help = "The largest number of open connections.",    \
                   .min = 1, .max = 100000),                                              \
@@ -76,24 +76,25 @@ struct httpd_opts {
         HTTPD_ROW(prefix "requests_max", OPT_INT, type, field.requests_max, "0",         \
                   .help = "A connection is closed after this number of "                 \
                           "requests; 0: no limit.",                                      \
-                  .max = 1000000000),                                                    \
+                  .max = 1000000000, .reloads = true),                                   \
         HTTPD_ROW(prefix "tls_cert", OPT_FILE, type, field.tls_cert, NULL,               \
                   .help = "Enables TLS, 1.2 or later: the server certificate "           \
                           "and its intermediate certificates, PEM.",                     \
-                  .optional = true, .reload_file = true),                                \
+                  .optional = true, .reloads = true),                                    \
         HTTPD_ROW(prefix "tls_key", OPT_KEY_FILE, type, field.tls_key, NULL,             \
                   .help = "The private key of tls_cert, PEM; default: tls_cert "         \
                           "contains the key.",                                           \
-                  .optional = true, .reload_file = true),                                \
+                  .optional = true, .reloads = true),                                    \
         HTTPD_ROW(prefix "tls_client_ca", OPT_FILE, type, field.tls_client_ca, NULL,     \
                   .help = "Clients must present a certificate that one of "              \
                           "these authorities has signed, PEM.",                          \
-                  .optional = true, .reload_file = true),                                \
+                  .optional = true, .reloads = true),                                    \
         HTTPD_ROW(prefix "hosts", OPT_LIST, type, field.hosts, "",                       \
                   .help = "Host names accepted in the Host header, besides "             \
                           "addresses, localhost and names without a dot; "               \
                           "\"*\": any. Empty: any; but none on loopback "                \
-                          "without TLS and tokens, to prevent DNS rebinding.")
+                          "without TLS and tokens, to prevent DNS rebinding.",           \
+                  .reloads = true)
 
 /* The permission that a request requires; tokens.c maps tokens to roles. OPEN and PAGE
  * are open to everybody. PAGE, METRICS and ADMIN are served only by the admin listener.
@@ -114,9 +115,10 @@ enum httpd_role {
 };
 
 /* --- checks --- */
-/* Checks hosts. -1: err names the invalid entry. */
+/* Check hosts; that TLS has a certificate. -1: err begins with the name of the option. */
 int httpd_check_hosts(const struct httpd_opts *opts, struct err *err);
-/* Checks everything that needs no file. For the check of a source with a listener. */
+int httpd_check_tls(const struct httpd_opts *opts, struct err *err);
+/* Both. For the check of a source with a listener. */
 int httpd_check_opts(const struct httpd_opts *opts, struct err *err);
 /* How clients authenticate, other than by certificate. */
 struct httpd_secrets {

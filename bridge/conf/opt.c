@@ -5,7 +5,7 @@
  * An error says what is expected and shows the value, but never a secret and never a
  * value from ${...}. Any thread.
  */
-#include "bridge/conf/opt_type.h"
+#include "bridge/conf/conf_internal.h"
 #include "bridge/base/buf.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
@@ -212,12 +212,6 @@ static bool same_text(const void *a, const void *b)
     return x && y ? strcmp(x, y) == 0 : x == y;
 }
 
-static void copy_text(const void *from, void *to)
-{
-    const char *text = *(char *const *)from;
-    *(char **)to = text ? mem_strdup(text) : NULL;
-}
-
 static void free_list(void *field)
 {
     struct opt_list *list = field;
@@ -235,15 +229,6 @@ static bool same_list(const void *a, const void *b)
     for (size_t i = 0; same && i < x->n; i++)
         same = strcmp(x->v[i], y->v[i]) == 0;
     return same;
-}
-
-static void copy_list(const void *from, void *to)
-{
-    const struct opt_list *x = from;
-
-    *(struct opt_list *)to = (struct opt_list){0};
-    for (size_t i = 0; i < x->n; i++)
-        opt_list_add(to, x->v[i]);
 }
 
 void opt_list_add(struct opt_list *list, const char *text)
@@ -300,17 +285,6 @@ static bool same_pairs(const void *a, const void *b)
     return same;
 }
 
-static void copy_pairs(const void *from, void *to)
-{
-    const struct pairs *x = from;
-    struct pairs *y = to;
-
-    y->v = mem_alloc(x->n * sizeof(*y->v));
-    for (y->n = 0; y->n < x->n; y->n++)
-        y->v[y->n] =
-            (struct pair){mem_strdup(x->v[y->n].name), mem_strdup(x->v[y->n].value)};
-}
-
 static int set_pairs(const struct opt *row, void *field, const struct opt_value *v,
                      struct err *err)
 {
@@ -349,18 +323,13 @@ static bool same_retry(const void *a, const void *b)
            !(x->jitter < y->jitter) && !(x->jitter > y->jitter);
 }
 
-static void copy_retry(const void *from, void *to)
-{
-    *(struct retry_policy *)to = retry_copy(from);
-}
-
 static void free_retry(void *field)
 {
     retry_free(field);
 }
 
-#define TEXT sizeof(char *), OPT_BARE, set_str, same_text, copy_text, free_text
-#define BYTES NULL, NULL, NULL /* for types whose bytes are the value */
+#define TEXT sizeof(char *), OPT_BARE, set_str, same_text, free_text
+#define BYTES NULL, NULL /* for types whose bytes are the value */
 const struct opt_type_row opt_types[OPT_TYPES] = {
     [OPT_STR] = {"text", TEXT},
     [OPT_FILE] = {"file", TEXT},
@@ -373,11 +342,11 @@ const struct opt_type_row opt_types[OPT_TYPES] = {
     [OPT_BYTES] = {"size", sizeof(int64_t), OPT_BARE, set_bytes, BYTES},
     [OPT_CHOICE] = {"choice", sizeof(int), OPT_BARE, set_choice, BYTES},
     [OPT_LIST] = {"list", sizeof(struct opt_list), OPT_ITEMS, set_list, same_list,
-                  copy_list, free_list},
+                  free_list},
     [OPT_PAIRS] = {"group", sizeof(struct pairs), OPT_MEMBERS, set_pairs, same_pairs,
-                   copy_pairs, free_pairs},
+                   free_pairs},
     [OPT_RETRY] = {"schedule", sizeof(struct retry_policy), OPT_ITEMS, opt_set_retry,
-                   same_retry, copy_retry, free_retry},
+                   same_retry, free_retry},
 };
 #undef TEXT
 #undef BYTES
@@ -417,18 +386,6 @@ bool opt_same(const struct opt *row, const void *a, const void *b)
     const char *x = (const char *)a + row->offset, *y = (const char *)b + row->offset;
 
     return type->same ? type->same(x, y) : memcmp(x, y, type->size) == 0;
-}
-
-void opt_copy(const struct opt *rows, const void *from, void *to)
-{
-    for (const struct opt *row = rows; row->name != NULL; row++) {
-        const struct opt_type_row *type = &opt_types[row->type];
-        const char *source = (const char *)from + row->offset;
-        if (type->copy)
-            type->copy(source, (char *)to + row->offset);
-        else
-            memcpy((char *)to + row->offset, source, type->size);
-    }
 }
 
 void opt_exchange(const struct opt *rows, void *a, void *b)

@@ -10,20 +10,14 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
-#include "bridge/conf/opt_type.h"
+#include "bridge/conf/conf_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { LIST_MAX = 1000, DAY_MS = 24 * 3600 * 1000 };
 
-/* The group form, before it is converted to a policy. */
-struct formula {
-    int64_t first_ms, max_ms, limit;
-    double factor, jitter;
-};
-
-#define AT(field) offsetof(struct formula, field)
+#define AT(field) offsetof(struct retry_policy, field)
 static const struct opt formula_rows[] = {
     {"first", OPT_MS, AT(first_ms), "1s", .help = "", .min = 1, .max = 30LL * DAY_MS},
     {"factor", OPT_REAL, AT(factor), "2.0", .help = "", .min = 1, .max = 100},
@@ -55,9 +49,7 @@ static int by_list(const struct opt_value *v, struct retry_policy *p, struct err
 
 static int by_formula(const struct opt_value *v, struct retry_policy *p, struct err *err)
 {
-    struct formula f = {0};
-
-    opt_defaults(formula_rows, &f);
+    opt_defaults(formula_rows, p);
     for (size_t i = 0; i < v->count; i++) {
         const struct opt_value *item = &v->item[i];
         const struct opt *row = opt_find(formula_rows, item->name);
@@ -65,17 +57,10 @@ static int by_formula(const struct opt_value *v, struct retry_policy *p, struct 
             return err_set(
                 err, "has no option \"%.60s\"; known: first, factor, max, limit, jitter",
                 item->name);
-        if (opt_set(row, &f, item, err) != 0)
+        if (opt_set(row, p, item, err) != 0)
             return err_in(err, row->name);
     }
-    if (f.max_ms < f.first_ms)
-        return err_set(err, "has a max shorter than first");
-    *p = (struct retry_policy){.first_ms = f.first_ms,
-                               .factor = f.factor,
-                               .max_ms = f.max_ms,
-                               .limit = (unsigned)f.limit,
-                               .jitter = f.jitter};
-    return 0;
+    return p->max_ms < p->first_ms ? err_set(err, "has a max shorter than first") : 0;
 }
 
 int opt_set_retry(const struct opt *row, void *field, const struct opt_value *v,

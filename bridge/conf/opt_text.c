@@ -253,18 +253,12 @@ void opt_print_help(const char *help, int at, int column, size_t width, FILE *ou
     }
 }
 
-void opt_print_facts(const struct opt *row, FILE *out)
-{
-    fprintf(out, "%-9s ", opt_types[row->type].name);
-    print_default(row, out);
-    print_range(row, out);
-}
-
 void opt_print(const struct opt *rows, FILE *out)
 {
     for (; rows->name != NULL; rows++) {
-        fprintf(out, "  %-18s ", rows->name);
-        opt_print_facts(rows, out);
+        fprintf(out, "  %-18s %-9s ", rows->name, opt_types[rows->type].name);
+        print_default(rows, out);
+        print_range(rows, out);
         fputc('\n', out);
         opt_print_help(rows->help, 0, HELP_COLUMN, HELP_WIDTH, out);
     }

@@ -7,7 +7,6 @@
 #include "bridge/conf/conf.h"
 #include "bridge/engine/core.h"
 #include "bridge/engine/deliver.h"
-#include "bridge/daemon/drain.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/meta.h"
 #include "bridge/engine/pace.h"
@@ -51,7 +50,7 @@ static void stop(struct daemon *daemon)
     if (daemon->bridge.draining)
         return;
     drain_start(&daemon->bridge, on_drained, daemon);
-    reload_end(&daemon->bridge);
+    reload_end(daemon->bridge.reload);
 }
 
 /* Stops in order after a required part failed to start. */
@@ -198,7 +197,6 @@ static void on_tick(void *arg)
         recent_tick(&route->recent, &route->stats.lateness, loop_mono_ms());
     }
     queue_tick(bridge);
-    meta_tick(bridge->meta);
     EACH_POOL (bridge, pool)
         meta_tick(pool->meta);
     notify_manager(daemon); /* last, after all other ticks succeeded */
@@ -235,7 +233,7 @@ static void on_reload_signal(void *arg, int signo)
 {
     struct daemon *daemon = arg;
     (void)signo;
-    reload_ask(&daemon->bridge, NULL, NULL);
+    reload_ask(daemon->bridge.reload, NULL, NULL);
 }
 
 /* --- start --- */

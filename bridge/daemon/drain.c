@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/daemon/drain.h"
+#include "bridge/daemon/daemon.h"
 #include "bridge/engine/tap.h"
 #include "bridge/engine/membership.h"
 #include "bridge/base/notify.h"
@@ -45,8 +45,7 @@ static bool store_quiet(const struct bridge *bridge)
     EACH_POOL (bridge, pool)
         if (store_open_count(pool->store) > 0)
             return false;
-    return store_open_count(bridge->store) == 0 &&
-           membership_has_left(bridge->membership);
+    return membership_has_left(bridge->membership);
 }
 
 /* --- what a step waits for --- */

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "bridge/daemon/leave.h"
-#include "bridge/engine/bridge.h"
-#include "bridge/engine/inst.h"
+#include "bridge/daemon/reload.h"
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/engine/route.h"
-#include "bridge/engine/sched.h"
 
 #include <stdlib.h>
 
@@ -14,11 +10,6 @@ void leave_source(struct source *src)
     src->use = PART_LEAVING;
     inst_source_rest(src, true);
     queue_end_waits(src->bridge, src);
-}
-
-void leave_sink(struct sink *sink)
-{
-    sink->use = PART_LEAVING;
 }
 
 void leave_route(struct route *route)
@@ -53,7 +44,7 @@ static bool look_at_route(struct route *route)
 bool leave_needs_sink(const struct sink *sink)
 {
     EVERY_ROUTE (sink->bridge, route)
-        if (route->use >= PART_LEAVING && (route->sink == sink || route->dead == sink))
+        if (route->use == PART_LEAVING && (route->sink == sink || route->dead == sink))
             return true;
     return false;
 }

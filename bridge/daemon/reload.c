@@ -3,14 +3,9 @@
  * reload.c - requests for a reload, the order of its steps, and its result.
  */
 #include "bridge/daemon/reload.h"
-#include "bridge/base/log.h"
 #include "bridge/base/notify.h"
 #include "bridge/base/text.h"
-#include "bridge/conf/conf.h"
 #include "bridge/engine/core.h"
-#include "bridge/engine/inst.h"
-#include "bridge/daemon/leave.h"
-#include "bridge/daemon/reload_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,15 +18,11 @@ static void next_step(struct reload *r);
 
 static void answer_all(struct reload *r, bool ok)
 {
-    const struct reload_reply reply = {.ok = ok,
-                                       .generation = r->generation,
-                                       .changed = buf_slice(&r->diff.changed),
-                                       .errors = buf_slice(&r->errors)};
     struct reload_asker *asker, *next;
     for (asker = r->asking; asker; asker = next) {
         next = asker->next;
         if (asker->cb)
-            asker->cb(asker->arg, &reply);
+            asker->cb(asker->arg, r, ok);
         free(asker);
     }
     r->asking = NULL;
@@ -155,7 +146,7 @@ static void next_step(struct reload *r)
     const struct reload_step *next = r->step + 1;
     if (next->what) {
         enter(r, next);
-    } else if (next->undone) {
+    } else if (next->undoes) {
         refuse(r);
     } else {
         reload_swap(r);
@@ -200,13 +191,10 @@ static void begin(struct reload *r)
         return;
     }
     notify_reloading();
-    if (!read_next(r)) {
-        if (r->next && r->sinks)
-            reload_resume_parts(r);
-        refuse(r);
-    } else {
+    if (read_next(r))
         enter(r, reload_steps);
-    }
+    else
+        refuse(r);
 }
 
 static void look(void *arg)
@@ -221,7 +209,8 @@ static void look(void *arg)
 static void on_leave(void *arg)
 {
     struct reload *r = arg;
-    if (!r->bridge->draining && leave_look(r->bridge))
+    bool may_return = r->step && !r->step->undoes;
+    if (!r->bridge->draining && (may_return || leave_look(r->bridge)))
         timer_set(r->leave, LEAVE_MS);
 }
 
@@ -241,8 +230,6 @@ struct reload *reload_new(struct bridge *bridge, const char *file)
 
 void reload_free(struct reload *r)
 {
-    if (r == NULL)
-        return;
     answer_all(r, false);
     forget(r);
     timer_del(r->timer);
@@ -253,9 +240,8 @@ void reload_free(struct reload *r)
     free(r);
 }
 
-void reload_ask(struct bridge *bridge, reload_cb *cb, void *arg)
+void reload_ask(struct reload *r, reload_cb *cb, void *arg)
 {
-    struct reload *r = bridge->reload;
     struct reload_asker *asker = mem_alloc(sizeof(*asker));
     *asker = (struct reload_asker){r->waiting, cb, arg};
     r->waiting = asker;
@@ -263,11 +249,8 @@ void reload_ask(struct bridge *bridge, reload_cb *cb, void *arg)
         timer_set(r->timer, 0);
 }
 
-void reload_end(struct bridge *bridge)
+void reload_end(struct reload *r)
 {
-    struct reload *r = bridge->reload;
-    if (r == NULL)
-        return;
     timer_stop(r->timer);
     r->step = NULL;
     fail(r, "the daemon is stopping");
@@ -276,17 +259,4 @@ void reload_end(struct bridge *bridge)
     r->waiting = NULL;
     answer_all(r, false);
     buf_clear(&r->errors); /* reject_while_draining() answers later requests */
-}
-
-struct reload_status reload_status(const struct bridge *bridge)
-{
-    struct reload *r = bridge->reload;
-    return (struct reload_status){.file = r->file,
-                                  .generation = r->generation,
-                                  .good = r->good,
-                                  .refused = r->refused,
-                                  .loaded_ms = r->loaded_ms,
-                                  .last_ok = r->last_errors.n == 0,
-                                  .last_ms = r->last_ms,
-                                  .error = buf_str(&r->last_errors)};
 }

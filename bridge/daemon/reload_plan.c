@@ -3,9 +3,7 @@
  * reload_plan.c - decides for each part what a reload does, and which new parts can start
  * beside the old ones.
  */
-#include "bridge/engine/inst.h"
-#include "bridge/daemon/reload_internal.h"
-#include "bridge/engine/route.h"
+#include "bridge/daemon/reload.h"
 
 #include <stdlib.h>
 
@@ -69,11 +67,8 @@ static void plan_sink(struct reload *r, size_t i)
     struct sink *old = inst_sink_named(r->bridge, conf->name);
     if (old == NULL)
         conf_diff_note(&r->diff, "sinks", conf->name, "added");
-    if (keep_sink(r, i, old) || conf->ops->queue == NULL)
-        return;
-    struct sink *leaving = leaving_queue(r->bridge, conf->name);
-    if (keep_sink(r, i, leaving))
-        leaving->use = PART_RETURNING;
+    if (!keep_sink(r, i, old) && conf->ops->queue != NULL)
+        keep_sink(r, i, leaving_queue(r->bridge, conf->name));
 }
 
 static size_t sink_index(const struct conf *conf, const char *name)
@@ -96,12 +91,7 @@ static void plan_route(struct reload *r, size_t i)
         conf_diff_note(&r->diff, "routes", conf->name, "added");
     if (old || leaving)
         conf_diff_route((old ? old : leaving)->conf, conf, &r->diff);
-    if (old && (old->sink->rules != NULL) == queue) {
-        r->routes[i] = old;
-    } else if (leaving) {
-        r->routes[i] = leaving;
-        leaving->use = PART_RETURNING;
-    }
+    r->routes[i] = old && (old->sink->rules != NULL) == queue ? old : leaving;
 }
 
 static void note_gone(struct reload *r, enum conf_kind kind, const char *section,
@@ -155,7 +145,7 @@ bool reload_keeps_sink(const struct reload *r, const struct sink *sink)
     return false;
 }
 
-/* --- starting the new parts --- */
+/* --- sinks that cannot run beside their successor --- */
 
 static bool is_alone(const struct sink *sink)
 {
@@ -178,53 +168,10 @@ bool reload_ends_first(const struct reload *r, const struct sink *sink)
     return false;
 }
 
-static bool sink_waits(const struct reload *r, const struct sink *next)
+bool reload_must_wait(const struct reload *r, const struct sink *next)
 {
     EVERY_SINK (r->bridge, old)
         if (disturb_each_other(old, next) && reload_ends_first(r, old))
             return true;
     return false;
-}
-
-/* A new source may need the address, the group or the client id of an old one that
- * stops. */
-static bool sources_wait(const struct reload *r)
-{
-    EACH_SOURCE (r->bridge, src)
-        if (!reload_keeps_source(r, src))
-            return true;
-    return false;
-}
-
-/* It stays paused until the routes exist that accept its jobs. */
-static int begin_source(struct reload *r, size_t i, struct err *err)
-{
-    struct source *src = r->sources[i];
-    if (src == NULL) {
-        src = r->sources[i] = inst_new_source(r->bridge, r->next->sources[i]);
-        src->use = PART_NEW;
-    }
-    if (src->use != PART_NEW || src->run != PART_IDLE)
-        return 0;
-    if (inst_source_start(src, err) < 0)
-        return -1;
-    inst_source_rest(src, true);
-    return 0;
-}
-
-int reload_begin_parts(struct reload *r, bool all, struct err *err)
-{
-    for (size_t i = 0; i < r->next->sink_count; i++) {
-        struct sink *sink = r->sinks[i];
-        bool begins = sink->use >= PART_NEW && sink->run == PART_IDLE;
-        if (begins && (all || !sink_waits(r, sink)) &&
-            inst_sink_start(sink, inst_timeout_ms(r->next, sink->conf->name), err) < 0)
-            return -1;
-    }
-    if (!all && sources_wait(r))
-        return 0;
-    for (size_t i = 0; i < r->next->source_count; i++)
-        if (begin_source(r, i, err) < 0)
-            return -1;
-    return 0;
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reload_step.c - the steps to the switch. Until the last new part has started, all steps
- * can be undone (reload_undo.c).
+ * reload_step.c - the steps to the switch. Until the last new part has started, all of
+ * them can be undone: tarry stops the parts that they have started, and starts those that
+ * they have stopped.
  */
-#include "bridge/engine/inst.h"
+#include "bridge/daemon/reload.h"
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/daemon/reload_internal.h"
-#include "bridge/engine/route.h"
 
 #include <stdlib.h>
 
@@ -93,11 +92,24 @@ const char *reload_refused(const struct reload *r)
     return NULL;
 }
 
-/* --- start parts that disturb no other --- */
+/* --- start sinks that disturb no other --- */
+
+/* all false: only those that need not wait for others to stop. */
+static int begin_sinks(struct reload *r, bool all, struct err *err)
+{
+    for (size_t i = 0; i < r->next->sink_count; i++) {
+        struct sink *sink = r->sinks[i];
+        bool begins = sink->use >= PART_NEW && sink->run == PART_IDLE;
+        if (begins && (all || !reload_must_wait(r, sink)) &&
+            inst_sink_start(sink, inst_timeout_ms(r->next, sink->conf->name), err) < 0)
+            return -1;
+    }
+    return 0;
+}
 
 static int begin_some(struct reload *r, struct err *err)
 {
-    return reload_begin_parts(r, false, err);
+    return begin_sinks(r, false, err);
 }
 
 static bool is_ready(const struct sink *sink)
@@ -172,12 +184,28 @@ static const char *still_runs(struct reload *r)
     return who;
 }
 
-/* --- start the new parts that waited for them --- */
+/* --- start the new sources, and the sinks that waited --- */
+
+/* It stays paused until the routes exist that accept its jobs. */
+static int begin_source(struct reload *r, size_t i, struct err *err)
+{
+    if (r->sources[i])
+        return 0;
+    struct source *src = r->sources[i] = inst_new_source(r->bridge, r->next->sources[i]);
+    src->use = PART_NEW;
+    if (inst_source_start(src, err) < 0)
+        return -1;
+    inst_source_rest(src, true);
+    return 0;
+}
 
 static int begin_rest(struct reload *r, struct err *err)
 {
-    if (reload_begin_parts(r, true, err) < 0)
+    if (begin_sinks(r, true, err) < 0)
         return -1;
+    for (size_t i = 0; i < r->next->source_count; i++)
+        if (begin_source(r, i, err) < 0)
+            return -1;
     return listeners_change(&r->bridge->listeners, r->bridge->conf, r->next,
                             err); /* the last step that can fail */
 }
@@ -185,9 +213,118 @@ static int begin_rest(struct reload *r, struct err *err)
 const struct reload_step reload_steps[] = {
     {"Redis, which new sources need to start", NULL, needs_redis, true, false},
     {"the buckets of new routes", make_sinks, lacks_buckets, true, false},
-    {"new sources and sinks to be ready", begin_some, is_not_ready, false, false},
+    {"new sinks to be ready", begin_some, is_not_ready, false, false},
     {"messages in flight through changed parts", suspend_parts, is_busy, true, false},
     {"changed and removed parts to stop", NULL, still_runs, false, false},
-    {"changed parts to start again", begin_rest, NULL, false, false},
+    {"new and changed parts to start", begin_rest, NULL, false, false},
     {0},
+};
+
+/* --- undo: stop new parts --- */
+
+/* The fields of a new route remain in PREFIX:meta, as for any removed route. */
+static int stop_new(struct reload *r, struct err *err)
+{
+    (void)err;
+    for (size_t i = 0; i < r->next->route_count; i++)
+        if (r->routes[i] && r->routes[i]->use == PART_NEW) {
+            leave_route(r->routes[i]);
+            r->routes[i] = NULL;
+        }
+    timer_set(r->leave, 0);
+    EVERY_SOURCE (r->bridge, src)
+        if (src->use == PART_NEW)
+            queue_end_waits(r->bridge, src);
+    return 0;
+}
+
+static const char *new_part(struct reload *r)
+{
+    const char *who = NULL;
+    EVERY_SOURCE (r->bridge, src)
+        if (src->use == PART_NEW && !inst_source_end(src))
+            who = src->conf->name;
+    EVERY_SINK (r->bridge, sink)
+        if (sink->use == PART_NEW && (leave_needs_sink(sink) || !inst_sink_end(sink)))
+            who = sink->conf->name;
+    return who;
+}
+
+static void free_new(struct bridge *bridge)
+{
+    EVERY_SOURCE (bridge, src)
+        if (src->use == PART_NEW)
+            inst_source_free(src);
+    EVERY_SINK (bridge, sink)
+        if (sink->use == PART_NEW)
+            inst_sink_free(sink);
+}
+
+/* --- undo: start stopped parts again --- */
+
+/* Return the plugin's struct as it was before its start. */
+static void *as_read(const struct opt *rows, size_t size, void *used)
+{
+    void *self = mem_alloc(size);
+    opt_exchange(rows, used, self);
+    free(used);
+    return self;
+}
+
+static void note_failure(struct reload *r, const char *name, const struct err *err)
+{
+    buf_addf(&r->errors, "%s has stopped, and tarry could not start it again: %s\n", name,
+             err->text);
+}
+
+static void restore_source(struct reload *r, struct source *src)
+{
+    struct err err;
+    if (src->run != PART_STOPPED)
+        return;
+    src->self = src->conf->self = as_read(src->ops->opts, src->ops->size, src->self);
+    src->run = PART_IDLE;
+    src->paused = false;
+    if (inst_source_start(src, &err) == 0)
+        return;
+    src->run = PART_STOPPED; /* a later reload may start it */
+    note_failure(r, src->conf->name, &err);
+}
+
+static void restore_sink(struct reload *r, struct sink *sink)
+{
+    struct err err;
+    if (sink->run != PART_STOPPED)
+        return;
+    sink->self = sink->conf->self = as_read(sink->ops->opts, sink->ops->size, sink->self);
+    sink->run = PART_IDLE;
+    if (inst_sink_start(sink, sink->timeout_ms, &err) == 0)
+        return;
+    sink->run = PART_STOPPED; /* it stays suspended */
+    note_failure(r, sink->conf->name, &err);
+}
+
+static int restore(struct reload *r, struct err *err)
+{
+    (void)err;
+    free_new(r->bridge);
+    EACH_SOURCE (r->bridge, src) {
+        restore_source(r, src);
+        src->use = PART_USED; /* resumes at the end of the turn */
+    }
+    EACH_SINK (r->bridge, sink) {
+        restore_sink(r, sink);
+        if (sink->run == PART_RUNS)
+            sink->use = PART_USED;
+    }
+    EACH_ROUTE (r->bridge, route)
+        EACH_SCHED (route, s)
+            sched_set_head(s, s->head_ms);
+    return 0;
+}
+
+const struct reload_step reload_undo[] = {
+    {"new parts to stop", stop_new, new_part, false, true},
+    {"stopped parts to start again", restore, NULL, false, true},
+    {.undoes = true},
 };

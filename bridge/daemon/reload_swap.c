@@ -3,16 +3,11 @@
  * reload_swap.c - switches to the next configuration in one call: nothing in it can fail
  * or wait, and no other code runs meanwhile.
  */
-#include "bridge/engine/membership.h"
-#include "bridge/base/log.h"
 #include "bridge/conf/conf_internal.h"
-#include "bridge/engine/inst.h"
+#include "bridge/daemon/reload.h"
+#include "bridge/engine/membership.h"
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
-#include "bridge/daemon/leave.h"
-#include "bridge/daemon/reload_internal.h"
-#include "bridge/engine/route.h"
-#include "bridge/engine/sched.h"
 
 #include <stdlib.h>
 
@@ -25,9 +20,9 @@
 
 /* A part that continues keeps its own configuration struct, with the new values, and so
  * its name and the plugin's struct. The next configuration shares that struct. */
-#define SHARE_PART(of, part, free_part)                                                  \
+#define SHARE_PART(of, part, kind)                                                       \
     do {                                                                                 \
-        free_part(part);                                                                 \
+        conf_part_free((kind), (part));                                                  \
         (part) = (of)->conf;                                                             \
         (part)->users++;                                                                 \
     } while (0)
@@ -47,7 +42,7 @@ static void keep_source(struct source *src, struct conf_source **part)
 {
     opt_exchange(conf_source_rows, src->conf, *part);
     inst_set_compat(src);
-    SHARE_PART(src, *part, conf_source_free);
+    SHARE_PART(src, *part, CONF_SOURCES);
 }
 
 static void swap_sources(struct reload *r)
@@ -78,7 +73,7 @@ static void keep_sink(struct sink *sink, struct conf_sink **part)
     opt_exchange(conf_sink_rows, sink->conf, *part);
     if (sink->rules)
         opt_exchange(sink->ops->opts, sink->self, (*part)->self);
-    SHARE_PART(sink, *part, conf_sink_free);
+    SHARE_PART(sink, *part, CONF_SINKS);
 }
 
 /* Deliveries of the old sink still use credit. Keep the counters. */
@@ -104,7 +99,7 @@ static void swap_sinks(struct reload *r)
         sink->use = PART_USED;
     }
     EACH_SINK (bridge, sink)
-        leave_sink(sink);
+        sink->use = PART_LEAVING;
     TAILQ_CONCAT(&bridge->sinks, &now, link);
 }
 
@@ -130,7 +125,7 @@ static void keep_route(struct route *route, struct conf_route **part)
         queue_end_waits_at(route);
         route_change(route, sink, dead);
     }
-    SHARE_PART(route, *part, conf_route_free);
+    SHARE_PART(route, *part, CONF_ROUTES);
 }
 
 /* Uses the sinks of the next configuration. */
@@ -178,7 +173,6 @@ static void go_on(struct bridge *bridge)
     route_states_changed(bridge->states);
     EACH_SINK (bridge, sink)
         sink->timeout_ms = inst_timeout_ms(bridge->conf, sink->conf->name);
-    meta_routes_changed(bridge->meta);
     EACH_POOL (bridge, pool)
         meta_routes_changed(pool->meta);
     membership_routes_changed(bridge->membership);
@@ -198,6 +192,7 @@ void reload_swap(struct reload *r)
     swap_sources(r);
     swap_sections(r);
     bridge->conf = r->next;
+    bridge->pools[0].conf = &bridge->conf->redis;
     r->next = NULL;
     conf_free(old);
     go_on(bridge);

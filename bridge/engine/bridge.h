@@ -27,25 +27,24 @@ struct queue;
 struct reload;
 struct route_states;
 
-struct pool { /* a further Redis, for queues */
-    const struct conf_pool *conf;
+struct pool { /* a Redis */
+    const char *name; /* of the main Redis: "redis" */
+    const struct conf_redis *conf;
     struct store *store;
     struct sentinel *sentinel; /* finds the server for its connections; NULL: Sentinel is
                                 * not used */
-    struct meta *meta;
+    struct meta *meta;         /* this process's copy of PREFIX:meta */
 };
 
 struct bridge {
     struct conf *conf;
 
     /* Redis: */
-    struct store *store;
-    struct sentinel *sentinel; /* finds the server for the store's connections; NULL:
-                                * Sentinel is not used */
-    struct meta *meta;         /* this process's copy of PREFIX:meta */
-    struct embedded *embedded; /* NULL: tarry did not start this Redis */
-    struct pool *pools;
+    struct pool *pools; /* the main Redis, then those that contain only queues */
     size_t pool_count;
+    struct store *store;       /* of the main Redis */
+    struct meta *meta;         /* of the main Redis */
+    struct embedded *embedded; /* NULL: tarry did not start this Redis */
     uint64_t
         rewound_at; /* number of connections to Redis at the last inst_rewind_sources() */
 

@@ -36,12 +36,9 @@ struct redis_conf core_redis_conf(const struct conf_redis *c, const char *client
                                .client_name = client_name};
 }
 
-/* Create a store. *sentinel is set if Sentinel finds the server; the caller must free it
- * after the store. */
-static struct store *new_store(struct bridge *bridge, const struct conf_redis *c,
-                               struct meta *meta, struct sentinel **sentinel,
-                               struct err *err)
+static int start_store(struct bridge *bridge, struct pool *pool, struct err *err)
 {
+    const struct conf_redis *c = pool->conf;
     char instance[32];
     snprintf(instance, sizeof(instance), "%010llx", (unsigned long long)bridge->instance);
     struct store_conf conf = {
@@ -52,39 +49,37 @@ static struct store *new_store(struct bridge *bridge, const struct conf_redis *c
         .horizon_ms = c->horizon_ms,
     };
     if (durability_parse(c->durability, &conf.durability, err) < 0 ||
-        memory_mark_parse(c->memory_mark, &conf.memory_mark, err) < 0)
-        return NULL;
-    if (set_redis_url(bridge, c, &conf.redis.url, err) < 0)
-        return NULL;
+        memory_mark_parse(c->memory_mark, &conf.memory_mark, err) < 0 ||
+        set_redis_url(bridge, c, &conf.redis.url, err) < 0)
+        return err_in(err, pool->name);
     conf.redis.master_only = true;
     if (conf.redis.url.kind == REDIS_SENTINEL) {
-        *sentinel = sentinel_new(&conf.redis, c->sentinel_user, c->sentinel_password);
-        conf.redis.finder = sentinel_finder(*sentinel);
+        pool->sentinel =
+            sentinel_new(&conf.redis, c->sentinel_user, c->sentinel_password);
+        conf.redis.finder = sentinel_finder(pool->sentinel);
     }
-    struct store *st = store_new(&conf, &meta_events, meta);
-    meta_set_store(meta, st);
+    pool->store = store_new(&conf, &meta_events, pool->meta);
+    meta_set_store(pool->meta, pool->store);
     redis_url_free(&conf.redis.url);
-    return st;
+    return 0;
 }
 
 static int start_stores(struct bridge *bridge, const struct core_events *events,
                         void *arg, struct err *err)
 {
-    struct conf *conf = bridge->conf;
-    bridge->meta = meta_new(bridge, false, events, arg);
-    bridge->store = new_store(bridge, &conf->redis, bridge->meta, &bridge->sentinel, err);
-    if (bridge->store == NULL)
-        return err_in(err, "redis");
+    const struct conf *conf = bridge->conf;
     bridge->pools = mem_alloc((conf->pool_count + 1) * sizeof(*bridge->pools));
-    for (size_t i = 0; i < conf->pool_count; i++) {
-        struct pool *pool = &bridge->pools[bridge->pool_count];
-        pool->conf = conf->pools[i];
-        pool->meta = meta_new(bridge, true, events, arg);
-        pool->store =
-            new_store(bridge, &pool->conf->redis, pool->meta, &pool->sentinel, err);
-        bridge->pool_count++;
-        if (pool->store == NULL)
-            return err_in(err, pool->conf->name);
+    for (size_t i = 0; i <= conf->pool_count; i++) {
+        struct pool *pool = &bridge->pools[bridge->pool_count++];
+        pool->name = i > 0 ? conf->pools[i - 1]->name : "redis";
+        pool->conf = i > 0 ? &conf->pools[i - 1]->redis : &conf->redis;
+        pool->meta = meta_new(bridge, i > 0, events, arg);
+        if (start_store(bridge, pool, err) < 0)
+            return -1;
+        if (i == 0) {
+            bridge->store = pool->store;
+            bridge->meta = pool->meta;
+        }
     }
     return 0;
 }
@@ -126,9 +121,6 @@ void core_release(struct bridge *bridge)
 {
     EVERY_ROUTE (bridge, route)
         route->use = PART_SUSPENDED; /* callbacks of the store must not claim */
-    store_free(bridge->store);
-    sentinel_free(bridge->sentinel);
-    meta_free(bridge->meta);
     EACH_POOL (bridge, pool) {
         store_free(pool->store);
         sentinel_free(pool->sentinel);
@@ -170,14 +162,10 @@ static void on_tool_tick(void *arg)
 /* Return why a store is not up yet; NULL: all are up. */
 static const char *trouble(const struct bridge *bridge)
 {
-    if (!store_is_up(bridge->store))
-        return store_trouble(bridge->store);
-    if (!meta_is_ready(bridge->meta))
-        return "the layout of its keys is not known yet";
     EACH_POOL (bridge, pool)
         if (!store_is_up(pool->store))
             return store_trouble(pool->store);
-    return NULL;
+    return meta_is_ready(bridge->meta) ? NULL : "the layout of its keys is not known yet";
 }
 
 int tool_start(struct tool *tool, int64_t patience_ms, struct err *err)

@@ -55,7 +55,7 @@ static struct store *store_of(const struct bridge *bridge,
 {
     const char *name = rules ? rules->pool : NULL;
     EACH_POOL (bridge, pool)
-        if (name && strcmp(pool->conf->name, name) == 0)
+        if (name && pool > bridge->pools && strcmp(pool->name, name) == 0)
             return pool->store;
     return bridge->store;
 }
@@ -95,7 +95,7 @@ void inst_source_free(struct source *src)
 {
     TAILQ_REMOVE(&src->bridge->sources, src, link);
     buf_free(&src->partition_name);
-    conf_source_free(src->conf);
+    conf_part_free(CONF_SOURCES, src->conf);
     free(src);
 }
 
@@ -103,7 +103,7 @@ void inst_sink_free(struct sink *sink)
 {
     TAILQ_REMOVE(&sink->bridge->sinks, sink, link);
     queue_sink_fini(sink);
-    conf_sink_free(sink->conf);
+    conf_part_free(CONF_SINKS, sink->conf);
     free(sink);
 }
 
@@ -233,7 +233,7 @@ bool inst_sink_ended(const struct sink *sink)
 
 static uint64_t arrivals(const struct bridge *bridge)
 {
-    uint64_t n = store_ready_count(bridge->store);
+    uint64_t n = 0;
     EACH_POOL (bridge, pool)
         n += store_ready_count(pool->store);
     return n;
@@ -259,7 +259,6 @@ void inst_rewind_sources(struct bridge *bridge)
      * the source must not record then that all of it is stored. */
     EVERY_SOURCE (bridge, src) /* new parts may be members of their group already */
         reread(src);
-    store_reject_kafka_changes(bridge->store);
     EACH_POOL (bridge, pool)
         store_reject_kafka_changes(pool->store);
 }

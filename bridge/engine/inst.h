@@ -24,8 +24,8 @@ enum part_use {
     PART_SUSPENDED, /* the same, but a reload holds it: it starts no new work.
                      * Afterwards it is stopped, or resumes */
     PART_NEW,       /* a reload has created it, and has not switched to it yet */
-    PART_LEAVING,  /* a reload has taken it out: it finishes its work, then it is freed */
-    PART_RETURNING /* leaving, but a reload under way will use it again: not freed */
+    PART_LEAVING /* a reload has taken it out: it finishes its work, then it is freed,
+                  * unless the next reload uses it again */
 };
 
 /* Of a source or sink. */

@@ -23,7 +23,8 @@ struct ask {
         kv_list_cb *listed;
     } cb;
     void *arg;
-    bool only_new;
+    bool any;     /* any answer of Redis is success */
+    bool changes; /* call the watcher after a success */
 };
 
 /* --- watchers --- */
@@ -73,34 +74,14 @@ static void on_reply(void *arg, const struct redisReply *reply)
     free(ask);
 }
 
-static enum kv_code code_of(const struct redisReply *r)
+static void tell_done(struct ask *ask, const struct redisReply *r)
 {
-    if (r == NULL)
-        return KV_AWAY;
-    return redis_integer(r) ? KV_OK : KV_NOT;
-}
-
-static void tell_put(struct ask *ask, const struct redisReply *r)
-{
-    enum kv_code code = code_of(r);
-    if (code == KV_NOT && !ask->only_new)
-        code = KV_OK; /* HSET returned 0: the field existed and was set */
+    enum kv_code code = r == NULL                      ? KV_AWAY
+                        : ask->any || redis_integer(r) ? KV_OK
+                                                       : KV_NOT;
     ask->cb.done(ask->arg, code);
-    if (code == KV_OK)
+    if (code == KV_OK && ask->changes)
         tell_own(ask->src);
-}
-
-static void tell_drop(struct ask *ask, const struct redisReply *r)
-{
-    enum kv_code code = code_of(r);
-    ask->cb.done(ask->arg, code);
-    if (code == KV_OK)
-        tell_own(ask->src);
-}
-
-static void tell_tally(struct ask *ask, const struct redisReply *r)
-{
-    ask->cb.done(ask->arg, code_of(r));
 }
 
 static void tell_get(struct ask *ask, const struct redisReply *r)
@@ -161,40 +142,42 @@ static void send_command(struct ask *ask, const char *command, const char *kv,
     free(args);
 }
 
+static struct ask *ask_done(struct source *src, kv_cb *cb, void *arg)
+{
+    struct ask *ask = ask_new(src, tell_done, arg);
+    ask->cb.done = cb;
+    return ask;
+}
+
 void kv_put(struct source *src, const char *kv, struct slice field, struct slice value,
             bool only_new, kv_cb *cb, void *arg)
 {
-    struct ask *ask = ask_new(src, tell_put, arg);
+    struct ask *ask = ask_done(src, cb, arg);
     const struct slice more[] = {field, value};
-    ask->cb.done = cb;
-    ask->only_new = only_new;
+    ask->any = !only_new; /* HSET returns 0 if the field existed */
+    ask->changes = true;
     send_command(ask, only_new ? "HSETNX" : "HSET", kv, more, 2);
     notify_others(src);
-}
-
-static void tell_put_all(struct ask *ask, const struct redisReply *r)
-{
-    ask->cb.done(ask->arg, r ? KV_OK : KV_AWAY);
 }
 
 void kv_put_all(struct source *src, const char *kv, const struct kv_item *items,
                 unsigned n, kv_cb *cb, void *arg)
 {
-    struct ask *ask = ask_new(src, tell_put_all, arg);
+    struct ask *ask = ask_done(src, cb, arg);
     struct slice *more = mem_alloc(2 * n * sizeof(*more));
     for (unsigned i = 0; i < n; i++) {
         more[2 * i] = items[i].field;
         more[2 * i + 1] = items[i].value;
     }
-    ask->cb.done = cb;
+    ask->any = true;
     send_command(ask, "HSET", kv, more, 2 * n);
     free(more);
 }
 
 void kv_drop(struct source *src, const char *kv, struct slice field, kv_cb *cb, void *arg)
 {
-    struct ask *ask = ask_new(src, tell_drop, arg);
-    ask->cb.done = cb;
+    struct ask *ask = ask_done(src, cb, arg);
+    ask->changes = true;
     send_command(ask, "HDEL", kv, &field, 1);
     notify_others(src);
 }
@@ -219,12 +202,11 @@ void kv_list(struct source *src, const char *kv, kv_list_cb *cb, void *arg)
 void kv_tally(struct source *src, struct slice name, int64_t amount, int64_t limit,
               int64_t window_ms, kv_cb *cb, void *arg)
 {
-    struct ask *ask = ask_new(src, tell_tally, arg);
+    struct ask *ask = ask_done(src, cb, arg);
     const int64_t number[] = {amount, limit, window_ms};
     char text[3][24];
     struct slice argv[3];
     struct buf key = {0};
-    ask->cb.done = cb;
     for (int i = 0; i < 3; i++) {
         snprintf(text[i], sizeof(text[i]), "%" PRId64, number[i]);
         argv[i] = slice_of(text[i]);

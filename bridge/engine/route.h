@@ -72,7 +72,7 @@ struct route {
      * contains the data of the route as a whole. */
     struct sched **scheds;
     int64_t bucket_count; /* 0: not read from Redis yet (meta.h) */
-    int64_t sched_count;  /* created ones, see route_make_buckets() */
+    int64_t sched_count;  /* created ones, the first before the number is known */
     struct bucket_rules rules;
     struct bucket_look look;
     char *refused; /* why its number of buckets cannot be used; NULL: it can */
@@ -158,12 +158,9 @@ struct slice route_group(const struct route *route, const struct job *job,
  * route's spread, always the same for a job. At most half of the time until it
  * expires. */
 int64_t route_spread_ms(const struct route *route, const struct job *job);
-/* --- route_buckets.c: not for a route that ends at a queue --- */
 
-void route_fini_buckets(struct route *route);
-/* Create the first n buckets; the route does not use them yet. ROUTE/0 also contains the
- * data of the route as a whole. */
-void route_make_buckets(struct route *route, int64_t n);
+/* --- buckets: not of a route that ends at a queue --- */
+
 /* Set the number of buckets, once, and create them. */
 void route_open_buckets(struct route *route, int64_t n);
 /* Return whether the route ends at a queue, or its number of buckets is known. */
@@ -173,8 +170,6 @@ bool route_buckets_are_idle(const struct route *route);
 /* Free the buckets, which must be idle, while the store continues; before
  * route_free(). */
 void route_free_buckets(struct route *route);
-/* Read the rules of the buckets from a changed configuration. */
-void route_read_rules(struct route *route);
 /* Return the bucket of an id by its hash (FNV-1a, 32 bits), the same in every instance. A
  * suffix of "@" and digits does not count. */
 struct sched *route_bucket(const struct route *route, struct slice id);

@@ -18,7 +18,7 @@ static const char tell_name[] = "=@states", *const told_name = tell_name + 1;
 
 struct route_states {
     struct bridge *bridge;
-    bool known, reading, read_again;
+    bool known;
     int64_t read_ms; /* monotonic: time of the last read */
     struct log_limit complain;
 };
@@ -107,28 +107,29 @@ static enum route_state find_state(const struct redisReply *reply, const char *r
     return ROUTE_RUNNING;
 }
 
+static bool is_good(struct route_states *states, const struct redisReply *reply,
+                    const char *what)
+{
+    struct slice error = redis_error_text(reply);
+    if (error.p)
+        log_limited(&states->complain, LOG_ERROR, "daemon", "%s:states in Redis %s: %.*s",
+                    store_prefix(states->bridge->store), what, SLICE_ARG(error));
+    return reply && error.p == NULL;
+}
+
 static void on_read(void *arg, const struct redisReply *reply)
 {
     struct route_states *states = arg;
-    struct bridge *bridge = states->bridge;
-    bool refused = reply && redis_error(reply) != REDIS_NO_ERROR;
-    states->reading = false;
-    if (refused)
-        log_limited(&states->complain, LOG_ERROR, "daemon",
-                    "%s:states in Redis cannot be read, so all routes run: %.*s",
-                    store_prefix(bridge->store), SLICE_ARG(redis_error_text(reply)));
-    EACH_ROUTE (bridge, route) {
-        if (reply == NULL)
-            break;
-        if (!refused)
+    bool good = is_good(states, reply, "cannot be read, so all routes run");
+    if (reply == NULL)
+        return;
+    EACH_ROUTE (states->bridge, route)
+        if (good)
             set_state(route, find_state(reply, route->conf->name));
         else if (route->state == ROUTE_UNKNOWN)
             set_state(route, ROUTE_RUNNING);
-    }
-    states->known |= reply != NULL;
-    mark_sources(bridge);
-    if (states->read_again && reply)
-        route_states_read(states);
+    states->known = true;
+    mark_sources(states->bridge);
 }
 
 static struct buf key_of(const struct route_states *states)
@@ -138,17 +139,20 @@ static struct buf key_of(const struct route_states *states)
     return key;
 }
 
-void route_states_read(struct route_states *states)
+static void read_states(struct route_states *states, redis_reply_cb *cb, void *arg)
 {
-    states->read_again = states->reading;
-    if (states->reading || !store_is_up(states->bridge->store))
-        return;
-    states->reading = true;
-    states->read_ms = loop_mono_ms();
     struct buf key = key_of(states);
     const struct slice args[] = {SLICE_LIT("HGETALL"), buf_slice(&key)};
-    store_command(states->bridge->store, args, 2, on_read, states);
+    states->read_ms = loop_mono_ms();
+    store_command(states->bridge->store, args, 2, cb, arg);
     buf_free(&key);
+}
+
+/* Replies arrive in the order of the calls, so several reads may be in flight. */
+void route_states_read(struct route_states *states)
+{
+    if (store_is_up(states->bridge->store))
+        read_states(states, on_read, states);
 }
 
 void route_states_changed(struct route_states *states)
@@ -179,8 +183,7 @@ static bool all_known(const struct bridge *bridge)
 
 void route_states_tick(struct route_states *states)
 {
-    if (!states->reading &&
-        (loop_mono_ms() - states->read_ms >= REFRESH_MS || !all_known(states->bridge)))
+    if (loop_mono_ms() - states->read_ms >= REFRESH_MS || !all_known(states->bridge))
         route_states_read(states);
 }
 
@@ -246,39 +249,28 @@ struct setting {
     struct route_states *states;
     route_states_cb *done;
     void *arg;
-    enum route_state state;
-    struct buf names; /* each ends with NUL; routes may be gone when Redis answers */
 };
 
-static void apply(const struct setting *setting)
+/* The states were read after the change. */
+static void on_applied(void *arg, const struct redisReply *reply)
 {
-    const char *p = setting->names.p, *end = p + setting->names.n;
-    for (; p < end; p += strlen(p) + 1) {
-        struct route *route = route_of_name(setting->states->bridge, slice_of(p));
-        if (route)
-            set_state(route, setting->state);
-    }
-    mark_sources(setting->states->bridge);
+    struct setting *setting = arg;
+    on_read(setting->states, reply);
+    setting->done(setting->arg, reply ? 0 : -1);
+    free(setting);
 }
 
 static void on_set(void *arg, const struct redisReply *reply)
 {
     struct setting *setting = arg;
     struct route_states *states = setting->states;
-    bool good = reply && redis_error(reply) == REDIS_NO_ERROR;
-    if (reply && !good)
-        log_limited(&states->complain, LOG_ERROR, "daemon",
-                    "%s:states in Redis cannot be written: %.*s",
-                    store_prefix(states->bridge->store),
-                    SLICE_ARG(redis_error_text(reply)));
-    if (good) {
-        apply(setting);
+    if (is_good(states, reply, "cannot be written")) {
         store_notify(states->bridge->store, tell_name);
-        route_states_read(states); /* a read in flight may be older than this change */
+        read_states(states, on_applied, setting);
+    } else {
+        setting->done(setting->arg, -1);
+        free(setting);
     }
-    setting->done(setting->arg, good ? 0 : -1);
-    buf_free(&setting->names);
-    free(setting);
 }
 
 void route_states_set(struct route_states *states, struct route *const *routes, size_t n,
@@ -289,14 +281,11 @@ void route_states_set(struct route_states *states, struct route *const *routes, 
     struct buf key = key_of(states);
     bool runs = state == ROUTE_RUNNING;
     unsigned count = 0;
-    *setting =
-        (struct setting){.states = states, .done = done, .arg = arg, .state = state};
+    *setting = (struct setting){states, done, arg};
     args[count++] = runs ? SLICE_LIT("HDEL") : SLICE_LIT("HSET");
     args[count++] = buf_slice(&key);
     for (size_t i = 0; i < n; i++) {
-        const char *name = routes[i]->conf->name;
-        buf_add(&setting->names, name, strlen(name) + 1);
-        args[count++] = slice_of(name);
+        args[count++] = slice_of(routes[i]->conf->name);
         if (!runs)
             args[count++] = slice_of(rows[state].name);
     }

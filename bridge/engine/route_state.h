@@ -54,9 +54,9 @@ void route_states_tick(struct route_states *states);
  * without answers drains only if all its routes do. */
 int route_states_check(const struct bridge *bridge, struct route *const *routes, size_t n,
                        enum route_state state, struct err *err);
-/* Set the state in Redis, then here, then notify the other instances. done: 0, or -1:
- * Redis did not answer or refused, and nothing was changed here. Called once, after
- * route_states_set() has returned. */
+/* Set the state in Redis, notify the other instances, then read the states. done: 0, or
+ * -1: Redis did not answer or refused. Called once, after route_states_set() has
+ * returned. */
 typedef void route_states_cb(void *arg, int outcome);
 void route_states_set(struct route_states *states, struct route *const *routes, size_t n,
                       enum route_state state, route_states_cb *done, void *arg);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/http/listeners.h"
 #include "bridge/conf/conf.h"
-#include "bridge/conf/opt_type.h"
 #include "bridge/http/httpd_internal.h"
 #include "bridge/metrics/stats.h"
 
@@ -12,18 +11,33 @@
 
 struct httpd_list httpd_all = LIST_HEAD_INITIALIZER(httpd_all);
 
-struct own {
-    struct httpd_opts opts;
+#define AT(field) offsetof(struct httpd_opts, field)
+static const struct opt own_rows[] = {
+    /* the options whose values are copies */
+    {.name = "tls_cert", .type = OPT_FILE, .offset = AT(tls_cert)},
+    {.name = "tls_key", .type = OPT_FILE, .offset = AT(tls_key)},
+    {.name = "tls_client_ca", .type = OPT_FILE, .offset = AT(tls_client_ca)},
+    {.name = "hosts", .type = OPT_LIST, .offset = AT(hosts)},
+    {0},
 };
-static const struct opt own_rows[] = {HTTPD_ROWS(struct own, opts, NULL, NULL), {0}};
+#undef AT
 
 void httpd_set(struct httpd *h, const struct httpd_opts *opts)
 {
-    if (opts == &h->opts)
+    struct httpd_opts *own = &h->opts;
+    if (opts == own)
         return;
-    opt_free(own_rows, &h->opts);
-    if (opts)
-        opt_copy(own_rows, opts, &h->opts);
+    opt_free(own_rows, own);
+    if (opts == NULL)
+        return;
+    *own = *opts;
+    own->listen = NULL;
+    own->hosts = (struct opt_list){0};
+    own->tls_cert = mem_strdup(opts->tls_cert);
+    own->tls_key = mem_strdup(opts->tls_key);
+    own->tls_client_ca = mem_strdup(opts->tls_client_ca);
+    for (size_t i = 0; i < opts->hosts.n; i++)
+        opt_list_add(&own->hosts, opts->hosts.v[i]);
 }
 
 int httpd_check(const struct httpd_opts *opts, struct err *err)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A client of the camellia API that behaves as the original SDK does: held connections, form
-bodies, no pause between polls, a read timeout of twice the poll and what a busy machine takes."""
+"""A client of the camellia API that behaves as the original SDK: persistent connections, form
+bodies, no pause between polls. Its read timeout is twice the poll, plus the stalls of a busy
+machine."""
 import http.client
 import json
 import queue
@@ -20,7 +21,7 @@ class CamelliaError(Exception):
 
 
 class Api:
-    """One call after the other, on a connection that is kept for each thread."""
+    """Sends one call after the other, on one persistent connection per thread."""
 
     def __init__(self, port, read_timeout_s=15):
         self.port, self.read_timeout_s = port, read_timeout_s
@@ -36,7 +37,8 @@ class Api:
         return c
 
     def ask(self, method, path, body=None, headers=None, timeout_s=None):
-        """(status, headers, body) as it came; once more where an idle connection was closed."""
+        """Returns (status, headers, body) undecoded. Repeats the call if the server has closed an
+        idle connection."""
         for attempt in (0, 1):
             c = self.connection(timeout_s or self.read_timeout_s)
             reused = c.sock is not None
@@ -70,10 +72,10 @@ class Api:
             raise CamelliaError(None, status)
         return json.loads(body)
 
-    # --- what the SDK offers ---
+    # --- the functions of the SDK ---
 
     def send(self, topic, msg, delay_ms=0, msg_id=None, ttl_ms=-1, max_retry=-1):
-        """The message as it is now."""
+        """Returns the stored message."""
         r = self.call("sendMsg", topic=topic, msg=msg, delayMillis=delay_ms, msgId=msg_id,
                       ttlMillis=ttl_ms, maxRetry=max_retry)
         if r["code"] != 200:
@@ -98,7 +100,7 @@ class Api:
         return self.call("ackMsg", topic=topic, msgId=msg_id, ack=ack)
 
     def message(self, topic, msg_id):
-        """None: there is no such message."""
+        """Returns None if the message does not exist."""
         r = self.call("getMsg", topic=topic, msgId=msg_id)
         if r["code"] not in (200, 404):
             raise CamelliaError(r["code"])
@@ -112,8 +114,8 @@ class Api:
 
 
 class Listener:
-    """One thread polls without a pause, another calls on_msg(m) and acknowledges what it says;
-    an exception or anything but True is a no."""
+    """One thread polls without a pause. Another calls on_msg(m) and acknowledges if it returns
+    True. An exception or any other value is a nack."""
 
     def __init__(self, port, topic, on_msg, poll_ms=10000, ack_timeout_ms=30000, batch=1):
         self.api = Api(port)
@@ -141,7 +143,7 @@ class Listener:
             self.seen.append((time.time(), m))
             try:
                 ok = self.on_msg(m) is True
-            except Exception:  # whatever it is, the message was not consumed
+            except Exception:  # whatever the error, the message was not consumed
                 ok = False
             self.api.ack(self.topic, m["msgId"], ok)
 
@@ -150,8 +152,8 @@ class Listener:
 
 
 def raw(port, data, until=b"", timeout_s=30, pieces=1, shut=False):
-    """Sends bytes as they are, in so many packets, and gives what comes back: until the server
-    closes, the text until was seen, or the time is over."""
+    """Sends bytes unchanged, in this number of packets. Returns the answer: until the server
+    closes, until `until` was received, or until the time limit."""
     with socket.create_connection(("127.0.0.1", port), timeout_s) as s:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         step = -(-len(data) // pieces)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The ACL user of etc/tarry.conf may do all that tarry does, and no more."""
+"""The ACL user of etc/tarry.conf may run everything that tarry needs, and no more."""
 import re
 
 import pytest
@@ -17,12 +17,12 @@ BODY = '''
 
 
 def denied(redis):
-    """What Redis refused, as its ACL LOG has it."""
+    """Returns the commands that Redis denied, from its ACL LOG."""
     return [(entry["reason"], entry["object"]) for entry in redis.client().acl_log()]
 
 
 def used_by_scripts():
-    """Every name of a command in a script, whether called at once or by way of a table."""
+    """Returns every command name in a script, called directly or by way of a table."""
     text = "".join(p.read_text() for p in TOP.glob("lua/**/*.lua"))
     known = {name.lower() for name in re.findall(r"redis\.p?call\(\s*'([A-Z]+)'", text)}
     tables = {name.lower() for name in re.findall(r"'([HZ][A-Z]{3,}|SET|DEL|GET)'", text)}
@@ -30,7 +30,7 @@ def used_by_scripts():
 
 
 def used_by_c():
-    """Of what sends commands to our own Redis once it is up."""
+    """Returns the commands that C code sends to our own Redis once it is connected."""
     text = "".join(p.read_text() for pattern in ("store*.c", "queue*.c", "script.c", "meta*.c", "pace*.c",
                                                    "route_state*.c")
                    for p in TOP.glob(f"bridge/**/{pattern}"))
@@ -83,7 +83,7 @@ def test_the_least_user_works_end_to_end(bench, hook):
     text = tarry.log.read_text()
     assert denied(redis) == [] and "NOPERM" not in text and "denied" not in text, denied(redis)
     assert "wake-ups" not in text and "may not read the" not in text
-    # And nothing else: a key of somebody else's, a command that it does not use.
+    # Nothing else is allowed: a key of another application, a command that tarry does not use.
     other = redis.client()
     other.execute_command("AUTH", "tarry", acl.PASSWORD)
     for command in (("GET", "theirs"), ("FLUSHALL",), ("KEYS", "*"), ("CONFIG", "SET", "save", "")):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The admin API for the daemon, its routes and their jobs: what it shows is so, and what it does is
-done. Who may ask: test_tokens.py. Paused and draining routes: test_control.py."""
+"""The admin API for the daemon, its routes and their jobs. Its answers are true, and its operations
+take effect. Roles: test_tokens.py. Paused and draining routes: test_control.py."""
 import json
 import signal
 import threading
@@ -15,7 +15,7 @@ from lib.servers import Redis, wait_for
 
 
 class Yard:
-    """Routes r (to a server that answers 200), k (in the order of keys), q (to queues)."""
+    """Routes r (to a server that answers 200), k (ordered by key), q (to queues)."""
 
     def __init__(self, bench, options="", redis_options="", more="", daemon=""):
         self.bench, self.answer = bench, 200
@@ -58,7 +58,7 @@ class Yard:
             assert status == 200 and b"error" not in body
 
     def jobs(self, route="r", **params):
-        """All pages."""
+        """Returns the jobs of all pages."""
         found, cursor = [], None
         while True:
             page = self.get(f"routes/{route}/jobs", **params, **({"cursor": cursor} if cursor else {}))
@@ -177,8 +177,8 @@ def test_ready_is_what_readyz_says(bench):
     y.put("a", after="1s")
     y.redis.child.send_signal(signal.SIGSTOP)
     try:
-        said = wait_for("its due job does not leave", lambda: (said := y.tarry.ask("GET", "/readyz"))[0] == 503 and said, 25)
-        assert b"[+]redis ok" in said[2] and b"due jobs are stalled in" in said[2]
+        readyz = wait_for("its due job does not leave", lambda: (readyz := y.tarry.ask("GET", "/readyz"))[0] == 503 and readyz, 25)
+        assert b"[+]redis ok" in readyz[2] and b"due jobs are stalled in" in readyz[2]
         assert y.get("status")["ready"] is False
     finally:
         y.redis.child.send_signal(signal.SIGCONT)
@@ -222,7 +222,7 @@ def test_what_a_job_says_of_itself_is_listed(bench):
     y.hook.wait_count(1)
     job = wait_for("it is put back", lambda: (j := y.jobs()) and j[0]["attempts"] and j[0])
     assert job["key"] == "käse" and "503" in job["last_error"] and job["bytes"] > 1000
-    assert job["target"] is None  # it goes where the sink says
+    assert job["target"] is None  # the sink decides its target
 
 
 def test_filters_of_the_list(yard):
@@ -283,7 +283,7 @@ def test_run_now_delivers_it(yard):
     assert status == 200 and body["id"] == "a" and body["held"] is False
     assert abs(body["due_ms"] - time.time() * 1000) < 5000
     assert yard.hook.wait_count(1)[0].payload == b"soon"
-    # It is not told as an hour early, nor as late.
+    # Its due time must not be shown an hour early or late.
     late = wait_for("it is counted", lambda: (r := yard.route())["delivered"] and r["lateness"])
     assert late["count"] == 1 and late["p99_ms"] < 5000
     status, body = yard.ask("POST", "routes/r/jobs/a/now")
@@ -311,7 +311,7 @@ def test_move_gives_it_another_time(bench, horizon):
 
 @pytest.mark.slow
 def test_a_moved_job_is_not_too_late_for_its_route(bench):
-    """max_lateness counts from the time to which it was moved."""
+    """max_lateness counts from the new due time."""
     y = Yard(bench, options='max_lateness = "5s"; late = "dead";')
     y.put("a", after="3s")
     status, body = y.ask("POST", "routes/r/jobs/a/move", after="10s")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""etc/openapi.yaml beside /v1/admin: each operation gives each answer that is described there, by its word,
-and none that is not."""
+"""Compares etc/openapi.yaml with /v1/admin: each operation returns each documented status and error, and no
+other."""
 import json
 import urllib.parse
 
@@ -11,7 +11,7 @@ from lib.servers import TOP, wait_for
 
 
 class Strict(yaml.SafeLoader):
-    """A key that stands twice would hide the first one."""
+    """Rejects duplicate keys: the second one would hide the first."""
 
     def construct_mapping(self, node, deep=False):
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -21,7 +21,7 @@ class Strict(yaml.SafeLoader):
 
 
 def described():
-    """{"GET /v1/admin/...": {status: what is said of it}}"""
+    """Returns {"GET /v1/admin/...": {status: its description}}."""
     text = yaml.load((TOP / "etc/openapi.yaml").read_text(), Strict)
     shared = text["components"]["responses"]
 
@@ -35,7 +35,7 @@ def described():
 JOB, LIST = "/v1/admin/routes/{route}/jobs/{id}/", "GET /v1/admin/routes/{route}/jobs"
 NONE = {"route": "none"}
 TWO = {"also": "s"}
-# operation, what its path names, query, body; status, word
+# operation, path parameters, query, body; status, error
 REWIND = "POST /v1/admin/routes/{route}/rewind"
 GOOD = [
     ("GET /v1/admin/status", {}, {}, None, 200, None),
@@ -87,7 +87,7 @@ AWAY.append((REWIND, {"route": "k"}, {"to": "-1h"}, None, 503, "unavailable"))
 
 
 def stage(bench, redis):
-    """A job in each state: "waits", "flies", "dead", and "ends", which ends in an hour."""
+    """Stores a job in each state: "waits", "flies", "dead", and "ends", which expires in an hour."""
     hook = bench.keep(collect.FromHttp(
         lambda arrival: {b"dead": 400, b"flies": ("after", 300)}.get(arrival.header("delay-id"), 200)))
     bench.kafka.add_topic(f"{bench.name}.in")
@@ -111,7 +111,7 @@ def stage(bench, redis):
 def test_each_answer_is_given_and_each_that_is_given_is_described(bench):
     redis = bench.redis()
     t = stage(bench, redis)
-    said, seen = described(), set()
+    documented, seen = described(), set()
 
     def ask(rows):
         for operation, where, query, body, status, word in rows:
@@ -120,8 +120,8 @@ def test_each_answer_is_given_and_each_that_is_given_is_described(bench):
                 path = path.replace("{" + name + "}", value)
             got, _, answer = t.ask(method, path + ("?" + urllib.parse.urlencode(query) if query else ""), body)
             assert got == status and (word is None or answer["error"] == word), (operation, where, query, got, answer)
-            assert status in said[operation], f"{operation}: {status} is not described"
-            assert word is None or word in said[operation][status], f"{operation}: {status} {word} is not described"
+            assert status in documented[operation], f"{operation}: {status} is not described"
+            assert word is None or word in documented[operation][status], f"{operation}: {status} {word} is not described"
             seen.add((operation, status))
 
     ask(GOOD)
@@ -133,6 +133,6 @@ def test_each_answer_is_given_and_each_that_is_given_is_described(bench):
     wait_for("it is away", lambda: t.ask("GET", "/readyz")[0] == 503)
     ask(AWAY)
     redis.start()
-    left = sorted((operation, status) for operation, answers in said.items() for status in answers
+    left = sorted((operation, status) for operation, answers in documented.items() for status in answers
                   if (operation, status) not in seen)
     assert left == []

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The alerts and the dashboard: that each asks for metrics which there are, and that each alert
-comes when it should."""
+"""The alerts and the dashboard: each uses existing metrics, and each alert fires when it should."""
 import json
 import re
 import shutil
@@ -36,7 +35,7 @@ def panels():
 
 
 def labels_asked(text):
-    """(metric, label) of every selector, and of by (...) around one metric alone."""
+    """Returns (metric, label) of every selector, and of by (...) around a single metric."""
     return {(m[1], label) for m in re.finditer(r"\b((?:tarry|process)_[a-z0-9_]+)\{([^}]*)\}", text)
             for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", m[2])}
 
@@ -89,7 +88,7 @@ def test_the_dashboard_is_whole():
         for target in p["targets"]:
             expr = target["expr"]
             assert expr.count("(") == expr.count(")") and expr.count("{") == expr.count("}"), expr
-    if shutil.which("promtool"):  # its own reader of expressions, by way of a rule each
+    if shutil.which("promtool"):  # it parses the expressions, each in a rule
         rules = [{"record": f"x:{i}", "expr": re.sub(r"\$__rate_interval", "1m", t["expr"])}
                  for i, t in enumerate(t for p in panels() for t in p["targets"])]
         path = DASHBOARD.parent.parent.parent / "build/e2e/dashboard.rules.yml"

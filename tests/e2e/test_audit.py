@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""tarry audit on a live Redis: what it finds, what it repairs, and that nobody notices it."""
+"""tarry audit on a live Redis: what it finds and repairs, without an effect on clients."""
 import json
 import os
 import signal
@@ -27,25 +27,25 @@ end
 redis.call('HSET', KEYS[1], unpack(hash))
 redis.call('ZADD', KEYS[2], unpack(zset))
 """
-SPIN = "local n = 0 for i = 1, 20000 do n = n + i % 7 end return n"  # some 300 us
+SPIN = "local n = 0 for i = 1, 20000 do n = n + i % 7 end return n"  # about 300 us
 
 
 def audit(daemon, *args):
-    """(exit code, what it says; of --json decoded, and what it complains of)."""
+    """Returns (exit code, output, warnings). Decodes the output of --json."""
     done = subprocess.run([tarry.BIN, "audit", str(daemon.conf), *args], capture_output=True,
                           text=True, timeout=220, env=daemon.env)
-    said = json.loads(done.stdout) if "--json" in args and done.stdout else done.stdout
-    return done.returncode, said, done.stderr
+    result = json.loads(done.stdout) if "--json" in args and done.stdout else done.stdout
+    return done.returncode, result, done.stderr
 
 
-def found(said):
-    """[(bucket, kind, id), ...]"""
-    return sorted((b["name"], f["kind"], f["id"]) for b in said["buckets"] for f in b["findings"])
+def found(result):
+    """Returns [(bucket, kind, id), ...]."""
+    return sorted((b["name"], f["kind"], f["id"]) for b in result["buckets"] for f in b["findings"])
 
 
 class Place:
-    """A daemon, its Redis, and jobs that wait for hours: in three buckets of a route, in one that
-    keeps the order of keys, and in a queue. horizon 0: none of them in the second tier."""
+    """A daemon, its Redis, and jobs due in hours: in three buckets of a route, in one ordered by
+    key, and in a queue. With horizon 0, none of them is in the second tier."""
 
     def __init__(self, bench, horizon="0"):
         self.redis = bench.redis()
@@ -84,44 +84,44 @@ class Place:
 def test_what_is_sound_is_called_so_and_nothing_is_written(bench):
     place = Place(bench)
     before = place.dump()
-    code, said, complaints = audit(place.tarry)
-    assert (code, complaints) == (0, ""), said
-    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines()}
+    code, result, complaints = audit(place.tarry)
+    assert (code, complaints) == (0, ""), result
+    rows = {line.split()[0]: line.split()[1:] for line in result.splitlines()}
     assert rows["keys/0"] == ["9", "3", "0", "0", "6", "0", "0"]
     assert rows["lines:urgent"] == ["5", "5", "0", "0", "0", "0", "0"]
     assert sum(int(rows[f"r/{n}"][0]) for n in range(3)) == 60
-    assert said.endswith("5 buckets, 74 jobs, 0 findings: everything is consistent\n")
-    code, said, _ = audit(place.tarry, "--json", "--route", "line")
-    assert (code, [b["name"] for b in said["buckets"]]) == (0, ["lines:urgent"])
-    assert (said["jobs"], said["found"], said["complete"]) == (5, 0, True)
+    assert result.endswith("5 buckets, 74 jobs, 0 findings: everything is consistent\n")
+    code, result, _ = audit(place.tarry, "--json", "--route", "line")
+    assert (code, [b["name"] for b in result["buckets"]]) == (0, ["lines:urgent"])
+    assert (result["jobs"], result["found"], result["complete"]) == (5, 0, True)
     assert place.dump() == before
     place.tarry.stop()
 
 
 def test_far_jobs_are_looked_through_and_repaired_too(bench):
     place = Place(bench, horizon="2m")
-    code, said, _ = audit(place.tarry)
-    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines()}
-    assert (code, rows["keys/0"]) == (0, ["9", "9", "0", "0", "0", "0", "0"]), said
+    code, result, _ = audit(place.tarry)
+    rows = {line.split()[0]: line.split()[1:] for line in result.splitlines()}
+    assert (code, rows["keys/0"]) == (0, ["9", "9", "0", "0", "0", "0", "0"]), result
     assert not place.client.exists(place.key("keys/0", "pool"))
     bucket = next(b for b in ("r/0", "r/1", "r/2") if place.client.hexists(place.key(b, "where"), "j1"))
     where = place.key(bucket, "where")
     place.client.hdel(where, "j1")
     place.client.hset(where, "ghost", bytes(10))
     place.client.hincrby(place.key(bucket, "slots"), "#", 2)
-    code, said, _ = audit(place.tarry, "--json")
-    assert code == 1 and {(bucket, "no-index", "j1"), (bucket, "orphan", "ghost")} < set(found(said))
-    assert (bucket, "counts") in {row[:2] for row in found(said)}
+    code, result, _ = audit(place.tarry, "--json")
+    assert code == 1 and {(bucket, "no-index", "j1"), (bucket, "orphan", "ghost")} < set(found(result))
+    assert (bucket, "counts") in {row[:2] for row in found(result)}
     assert place.tarry.ask("DELETE", "/v1/routes/r/jobs/j1")[0] == 404
     audit(place.tarry, "--repair")
-    code, said, _ = audit(place.tarry, "--json")
-    assert (code, found(said)) == (0, [])
+    code, result, _ = audit(place.tarry, "--json")
+    assert (code, found(result)) == (0, [])
     assert place.tarry.ask("DELETE", "/v1/routes/r/jobs/j1")[0] == 200
     place.tarry.stop()
 
 
 def damage(place):
-    """One of each kind. Gives what must be found: (bucket, kind, id)."""
+    """Makes one damage of each kind. Returns the expected findings: (bucket, kind, id)."""
     c, key = place.client, place.key
     none, both, lost = place.bucket_of("j1"), place.bucket_of("j2"), place.bucket_of("j3")
     c.zrem(key(none, "delay"), "j1")
@@ -144,16 +144,16 @@ def test_each_damage_is_named_and_repaired_and_then_every_job_still_comes(bench)
     place = Place(bench)
     wanted = damage(place)
     before = place.dump()
-    code, said, _ = audit(place.tarry, "--json")
-    names = {row for row in found(said) if row[1] not in ("sums", "counts")}
+    code, result, _ = audit(place.tarry, "--json")
+    names = {row for row in found(result) if row[1] not in ("sums", "counts")}
     assert code == 1 and names == wanted
-    assert {row[0] for row in found(said) if row[1] == "sums"} >= {"r/1", place_of(wanted, "j3")}
+    assert {row[0] for row in found(result) if row[1] == "sums"} >= {"r/1", place_of(wanted, "j3")}
     assert place.dump() == before, "without --repair nothing is written"
-    code, said, _ = audit(place.tarry, "--repair")
-    assert code == 1 and '"j1" is stored, but is in no index; due now' in said, said
-    assert '"gone\\u0007"' in said and "repaired; run the audit again" in said
-    code, said, _ = audit(place.tarry, "--json")
-    assert (code, found(said)) == (0, [])
+    code, result, _ = audit(place.tarry, "--repair")
+    assert code == 1 and '"j1" is stored, but is in no index; due now' in result, result
+    assert '"gone\\u0007"' in result and "repaired; run the audit again" in result
+    code, result, _ = audit(place.tarry, "--json")
+    assert (code, found(result)) == (0, [])
     wait_for("the job that stood nowhere to come", lambda: [
         a for a in place.hook.arrivals if a.header("delay-id") == b"j1"])
     job = place.queues.pull("urgent", wait="20s").jobs[0]
@@ -175,8 +175,8 @@ def test_wrong_use_and_an_absent_redis_are_told_apart(bench):
         assert answer[0] == code and what in answer[2], answer
     place.tarry.stop()
     place.redis.stop()
-    code, said, complaints = audit(place.tarry)
-    assert code == 69 and "Redis" in complaints, (code, said, complaints)
+    code, result, complaints = audit(place.tarry)
+    assert code == 69 and "Redis" in complaints, (code, result, complaints)
 
 
 def test_the_private_redis_of_a_daemon_is_looked_through_running_or_not(bench):
@@ -185,15 +185,15 @@ def test_the_private_redis_of_a_daemon_is_looked_through_running_or_not(bench):
         routes: { r: { from = "http"; to = "hook"; }; };''',
         redis_options=f'dir = "{bench.sockets}/private";').start()
     assert place.ask("POST", "/v1/routes/r/jobs", "x", {"deliver-after": "2h"})[0] == 201
-    code, said, complaints = audit(place, "--json")
-    assert (code, complaints, said["jobs"]) == (0, "", 1)
+    code, result, complaints = audit(place, "--json")
+    assert (code, complaints, result["jobs"]) == (0, "", 1)
     place.stop()
-    code, said, complaints = audit(place, "--json")
-    assert (code, said["jobs"]) == (0, 1), complaints
+    code, result, complaints = audit(place, "--json")
+    assert (code, result["jobs"]) == (0, 1), complaints
 
 
 def fill(client, bucket, count):
-    """Jobs that wait for a day, as many as a call of a script can hold at a time."""
+    """Stores jobs due in a day, as many as one call of a script can store."""
     script = client.register_script(FILL)
     keys = [f"tarry:{{{bucket}}}:{part}" for part in ("pool", "delay")]
     due = (int(time.time()) + 24 * 3600) * 1000
@@ -202,7 +202,7 @@ def fill(client, bucket, count):
 
 
 def slow_share(client, spins=2000):
-    """How many calls of that length this machine holds up for longer than SLOW_US."""
+    """Returns the share of calls of that length that this machine delays by more than SLOW_US."""
     client.slowlog_reset()
     spin = client.register_script(SPIN)
     for _ in range(spins):
@@ -223,15 +223,15 @@ def test_hundreds_of_thousands_of_jobs_are_looked_through_in_steps_that_nobody_n
     def used_s():
         return place.client.info("cpu")["used_cpu_user"] + place.client.info("cpu")["used_cpu_sys"]
     before_s = used_s()
-    code, said, _ = audit(place.tarry, "--json", "--route", "r")
+    code, result, _ = audit(place.tarry, "--json", "--route", "r")
     calls = place.client.info("commandstats")["cmdstat_evalsha"]
     slow = [e["duration"] for e in place.client.slowlog_get(10000)]
-    verify.note(f"{said['jobs']} jobs, {calls['calls']} calls of {calls['usec_per_call']:.0f} us, "
+    verify.note(f"{result['jobs']} jobs, {calls['calls']} calls of {calls['usec_per_call']:.0f} us, "
                 f"{len(slow)} above 500 us, the slowest {max(slow, default=0)} us")
-    assert code == 1 and found(said) == [("r/0", "sums", str(PENDING))], "made without sums"
-    assert said["jobs"] == PENDING + 60
+    assert code == 1 and found(result) == [("r/0", "sums", str(PENDING))], "made without sums"
+    assert result["jobs"] == PENDING + 60
     assert (used_s() - before_s) / calls["calls"] < 0.001
-    # Some waited for the processor, which Redis counts as well.
+    # Redis' CPU time includes calls that waited for the processor.
     share, usual = sum(us > SLOW_US for us in slow) / calls["calls"], slow_share(place.client)
     verify.note(f"{share:.2%} above {SLOW_US} us, of others {usual:.2%}")
     assert share <= 0.01 + 3 * usual
@@ -249,9 +249,9 @@ def test_an_audit_that_is_killed_midway_leaves_nothing_behind(bench):
         time.sleep(after_s)
         child.kill()
         child.wait(30)
-    code, said, complaints = audit(place.tarry, "--repair", "--json")
-    assert code in (0, 1) and said["complete"], complaints
-    assert set(found(said)) <= wanted | {row for row in found(said) if row[1] in ("sums", "counts")}
+    code, result, complaints = audit(place.tarry, "--repair", "--json")
+    assert code in (0, 1) and result["complete"], complaints
+    assert set(found(result)) <= wanted | {row for row in found(result) if row[1] in ("sums", "counts")}
     assert audit(place.tarry)[0] == 0
     place.tarry.stop(signal.SIGKILL)
 
@@ -264,15 +264,15 @@ def test_under_load_an_audit_finds_nothing_and_loses_nothing(bench, name):
     sending = way.sending(batch, rate=8000)
     runs, counts = 0, []
     while sending.thread.is_alive() or way.tarry.metric("tarry_jobs_pending") > 0:
-        code, said, complaints = audit(way.tarry, "--json")
-        assert code == 0, (found(said), complaints)
-        counts.append(said["jobs"])
+        code, result, complaints = audit(way.tarry, "--json")
+        assert code == 0, (found(result), complaints)
+        counts.append(result["jobs"])
         runs += 1
     sending.join()
     verdict = verify.judge(batch, way.collector.wait(batch), way.keys)
     verify.note(f"{runs} audits under load, of {min(counts)} to {max(counts)} jobs")
     assert runs >= 3 and max(counts) > COUNT / 50
     verify.expect(verdict)
-    code, said, _ = audit(way.tarry, "--json")
-    assert (code, said["jobs"]) == (0, 0)
+    code, result, _ = audit(way.tarry, "--json")
+    assert (code, result["jobs"]) == (0, 0)
     way.tarry.stop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Targets that fail, are slow or are gone: circuit breakers and the operator's hand on them."""
+"""Targets that fail, are slow or respond 410: circuit breakers, and the operator's control over them."""
 import time
 import urllib.parse
 
@@ -18,7 +18,7 @@ BREAKER = ('breaker = 0.5; breaker_least = 3; breaker_rest = "2s"; target_in_fli
 
 @pytest.mark.slow
 def test_a_failing_target_rests_and_the_other_is_not_delayed(bench, hooks):
-    """Jobs wait with their attempts unspent."""
+    """The attempts of waiting jobs are not used up."""
     tarry, = start(bench, conf(BREAKER))
     bad, good = hooks[0].url(BROKEN), hooks[1].url(response())
     for _ in range(3):
@@ -88,37 +88,37 @@ def test_a_slow_target_gets_so_many_at_a_time_and_the_other_is_not_delayed(bench
 def test_a_target_that_is_gone_gets_nothing_more_until_an_operator_says(bench, hooks):
     daemons = start(bench, conf(""), 2)
     one, two = daemons
-    gone, fine = hooks[0].url(GONE), hooks[1].url(response())
-    sibling = hooks[0].url(response())  # of the same host
-    post(one, gone)
-    hooks[0].wait(gone)
-    for daemon in daemons:  # the other is told at once
+    stopped, fine = hooks[0].url(GONE), hooks[1].url(response())
+    sibling = hooks[0].url(response())  # on the same host
+    post(one, stopped)
+    hooks[0].wait(stopped)
+    for daemon in daemons:  # the other daemon is notified at once
         wait_for("a stop", lambda d=daemon: "stopped" in states(d))
         assert daemon.metric("tarry_targets", route="r", state="stopped") == 1
     log = one.log.read_text()
     assert log.count("is stopped") == 1 and "tarry targets r" in log
-    assert gone not in log, "the path of a callback may be a secret"
+    assert stopped not in log, "the path of a callback may be a secret"
     for daemon in daemons:
-        post(daemon, gone)
+        post(daemon, stopped)
         post(daemon, fine)
         post(daemon, sibling)
     hooks[1].wait(fine, 2)
     hooks[0].wait(sibling, 2)
-    assert len(hooks[0].got(gone)) == 1
+    assert len(hooks[0].got(stopped)) == 1
     two.stop()
     two.start()
-    wait_for("the stop after a restart", lambda: targets(two).get(gone))
-    assert targets(two)[gone]["state"] == "stopped"
-    # Before it goes on: what waits may come at once, and must not stop it again.
-    hooks[0].answers[urllib.parse.urlparse(gone).path] = [response()]
-    assert go_on(two, gone)[0] == 200
-    assert go_on(two, gone)[0] == 404
+    wait_for("the stop after a restart", lambda: targets(two).get(stopped))
+    assert targets(two)[stopped]["state"] == "stopped"
+    # Before the target resumes: the waiting jobs may be delivered at once, and must not stop it again.
+    hooks[0].answers[urllib.parse.urlparse(stopped).path] = [response()]
+    assert go_on(two, stopped)[0] == 200
+    assert go_on(two, stopped)[0] == 404
     assert go_on(two, fine)[0] == 404
     assert two.ask("POST", "/v1/routes/none/targets/go-on?target=x")[0] == 404
     assert two.ask("GET", "/v1/routes/none/targets")[0] == 404
     wait_for("both to go on", lambda: not any("stopped" in states(d) for d in daemons))
-    post(one, gone)
-    assert set(attempts(hooks[0].wait(gone, 2))) == {1}
+    post(one, stopped)
+    assert set(attempts(hooks[0].wait(stopped, 2))) == {1}
     for daemon in daemons:
         daemon.stop()
 
@@ -130,7 +130,7 @@ def test_a_route_with_one_target_waits_whole_and_goes_on_at_once(bench, hooks):
     tarry, = start(bench, conf("", f'url = "{url}";', topic=""))
     post(tarry, "")
     wait_for("a stop", lambda: "stopped" in states(tarry))
-    time.sleep(1.2)  # the job that found out comes back
+    time.sleep(1.2)  # the job that received the 410 is retried
     for _ in range(20):
         post(tarry, "")
     time.sleep(1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""buckets = n of a route is changed: refused while it holds jobs, at the next start else; a route
-that is gone keeps its jobs."""
+"""Changes of a route's buckets = n: rejected while it has jobs, otherwise applied at the next
+start. A removed route keeps its jobs."""
 import re
 import time
 
@@ -21,7 +21,7 @@ def meta(redis, field="route:main"):
 
 
 class Hook:
-    """A daemon whose one route goes from HTTP to a callback server."""
+    """A daemon with one route, from HTTP to a callback server."""
 
     def __init__(self, bench, route="buckets = 1;", policy=lambda arrival: 200, daemon="",
                  more=""):
@@ -37,7 +37,7 @@ class Hook:
         return self.make(body).start()
 
     def another_spawned(self, body):
-        """It is not waited for."""
+        """Does not wait for the daemon."""
         daemon = self.make(body)
         daemon.spawn(daemon.argv())
         return daemon
@@ -95,10 +95,10 @@ def test_change_of_buckets_of_a_route_with_jobs_is_refused_at_the_start(bench, k
     set_buckets(h.tarry, 3)
     h.tarry.spawn(h.tarry.argv())
     assert h.tarry.child.wait(30) == 78
-    said = [line for line in h.tarry.log.read_text().splitlines() if "routes.main.buckets" in line]
-    assert len(said) == 1 and "3 is configured" in said[0] and "1 jobs in 2 buckets" in said[0], said
+    warnings = [line for line in h.tarry.log.read_text().splitlines() if "routes.main.buckets" in line]
+    assert len(warnings) == 1 and "3 is configured" in warnings[0] and "1 jobs in 2 buckets" in warnings[0], warnings
     for way_out in ("set buckets = 2", "tarry drain main", "second route with 3 buckets", "match"):
-        assert way_out in said[0], said
+        assert way_out in warnings[0], warnings
     assert meta(h.redis) == "2"
     assert {key: h.redis.client().dump(key) for key in h.redis.client().keys("tarry:{main*")} == before
     set_buckets(h.tarry, 2)
@@ -133,8 +133,8 @@ def test_change_of_buckets_beside_another_instance_is_refused(bench):
     h = Hook(bench, "buckets = 2;")
     second = h.another_spawned(h.body.replace("buckets = 2", "buckets = 5"))
     assert second.child.wait(30) == 78
-    said = [line for line in second.log.read_text().splitlines() if "routes.main.buckets" in line]
-    assert len(said) == 1 and "5 is configured" in said[0] and "other instances run with 2" in said[0], said
+    warnings = [line for line in second.log.read_text().splitlines() if "routes.main.buckets" in line]
+    assert len(warnings) == 1 and "5 is configured" in warnings[0] and "other instances run with 2" in warnings[0], warnings
     assert meta(h.redis) == "2" and h.add("a", "1ms")[0] == 201
     h.hook.wait_count(1)
     wait_for("the last ack", lambda: not h.redis.client().keys("tarry:*:pool"))
@@ -197,8 +197,8 @@ def test_route_that_comes_back_by_a_reload_with_jobs_and_other_buckets_is_refuse
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", [False, True], ids=["stop", "kill-9"])
 def test_no_kafka_record_is_lost_as_the_route_gets_other_buckets(bench, kill):
-    """No jobs are left, but records that may be read again, and a backlog behind them. After a stop
-    none is delivered twice, after kill -9 only those that were not committed."""
+    """No job is pending, but records may be read again, and a backlog follows them. After a stop,
+    no record is delivered twice. After kill -9, only those without a commit."""
     way = ways.Way(bench, "kafka-http", route='buckets = 1; lease = "3s";', source='commit_lag = "1m";')
     redis, sent = way.redis.client(), []
     for n in (3, 2, 1):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The HTTP API of camellia-delay-queue, as its clients see it."""
+"""The HTTP API of camellia-delay-queue, from a client's view."""
 import itertools
 import json
 import socket
@@ -36,7 +36,7 @@ def bench_named(name):
 
 @pytest.fixture(scope="module")
 def served():
-    """A daemon for all tests that do it no harm."""
+    """A daemon for all tests that do not disturb it."""
     bench, port = bench_named("camellia"), free_port()
     try:
         bench.hook = bench.keep(collect.FromHttp())
@@ -69,9 +69,9 @@ def topic():
 
 @pytest.fixture
 def own():
-    """A Redis and a daemon of the test's own."""
+    """A Redis and a daemon for one test."""
     bench, port = bench_named("camellia-own"), free_port()
-    bench.store = bench.redis(appendfsync="always")  # it may be killed
+    bench.store = bench.redis(appendfsync="always")  # the test may kill it
     bench.daemon = bench.tarry(bench.store.url, conf(port)).start()
     bench.port = port
     yield bench
@@ -89,7 +89,7 @@ def timed(f, *args, **more):
 
 
 def later(f, *args, **more):
-    """Runs it in another thread; result() joins."""
+    """Runs f in another thread. result() waits for it."""
     pool = ThreadPoolExecutor(1)
     future = pool.submit(f, *args, **more)
     pool.shutdown(wait=False)
@@ -102,7 +102,7 @@ def status(api, topic, msg_id):
 
 
 def wait_polls(own, count):
-    """The daemon has so many long polls."""
+    """Waits until the daemon has this number of long polls."""
     wait_for(f"{count} long polls", lambda: own.daemon.metric("tarry_queue_consumers") == count)
 
 
@@ -203,7 +203,7 @@ def test_missing_and_unreadable_parameters_are_400_with_the_body_of_spring(api, 
         assert (code, error["status"], error["error"]) == (400, 400, "Bad Request"), (op, fields)
         assert error["path"] == ROOT + op and headers["Content-Type"] == "application/json"
         assert error["timestamp"].endswith("+00:00") and error["timestamp"][10] == "T"
-        assert headers["Connection"].lower() == "close"  # every 400 closes
+        assert headers["Connection"].lower() == "close"  # every 400 closes the connection
     for body in (f"topic={topic}&msg=%zz&delayMillis=1", f"topic={topic}&msg=50%&delayMillis=1"):
         assert api.ask("POST", ROOT + "sendMsg", body, FORM_HEADER)[0] == 400
 
@@ -269,7 +269,7 @@ def test_chunked_expect_http_1_0_pipelined_and_split_requests_are_answered(serve
     for data, pieces in ((plain, 1), (plain, 40), (chunked, 1), (chunked, 10),
                          (plain.replace(b"HTTP/1.1", b"HTTP/1.0"), 1)):
         assert b'"msg":"success"' in raw(served.port, data, b"}}", pieces=pieces)
-    got = raw(served.port, plain * 4 + plain.replace(b"HTTP/1.1", b"HTTP/1.0"))  # which closes
+    got = raw(served.port, plain * 4 + plain.replace(b"HTTP/1.1", b"HTTP/1.0"))  # HTTP/1.0 closes the connection
     assert got.count(b'"msg":"success"') == 5
     expect = head + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(form)
     assert b"100 Continue" in raw(served.port, expect, b"\r\n\r\n")
@@ -373,7 +373,7 @@ def test_a_send_with_the_id_of_a_live_message_answers_with_that_message(api, top
 
 
 def test_a_send_with_the_id_of_an_ended_message_replaces_it(api, topic):
-    """Whichever way it ended: 4, 7, 5 (without a look at it in between), 6."""
+    """In each way: status 4, 7, 5 (without reading it before), 6."""
     def give_up():
         api.ack(topic, pull_one(api, topic)["msgId"], False)
 
@@ -455,7 +455,7 @@ def test_ready_messages_are_served_in_order(api, topic):
 
 @pytest.mark.slow
 def test_a_message_whose_ack_timed_out_goes_to_the_tail(api, topic):
-    """And it keeps status 3 until the next pull."""
+    """It keeps status 3 until the next pull."""
     api.send(topic, "first")
     pull_one(api, topic, ack_timeout_ms=2000)
     api.send(topic, "second")
@@ -474,7 +474,7 @@ def test_a_woken_long_poll_returns_up_to_batch_messages(served, api, topic):
     for n in range(5):
         api.send(topic, f"m{n}")
     taken = api.pull(topic, ack_timeout_ms=500, batch=5)
-    got = api.poll(topic, 30000, batch=3)  # all five come back at once
+    got = api.poll(topic, 30000, batch=3)  # all five are available again at once
     assert len(got) == 3 and {m["msgId"] for m in got} < {m["msgId"] for m in taken}
     assert len(api.pull(topic, batch=9)) == 2
 
@@ -519,7 +519,7 @@ def test_a_long_poll_without_a_timeout_waits_ten_seconds(served, topic):
 
 
 def test_nothing_is_delivered_early(served, topic):
-    """Also delays of up to 100 ms, which counted as none."""
+    """Also delays of up to 100 ms, which the original ignored."""
     listener = Listener(served.port, topic, lambda m: True, 10000, batch=100)
     api = Api(served.port)
     sent = [api.send(topic, "m", delay) for delay in (1, 20, 50, 99, 100, 101, 150, 200, 333, 500)]
@@ -547,7 +547,7 @@ def test_nack_and_ack_timeout_wake_open_long_polls(served, api, topic):
     api.ack(topic, m["msgId"], False)
     took, got = timed(poll.result, 60)
     assert got[0]["retry"] == 2 and took < machine.soon_ms(500)
-    took, got = timed(Api(served.port).poll, topic, 30000)  # and this one by the ack timeout
+    took, got = timed(Api(served.port).poll, topic, 30000)  # the ack timeout makes it available
     assert got[0]["retry"] == 3 and took < machine.soon_ms(1500)
 
 
@@ -671,7 +671,7 @@ def test_ack_true_ends_a_message_in_any_state(api, topic):
     for msg_id in ("waiting", "ready", "deleted", "expired", "given-up", "ready"):
         assert api.ack(topic, msg_id)["code"] == 200
         assert status(api, topic, msg_id) == 4
-    assert api.pull(topic) == []  # cancelled by an ack
+    assert api.pull(topic) == []  # an ack cancelled it
     assert api.ack("nobody-knows", "x") == {"code": 200, "msg": "success"}
 
 
@@ -739,7 +739,7 @@ def test_delete_with_release_removes_a_message_at_once_in_any_state(api, topic):
     for msg_id in ("waiting", "taken"):
         assert api.delete(topic, msg_id, True) and api.message(topic, msg_id) is None
     api.ack(topic, "ended")
-    assert api.delete(topic, "ended", True) is False  # 404, though
+    assert api.delete(topic, "ended", True) is False  # it answers 404 nevertheless
     assert api.message(topic, "ended") is None
     assert api.get("getTopicInfo", topic=topic)["data"]["ackQueueSize"] == 0
 
@@ -789,7 +789,7 @@ def test_the_list_contains_topics_by_their_last_send_oldest_first(own):
     for name in ("one", "two", "three"):
         api.send(name, "m", 60000)
         time.sleep(0.05)
-    api.send("one", "m", 60000)  # when a topic was sent to is noted now and then only
+    api.send("one", "m", 60000)  # tarry records only now and then when a topic received a message
     api.pull("only-pulled"), api.ack("only-acked", "x")
     r = api.get("getTopicInfoList")
     assert r["code"] == 200
@@ -807,7 +807,7 @@ def test_monitor_data_counts_messages_and_successful_calls_of_the_last_window(ap
         return lists if lists[0] and lists[0][0]["sendMsg"] == 4 else None
 
     m = None
-    for _ in range(5):  # the calls may fall into two windows
+    for _ in range(5):  # the calls may be in two windows
         topic += "x"
         started = now_ms()
         for n in range(3):
@@ -832,7 +832,7 @@ def test_monitor_data_counts_messages_and_successful_calls_of_the_last_window(ap
 
 @pytest.mark.slow
 def test_monitor_data_counts_a_ready_message_when_due_and_its_waiting_time_grows(api, topic):
-    """Nobody pulls: the count and the time are Redis' own, and no pull counts them once more."""
+    """Without a pull, the count and the time are Redis' own. A pull does not count the messages again."""
     def ready():
         for i in api.get("getMonitorData")["data"]["requestStatsList"]:
             if i["topic"] == topic:
@@ -849,9 +849,9 @@ def test_monitor_data_counts_a_ready_message_when_due_and_its_waiting_time_grows
     wait_for("the window", lambda: ready() == 3, step_s=0.05)
     first = gap()
     assert first["count"] == 3 and 0 < first["avg"] <= first["max"] < machine.soon_ms(8000)
-    time.sleep(4.5)  # two windows; a Redis that is slow to answer gives 0 earlier
+    time.sleep(4.5)  # two windows; a slow Redis returns 0 earlier
     wait_for("the window after it", lambda: ready() == 0 and gap(), step_s=0.05)
-    second = gap()  # they are ready still, and that for longer
+    second = gap()  # they are still ready, and older
     assert second["count"] == 3 and second["max"] > first["max"] and second["avg"] > first["avg"]
     line = f'ready_queue_time_gap{{topic="{topic}",type="max"}} '
     assert line in api.ask("GET", "/metrics")[2].decode()
@@ -880,7 +880,7 @@ def test_monitor_data_counts_ended_messages_and_timeouts(api, topic):
                     seen[k] = max(seen[k], i[k])
         return seen["triggerMsgEndLife"] >= 1 and seen["triggerMsgTimeout"] >= 1
 
-    poll = later(api.poll, topic, 10000)  # somebody looks at the queue
+    poll = later(api.poll, topic, 10000)  # a consumer waits at the queue
     wait_for("the counts", both, step_s=0.1)
     poll.result(30)
 
@@ -917,10 +917,10 @@ def test_health_is_the_status_that_an_operator_set(own):
     ok, bad = (200, b'{"code":200}'), (500, b'{"code":500}')
     health = lambda what: api.ask("GET", "/camellia/health/" + what)[::2]
     assert health("status") == health("check") == ok
-    assert health("offline") == ok and health("status") == bad  # nobody has called
+    assert health("offline") == ok and health("status") == bad  # no client has called
     api.send("t", "m")
     assert health("offline") == bad and health("status") == bad and health("check") == ok
-    assert api.send("t", "m")["status"] == 2  # refuses nothing
+    assert api.send("t", "m")["status"] == 2  # it still accepts calls
     assert health("online") == ok and health("status") == ok
     own.daemon.stop()
 
@@ -960,7 +960,7 @@ def test_many_listeners_share_a_topic_and_no_message_is_delivered_twice(served, 
 
 
 def test_a_topic_whose_route_ends_elsewhere_is_pushed_and_a_poll_there_is_held(served, api, topic):
-    """Never answered empty and early, or the SDK would ask again without a pause."""
+    """An early empty answer would make the SDK ask again without a pause."""
     topic = "push/" + topic
     assert api.send(topic, "later", 60000, "later") == api.message(topic, "later")
     assert status(api, topic, "later") == 1 and api.delete(topic, "later")
@@ -1007,7 +1007,7 @@ def test_a_topic_that_no_route_takes_is_refused_and_its_polls_are_held():
         bench.end()
 
 
-# ---------------------------------------------------------------------- when Redis is away
+# ---------------------------------------------------------------------- when Redis is down
 
 @pytest.mark.slow
 def test_calls_answer_500_and_long_polls_wait_while_redis_is_unreachable(own):
@@ -1029,7 +1029,7 @@ def test_calls_answer_500_and_long_polls_wait_while_redis_is_unreachable(own):
     poll = later(Api(own.port).poll, "woken", 60000)
     own.store.start()
     wait_for("sends to work", lambda: api.call("sendMsg", topic="woken", msg="w", delayMillis=0)["code"] == 200)
-    assert poll.result(60)[0]["msg"] == "w"  # wake-ups included
+    assert poll.result(60)[0]["msg"] == "w"  # including wake-ups
     assert api.pull("t")[0]["msgId"] == "id"
     own.daemon.stop()
 

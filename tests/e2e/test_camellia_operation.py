@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The camellia API as operators meet it: options, several daemons on one Redis, stops, clients
-that hang up, logs, what it costs."""
+"""The camellia API in operation: options, several daemons on one Redis, stops, clients that hang
+up, logs, costs."""
 import itertools
 import json
 import os
@@ -22,7 +22,7 @@ from test_camellia import bench_named, conf, later, pull_one, status, timed
 
 
 class Daemon:
-    """A daemon with this API beside others on one Redis."""
+    """A daemon with this API, beside others on the same Redis."""
 
     def __init__(self, bench, name, options="", **more):
         self.port = free_port()
@@ -41,7 +41,7 @@ def bench():
 
 
 def hang_up(port, op, fields):
-    """Sends a call and closes at once."""
+    """Sends a call and closes the connection at once."""
     body = urllib.parse.urlencode(fields)
     with socket.create_connection(("127.0.0.1", port), 30) as s:
         s.sendall(f"POST {ROOT}{op} HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM}\r\n"
@@ -52,8 +52,8 @@ def hang_up(port, op, fields):
 
 @pytest.mark.slow
 def test_options_are_the_defaults_of_parameters_that_a_call_omits(bench):
-    """Also: ackTimeoutMillis <= 0 is the server's; no more than so many polls of a topic wait.
-    The monitor's lists are empty before the first window is complete."""
+    """Also: with ackTimeoutMillis <= 0, the server's value applies; the number of waiting polls per
+    topic is limited. The lists of the monitor are empty until the first window is complete."""
     d = Daemon(bench, "one", 'ttl = "5s"; max_retry = 1; ack_timeout = "300ms"; poll_timeout = "400ms"; '
                "polls_max = 1; ")
     d.tarry.conf.write_text(re.sub('monitor_interval = "[^"]+";', "", d.tarry.conf.read_text()))
@@ -74,9 +74,9 @@ def test_options_are_the_defaults_of_parameters_that_a_call_omits(bench):
     first = later(timed, Api(d.port).poll, "none", 2500)
     wait_for("it to wait", lambda: d.tarry.metric("tarry_queue_consumers", sink="delayed") == 1)
     took, got = timed(api.poll, "none", 30000)
-    assert got == [] and took < 15000  # one too many
+    assert got == [] and took < 15000  # one poll too many
     took, got = timed(api.poll, "another", 500)
-    assert got == [] and took >= 495  # of each topic
+    assert got == [] and took >= 495  # the limit applies per topic
     took, got = first.result(30)
     assert got == [] and took >= 2495
     assert api.get("getMonitorData") == {"code": 200, "data": {
@@ -105,12 +105,12 @@ def pair(bench):
 
 
 def test_an_event_at_another_daemon_wakes_a_long_poll(pair):
-    """By a send, a message that comes due, a nack and an ack timeout."""
+    """Events: a send, a message that becomes due, a nack and an ack timeout."""
     here, there = (d.api for d in pair)
 
     def woken(topic, act):
-        """act() happens here, while the poll there waits, and says when there may be an answer at
-        the earliest. By itself a daemon looks every ten seconds."""
+        """act() runs at this daemon while the poll waits at the other. It returns the earliest time
+        of an answer. Without an event, a daemon looks every ten seconds."""
         poll = later(Api(pair[1].port).poll, topic, 20000)
         waits(pair[1])
         at = act()
@@ -139,7 +139,7 @@ def test_an_event_at_another_daemon_wakes_a_long_poll(pair):
         return time.monotonic()
     assert woken("nacked", nack)["retry"] == 2
 
-    def take_and_forget():  # in the very moment that the poll there is open
+    def take_and_forget():  # while the poll at the other daemon waits
         here.send("late", "m", 0, "late")
         started = time.monotonic()
         got = here.pull("late", ack_timeout_ms=600) or [{"retry": 0}]
@@ -154,7 +154,7 @@ def test_an_event_at_another_daemon_wakes_a_long_poll(pair):
 
 
 def test_an_ack_timeout_expires_after_the_daemon_that_set_it_died(bench):
-    """Messages in the hands of consumers of a daemon that died come back in their time."""
+    """Messages that consumers of a dead daemon hold become available after their ack timeout."""
     one, two = Daemon(bench, "one"), Daemon(bench, "two")
     one.api.send("t", "m")
     poll = later(Api(two.port).poll, "u", 100)
@@ -191,7 +191,7 @@ def drained(api, topic):
 # ---------------------------------------------------------------------- hang-ups and stops
 
 def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(bench):
-    """The jobs that it did not get are available to others."""
+    """Jobs that the client did not receive are available to others."""
     d = Daemon(bench, "one")
     good = {"topic": "t", "msg": "m" * 1000, "delayMillis": 0, "msgId": "id", "ack": "true", "batch": 500,
             "longPollingTimeoutMillis": 800}
@@ -205,7 +205,7 @@ def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(bench):
             with socket.create_connection(("127.0.0.1", d.port), 30) as s:
                 s.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
     d.api.send("empty", "m")
-    # Not a pull: it may just be on its way back from one who left.
+    # Not with a pull: the job may be on its way back from a client that hung up.
     assert [m["retry"] for m in d.api.poll("empty", 10000)] == [1]
     assert d.api.send("t", "m", 60000, "later")["status"] == 1
     d.tarry.stop()
@@ -213,8 +213,7 @@ def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(bench):
 
 @pytest.mark.slow
 def test_a_stop_that_takes_its_time_answers_no_poll_early(bench):
-    """Clients ask again without a pause. Also those who come meanwhile are held until the
-    daemon closes, and then told to leave."""
+    """Clients ask again without a pause. New polls are held, too, until the daemon stops, and then answered."""
     hook = bench.keep(collect.FromHttp(lambda arrival: ("after", 3)))
     d = Daemon(bench, "one", more_routes='''
         push: { from = "api"; to = "hook"; match = "push/#"; max_delay = "1d"; };''',
@@ -242,10 +241,10 @@ def test_a_stop_that_takes_its_time_answers_no_poll_early(bench):
     stopped.result(30)
 
 
-# ---------------------------------------------------------------------- the ttl of many
+# ---------------------------------------------------------------------- expiry of many messages
 
 def test_messages_that_expire_at_once_are_not_delivered(bench):
-    """Status 5 is never delivered, however many there are, nor do they hide the living."""
+    """Expired messages (status 5) are never delivered, and do not hide the others, however many there are."""
     d = Daemon(bench, "one")
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: Api(d.port).send("t", "dead", 400, f"d{n}", ttl_ms=100), range(700)))
@@ -262,7 +261,7 @@ def test_metrics_want_the_token_of_that_role_and_the_api_none(bench):
     tokens = "".join(f'{name}: {{ token = "{name * 4}"; roles = [ "{role}" ]; }}; ' for name, role in
                      (("scrape", "metrics"), ("jobs", "produce")))
     d = Daemon(bench, "one")
-    assert d.api.ask("GET", "/metrics")[0] == 200  # without any tokens nobody is asked for one
+    assert d.api.ask("GET", "/metrics")[0] == 200  # without tokens in the configuration, no role is required
     d.tarry.stop()
     d.tarry.conf.write_text(d.tarry.conf.read_text() + f"tokens: {{ {tokens} }};\n")
     d.tarry.start()
@@ -303,7 +302,7 @@ def test_metrics_of_very_many_topics_are_bounded_and_have_those_used_last(bench)
         shown = re.findall(r'topic_info\{topic="([^"]*)",type="readyQueueSize"\} 1\n', text)
         assert len(shown) == 1000 and "the-last" in shown
         assert len(text.splitlines()) < 25000
-    assert calls < 16 * 1000 * 0.8  # those who ask meanwhile share one look
+    assert calls < 16 * 1000 * 0.8  # clients that ask at the same time share one look
     data = json.loads(d.api.ask("GET", ROOT + "getMonitorString")[2])
     assert len(data["topicInfoStats"]) == 1000
     assert len(d.api.get("getTopicInfoList")["data"]) == 1501
@@ -350,7 +349,7 @@ def test_idle_topics_cost_almost_no_processor_time(bench):
     before, cpu_s, started = commands(), d.tarry.cpu_s(), time.monotonic()
     time.sleep(1.5)
     made, took_s = commands() - before, time.monotonic() - started
-    assert made < 160 * took_s  # every one is looked at in ten seconds; the original: 14000
+    assert made < 160 * took_s  # each topic is checked every ten seconds; the original needs 14000
     assert d.tarry.cpu_s() - cpu_s < 0.5
     assert [p.result(60) for p in polls] == [[]] * 10
     d.tarry.stop()

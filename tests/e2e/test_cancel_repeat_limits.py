@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Cancel, replace, repeat, spread and limits where two of them meet."""
+"""Combinations of cancel, replace, repeat, spread and limits."""
 import signal
 import threading
 import time
@@ -16,8 +16,8 @@ from lib.servers import wait_for
 
 
 class Daemons:
-    """A callback server, a second one for dead letters, and daemons of one configuration, whose
-    route r leads to the first. policy: as of FromHttp."""
+    """A callback server, a second one for dead letters, and daemons with the same configuration.
+    Route r delivers to the first server. policy: see FromHttp."""
 
     def __init__(self, bench, route="", policy=lambda _: 200, count=1, source="", start="http",
                  sink=""):
@@ -59,8 +59,8 @@ class Daemons:
             daemon.stop()
 
     def left(self):
-        """What Redis still holds of jobs, but for the count of arrivals, and the place that far ones
-        which were cancelled had, until its time."""
+        """Returns the keys of jobs that Redis still contains. Ignores the count of arrivals, and the slots of
+        cancelled far jobs."""
         client = self.redis.client()
         keys = sorted(k.decode() for k in client.scan_iter("tarry:{*"))
         far = [k for k in keys if k.endswith((":far", ":slots")) or ":far:" in k]
@@ -69,10 +69,10 @@ class Daemons:
                 not k.endswith((":sums", ":told")) and not (gone and k in far)]
 
 
-# ------------------------------------------------------------------ what is refused
+# ------------------------------------------------------------------ rejected requests
 
 class Sender:
-    """Publishes messages of one delay-id to a daemon that reads a topic; nobody hears an answer."""
+    """Publishes messages with one delay-id to a topic that a daemon reads. The producer gets no answer."""
 
     def __init__(self, bench, route):
         broker = bench.mosquitto()
@@ -126,7 +126,7 @@ def test_a_message_that_is_refused_does_not_take_its_id_from_the_one_that_puts_i
     d.stop()
 
 
-# ------------------------------------------------------------------ runs that are given up
+# ------------------------------------------------------------------ exhausted runs
 
 def test_a_run_that_was_given_up_is_found_by_its_name_whatever_the_number_of_buckets(bench):
     d = Daemons(bench, route='buckets = 7; retry = "never";', policy=lambda _: 422)
@@ -196,13 +196,13 @@ def test_a_deliver_before_beyond_all_dates_does_no_harm_to_a_job_that_repeats(be
     d.stop()
 
 
-# ------------------------------------------------------------------ pace
+# ------------------------------------------------------------------ rate limits
 
 @pytest.mark.slow
 def test_spread_puts_no_job_off_beyond_its_own_deliver_before(bench):
     d = Daemons(bench, route='spread = "1h"; late = "drop";')
     for n in range(20):
-        d.post(f"job{n}", deliver_after="100ms", deliver_before="6s")  # half of it is for spread
+        d.post(f"job{n}", deliver_after="100ms", deliver_before="6s")  # half of the time is for the spread
     # A pending count of 0 is not enough: a job in flight is not pending, and has not arrived.
     wait_for("all to be gone", lambda: d.metric("tarry_jobs_delivered_total") +
              d.metric("tarry_jobs_expired_total") == 20)
@@ -233,43 +233,43 @@ def test_jobs_in_flight_of_all_buckets_and_instances_together_are_no_more_than_a
     for n in range(40):
         d.post(f"job{n}", deliver_at=due)
     arrivals = d.hook.wait_count(24)
-    for a in arrivals:  # each stays for half a second
+    for a in arrivals:  # each call lasts half a second
         at_once = [b for b in arrivals if a.ns - 480_000_000 < b.ns <= a.ns]
         assert len(at_once) <= 4, len(at_once)
     for daemon in d.all:
         daemon.kill()
 
 
-# ------------------------------------------------------------------ a lease that ends unseen
+# ------------------------------------------------------------------ a lease that expires unnoticed
 
 @pytest.mark.slow
 def test_a_job_cancelled_after_its_lease_has_ended_is_not_delivered_by_who_held_it(bench):
-    """A daemon stands still while a job waits in it for its place at the target's rate. Another
-    one gets the job, fails, and then the job is cancelled."""
+    """A daemon is stopped while it holds a job for its target's rate limit. Another daemon claims
+    the job and fails to deliver it. Then the job is cancelled."""
     failing = threading.Event()
     d = Daemons(bench, count=2, policy=lambda _: 503 if failing.is_set() else 200,
                 route='lease = "2s"; target_rate = 5.5; target_burst = 1; retry = [ "1h" ];')
     held, other = d.all
     other.stop()
-    came, late = 0, None
-    while late is None:  # the second of the two may be gone before the daemon stands still
-        names = {f"a{came}", f"b{came}"}
+    arrived, late = 0, None
+    while late is None:  # the second job may be delivered before the daemon is stopped
+        names = {f"a{arrived}", f"b{arrived}"}
         due = now_ms() + 500
         for name in sorted(names):
             d.post(name, deliver_at=due)
-        d.hook.wait_count(came + 1)
+        d.hook.wait_count(arrived + 1)
         held.child.send_signal(signal.SIGSTOP)
         time.sleep(0.3)
-        if len(d.hook.arrivals) == came + 1:
-            late = (names - {d.hook.arrivals[came].header("delay-id").decode()}).pop()
+        if len(d.hook.arrivals) == arrived + 1:
+            late = (names - {d.hook.arrivals[arrived].header("delay-id").decode()}).pop()
             assert d.redis.client().zscore("tarry:{r/0}:unack", late), "it was not held"
         else:
             held.child.send_signal(signal.SIGCONT)
-            came = len(d.hook.wait_count(came + 2))
+            arrived = len(d.hook.wait_count(arrived + 2))
     failing.set()
     time.sleep(2.2)
     other.start()
-    d.hook.wait_count(came + 2)
+    d.hook.wait_count(arrived + 2)
     wait_for("the cancel", lambda: other.ask("DELETE", f"/v1/routes/r/jobs/{late}")[0] == 200)
     failing.clear()  # not before: the answer to an arrival may still be on its way
     held.child.send_signal(signal.SIGCONT)
@@ -279,17 +279,17 @@ def test_a_job_cancelled_after_its_lease_has_ended_is_not_delivered_by_who_held_
     d.stop()
 
 
-# ------------------------------------------------------------------ all together
+# ------------------------------------------------------------------ all combined
 
 def numbers_add_up(d):
-    """What came in is somewhere; a replay moves a dead letter, and counts on neither side."""
+    """Each stored job is counted in one state. A replay moves a dead letter, and counts on neither side."""
     def agree():
-        came = d.metric("tarry_jobs_stored_total") + d.metric("tarry_jobs_repeated_total")
-        return came == sum(d.metric(f"tarry_{name}") for name in (
+        arrived = d.metric("tarry_jobs_stored_total") + d.metric("tarry_jobs_repeated_total")
+        return arrived == sum(d.metric(f"tarry_{name}") for name in (
             "jobs_pending", "jobs_inflight", "dead_letters", "jobs_delivered_total",
             "jobs_cancelled_total", "jobs_expired_total", "jobs_replaced_total",
             "jobs_dead_dropped_total"))
-    wait_for("the numbers to add up", agree)  # they are asked one after the other
+    wait_for("the numbers to add up", agree)  # the counts are read one after the other
 
 
 @pytest.mark.slow
@@ -326,7 +326,7 @@ def test_whatever_becomes_of_jobs_the_numbers_add_up_and_nothing_stays(bench, ro
     numbers_add_up(d)
     dead = d.metric("tarry_dead_letters")
     assert dead > 20 and d.metric("tarry_jobs_expired_total") == 4
-    for _ in range(3):  # the third time none may
+    for _ in range(3):  # the third attempt must not happen
         d.tarry.ask("POST", "/v1/routes/r/dead/replay?max=500")
         wait_for("the replayed ones to be dead again",
                  lambda: d.metric("tarry_dead_letters") == dead)

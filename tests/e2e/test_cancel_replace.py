@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Cancel, replace and dedupe by id: over HTTP, Kafka and MQTT, and in a race with the delivery."""
+"""Cancel, replace and dedupe by id: over HTTP, Kafka and MQTT, and at the time of delivery."""
 import collections
 import json
 import os
@@ -20,7 +20,7 @@ RACES = int(os.environ.get("TARRY_E2E_RACES", "100000"))
 
 
 class Hook:
-    """A daemon whose one route goes from HTTP to a callback server."""
+    """A daemon with one route, from HTTP to a callback server."""
 
     def __init__(self, bench, policy=lambda arrival: 200, route=""):
         self.hook = bench.keep(collect.FromHttp(policy))
@@ -138,7 +138,7 @@ def test_an_id_is_stored_once_and_the_answer_says_why(bench):
 
     assert add("2s") == "stored"
     assert add("2s") == "exists"
-    h.hook.wait_count(1)  # the job exists until Redis has its ack
+    h.hook.wait_count(1)  # the job exists until Redis receives its ack
     wait_for("the delivery to be noted", lambda: add("0s") == "remembered")
     wait_for("it to be forgotten", lambda: add("0s") == "stored", step_s=0.2)
     h.hook.wait_count(2)
@@ -150,7 +150,7 @@ def test_an_id_is_stored_once_and_the_answer_says_why(bench):
 
 
 class Topics:
-    """A daemon whose one route goes from a Kafka topic to another."""
+    """A daemon with one route, from a Kafka topic to another."""
 
     def __init__(self, bench, route="", source=""):
         self.kafka, self.to, self.out = bench.kafka, f"{bench.name}.in", f"{bench.name}.out"
@@ -167,7 +167,7 @@ class Topics:
         self.start()
 
     def start(self):
-        """What is sent then is read at once."""
+        """tarry reads records sent after it at once."""
         self.tarry.start()
         wait_for("the group to assign partitions",
                  lambda: "partitions assigned" in self.tarry.log.read_text(), 30)
@@ -192,7 +192,7 @@ def test_kafka_cancels_and_replaces_by_header(bench):
     assert sorted(a.payload for a in t.out_of.arrivals) == [b"2", b"4"]
     assert t.tarry.metric("tarry_jobs_cancelled_total", route="r") == 1
     assert t.tarry.metric("tarry_jobs_replaced_total", route="r") == 1
-    # An operator may cancel what came from Kafka, too.
+    # An operator may cancel jobs from Kafka, too.
     t.send((b"5", {"delay-id": "far", "deliver-after": "1h"}))
     wait_for("the job to be there",
              lambda: t.tarry.ask("GET", "/v1/routes/r/jobs/far")[0] == 200)
@@ -209,7 +209,7 @@ def test_a_cancel_that_is_read_again_does_not_cancel_the_job_that_came_after_it(
     wait_for("both to be stored", lambda: t.tarry.metric("tarry_jobs_stored_total") == 2)
     wait_for("the cancel", lambda: t.tarry.metric("tarry_jobs_cancelled_total", route="r") == 1)
     t.tarry.stop()
-    # Another group begins at the first record, as one does whose offsets were lost.
+    # Another group starts at the first record, as a group that lost its offsets.
     conf = t.tarry.conf.read_text()
     t.tarry.conf.write_text(conf.replace(f'group = "{t.group}"', f'group = "{t.group}-2"'))
     t.tarry.start()
@@ -251,8 +251,8 @@ def test_mqtt_cancels_and_replaces_by_user_property(bench):
 
 
 class Racer(threading.Thread):
-    """Adds jobs that are due within moments, and cancels them in those moments: 40 ms and what
-    adding takes on this machine."""
+    """Adds jobs that become due at once, and cancels them at about the same time: within 40 ms and
+    the time that adding needs on this machine."""
 
     batch = 200
     within_ms = 40
@@ -287,7 +287,7 @@ class Racer(threading.Thread):
         try:
             for first in range(0, self.count, self.batch):
                 self.race(first)
-        except Exception as fault:  # told by the test's own thread
+        except Exception as fault:  # reported by the test's own thread
             self.fault = fault
 
 
@@ -311,9 +311,9 @@ def test_no_cancelled_job_is_delivered_however_the_cancel_races_the_delivery(ben
     kept = set().union(*(r.kept for r in racers))
     wait_for("the rest to be delivered", lambda: len(arrivals.arrivals) >= len(kept), 60)
     time.sleep(0.5)
-    came = [a.payload.decode() for a in arrivals.arrivals]
+    arrived = [a.payload.decode() for a in arrivals.arrivals]
     verify.note(f"cancel races: {len(cancelled)} cancelled, {len(kept)} too late")
-    assert not cancelled & set(came), "cancelled jobs were delivered"
-    assert sorted(came) == sorted(kept), "not each of the others came once"
+    assert not cancelled & set(arrived), "cancelled jobs were delivered"
+    assert sorted(arrived) == sorted(kept), "not each of the others came once"
     assert min(len(cancelled), len(kept)) > RACES // 50, "no race: one side always won"
     tarry.stop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""`tarry check --connect`: dials Redis, brokers and callback hosts, and says of each how it went."""
+"""`tarry check --connect` connects to Redis, brokers and callback hosts, and reports each result."""
 import json
 import re
 import socket
@@ -49,7 +49,7 @@ def test_all_that_answers(desk):
     assert [r["ok"] for r in rows.values()] == [True, True]
     done = desk.check(to_hook(desk.hook.url), "--table")
     assert done.returncode == 0 and len(re.findall(r"^ok +(redis|sink) ", done.stdout, re.M)) == 2
-    assert cli.run("check", desk.folder / "tarry.conf").stdout.count("\n") == 1  # nothing is dialled
+    assert cli.run("check", desk.folder / "tarry.conf").stdout.count("\n") == 1  # no connection is made
 
 
 @pytest.mark.slow
@@ -83,13 +83,13 @@ def test_callbacks(desk):
     row = desk.one(to_hook("http://no-such-host.invalid/x"), "sink")
     assert not row["ok"] and "no-such-host.invalid" in row["error"]
     row = desk.one(to_hook(f"https://127.0.0.1:{desk.hook.url.rpartition(':')[2].rstrip('/')}/"), "sink")
-    assert not row["ok"]  # no TLS is spoken there
+    assert not row["ok"]  # the server does not use TLS
     assert desk.one(to_hook(None, f'topic = "{desk.hook.url}/{{key}}";'), "sink")["ok"]
     row = desk.one(to_hook(None, 'topic = "http://{key}/x";', "url_from_message = true;"), "sink")
     assert row["ok"] and "each message names its own host" in row["said"]
     row = desk.one(to_hook(None, f'topic = "{desk.hook.url}/x";', 'deny = [ "127.0.0.0/8" ];'), "sink")
     assert not row["ok"] and "127.0.0.1" in row["error"]
-    assert not desk.hook.arrivals  # connected, and nothing was sent
+    assert not desk.hook.arrivals  # it connected, and sent nothing
 
 
 def test_no_secret_of_a_target_is_shown(desk):

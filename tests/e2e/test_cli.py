@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The command line against a running daemon: as JSON for scripts, as tables on a terminal."""
+"""The command line with a running daemon: JSON for scripts, tables on a terminal."""
 import concurrent.futures
 import http.server
 import json
@@ -61,7 +61,7 @@ def test_the_daemon_and_its_routes(place):
     code, text = place.on_terminal("routes")
     head, row = cli.plain(text).splitlines()
     assert code == 0 and head.split()[:3] == ["ROUTE", "STATE", "PENDING"]
-    # A number stands under the end of its title, a word under its beginning.
+    # Numbers are right-aligned with their title, words left-aligned.
     assert head.index("STATE") == row.index("running")
     assert head.index("PENDING") + len("PENDING") == row.index(" 1 ") + 2
     assert "in 1m" in row
@@ -103,8 +103,8 @@ def test_values_stand_below_each_other(place):
 
 
 def test_a_job_from_its_sending_to_its_end(place):
-    told = place.send("one", "--after", "1h", "--key", "k", "--header", "x-a: b")
-    assert told["id"] == "one"
+    result = place.send("one", "--after", "1h", "--key", "k", "--header", "x-a: b")
+    assert result["id"] == "one"
     at = int(time.time()) + 100
     place.send("two", "--at", at)
     first, second = cli.lines(place.run("jobs", "list", "r"))
@@ -160,7 +160,7 @@ def test_payloads_come_from_arguments_files_and_standard_input(place, tmp_path):
     assert {i: a.payload for i, a in arrived.items()} == {
         "a": b"of an argument", "b": b"\xff\x00of a file", "c": b"of standard input",
         "d": b"without a word", "e": b""}
-    # What the tool itself says to the daemon is no header of the job.
+    # Headers that the tool sends to the daemon are not headers of the job.
     assert arrived["a"].header("content-type") in (None, b"application/octet-stream")
     assert arrived["e"].header("content-type") == b"text/x"
     done = place.run("send", "r", "@/nowhere/at/all")
@@ -168,10 +168,10 @@ def test_payloads_come_from_arguments_files_and_standard_input(place, tmp_path):
 
 
 def test_a_payload_that_is_too_long_is_an_error_and_is_not_cut(place, tmp_path):
-    """No job may have 64 MiB, so nobody misses what is longer; its beginning must not go out as a whole."""
+    """No job may have 64 MiB, so a longer payload is an error. The tool must not send a part of it."""
     file = tmp_path / "payload"
     with file.open("wb") as f:
-        f.truncate(64 * 1024 * 1024 + 1)  # it takes no room
+        f.truncate(64 * 1024 * 1024 + 1)  # a sparse file
     done = place.run("send", "r", f"@{file}")
     assert done.returncode == 66 and f"{file}: more than 64 MiB" in done.stderr, done
     with file.open("rb") as f:
@@ -180,30 +180,30 @@ def test_a_payload_that_is_too_long_is_an_error_and_is_not_cut(place, tmp_path):
     assert done.returncode == 66 and "standard input: more than 64 MiB" in done.stderr, done
     file.write_bytes(b"x" * (256 * 1024 + 1))
     done = place.run("send", "r", f"@{file}")
-    assert done.returncode == 69 and "job_max" in done.stderr, done  # what the daemon says
+    assert done.returncode == 69 and "job_max" in done.stderr, done  # the daemon's answer
     assert place.tarry.metric("tarry_jobs_stored_total") == 0
 
 
 def test_explain_tells_all_and_does_nothing(place):
     before = place.tarry.metric("tarry_jobs_received_total", route="r")
-    told = cli.one(place.run("explain", "r", "payload", "--after", "1h", "--id", "x", "--key", "k",
+    result = cli.one(place.run("explain", "r", "payload", "--after", "1h", "--id", "x", "--key", "k",
                              "--header", "x-a: b"))
-    assert told["accepted"] is True and told["outcome"] == "stored"
-    assert (told["route"], told["source"], told["id"], told["bytes"]) == ("r", "http", "x", 7)
-    assert abs(told["due_ms"] / 1000 - time.time() - 3600) < 10
-    headers = {h["name"]: h["value"] for h in told["headers"]}
+    assert result["accepted"] is True and result["outcome"] == "stored"
+    assert (result["route"], result["source"], result["id"], result["bytes"]) == ("r", "http", "x", 7)
+    assert abs(result["due_ms"] / 1000 - time.time() - 3600) < 10
+    headers = {h["name"]: h["value"] for h in result["headers"]}
     assert headers["x-a"] == "b" and headers["delay-id"] == "x" and headers["delay-attempt"] == "1"
-    assert headers["delay-due"] == str(told["due_ms"]) and "deliver-after" not in headers
-    assert cli.one(place.run("explain", "r"))["id"] is None  # tarry will name it
+    assert headers["delay-due"] == str(result["due_ms"]) and "deliver-after" not in headers
+    assert cli.one(place.run("explain", "r"))["id"] is None  # tarry will choose the id
     for flags, reason in ((("--after", "3d"), "too-long"), (("--header", "delay-repeat: 1s"), "bad-repeat"),
                           (("--after", "soon"), "bad-delay"), (("--topic", "t", "--source", "http"), None)):
         done = place.run("explain", "r", "p", *flags)
-        told = json.loads(done.stdout)
-        if reason is None:  # without a match any topic is the route's
-            assert done.returncode == 0 and told["route"] == "r"
+        result = json.loads(done.stdout)
+        if reason is None:  # without a match, the route accepts any topic
+            assert done.returncode == 0 and result["route"] == "r"
         else:
-            assert done.returncode == 1 and (told["accepted"], told["reason"]) == (False, reason), told
-            assert told["outcome"] == "refused" and told["why"]
+            assert done.returncode == 1 and (result["accepted"], result["reason"]) == (False, reason), result
+            assert result["outcome"] == "refused" and result["why"]
     assert cli.one(place.run("explain", "r", "--id", "x", "--header", "delay-op: cancel"))["outcome"] == "cancel"
     code, text = place.on_terminal("explain", "r", "payload", "--after", "1h")
     assert code == 0 and re.search(r"^due +in (59m|1h)", text, re.M)
@@ -222,14 +222,14 @@ def test_explain_goes_by_the_rules_of_the_source(bench, bench_source):
                           bare_unit = "s"; headers = {{ deliver-after = "wait"; }}; }}; }};''',
                   routes='''one: { from = "m"; to = "hook"; match = "in/+/a"; spread = "0"; };
                             two: { from = "m"; to = "hook"; match = "in/#"; };''')
-    told = cli.one(place.run("explain", "two", "--topic", "in/x/a", "--header", "wait: 90"))
-    assert told["route"] == "one" and told["source"] == "m"  # the first that matches
-    assert abs(told["due_ms"] / 1000 - time.time() - 90) < 10
+    result = cli.one(place.run("explain", "two", "--topic", "in/x/a", "--header", "wait: 90"))
+    assert result["route"] == "one" and result["source"] == "m"  # the first route that matches
+    assert abs(result["due_ms"] / 1000 - time.time() - 90) < 10
     assert cli.one(place.run("explain", "one", "--topic", "in/x"))["route"] == "two"
     done = place.run("explain", "two", "--topic", "out/x")
-    told = json.loads(done.stdout)
-    # Nobody hears a refusal at the broker: it would be kept.
-    assert done.returncode == 1 and (told["outcome"], told["reason"], told["route"]) == ("dead", "no-route", None)
+    result = json.loads(done.stdout)
+    # The producer at a broker gets no rejection: the message becomes a dead letter.
+    assert done.returncode == 1 and (result["outcome"], result["reason"], result["route"]) == ("dead", "no-route", None)
     place.tarry.stop()
 
 
@@ -239,24 +239,24 @@ def test_explain_takes_a_delay_out_of_a_topic_as_the_source_does(bench):
         sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "#", "$delayed/#" ]; }}; }};''',
                   routes='''one: { from = "m"; to = "hook"; match = "in/+"; };
                             rest: { from = "m"; to = "hook"; };''')
-    told = cli.one(place.run("explain", "rest", "--topic", "$delayed/9000/in/x", "--header", "deliver-after: 1s"))
-    assert told["route"] == "one" and abs(told["due_ms"] / 1000 - time.time() - 9000) < 60
+    result = cli.one(place.run("explain", "rest", "--topic", "$delayed/9000/in/x", "--header", "deliver-after: 1s"))
+    assert result["route"] == "one" and abs(result["due_ms"] / 1000 - time.time() - 9000) < 60
     done = place.run("explain", "rest", "--topic", "$delayed/soon/in/x")
-    told = json.loads(done.stdout)
-    assert done.returncode == 1 and (told["route"], told["reason"]) == ("rest", "bad-delay"), told
+    result = json.loads(done.stdout)
+    assert done.returncode == 1 and (result["route"], result["reason"]) == ("rest", "bad-delay"), result
     place.tarry.stop()
 
 
 def connections(place):
-    """How many the daemon has, as /proc/net/tcp shows them: ESTABLISHED is 01."""
+    """Returns the daemon's number of connections, from /proc/net/tcp: ESTABLISHED is 01."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return sum(row[1].endswith(f":{place.tarry.port:04X}") and row[3] == "01" for row in rows)
 
 
 def wait_taps(place, count=1):
-    """What was before they ask is not shown."""
+    """Waits for taps. They do not show earlier events."""
     wait_for("taps that ask", lambda: connections(place) >= count)
-    time.sleep(0.3)  # connected, they ask at once
+    time.sleep(0.3)  # after connecting, they send their request at once
 
 
 def read_lines(child, count, limit_s=45):
@@ -288,11 +288,11 @@ def test_a_tap_shows_what_happens(place):
     assert child.wait(30) == 0
     assert [e["what"] for e in events] == ["received", "stored", "rejected", "dead"]
     assert events[0]["payload"] == "shown" and events[3]["reason"] == "rejected"
-    # Not to another who looks on, and has not asked for it.
-    told = place.tarry.ask("GET", "/v1/admin/routes/r/tap?wait=0")[2]
+    # Not to another tap, which did not request it.
+    result = place.tarry.ask("GET", "/v1/admin/routes/r/tap?wait=0")[2]
     place.send("again", payload="shown to one")
-    told = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=5s&cursor={told['cursor']}")[2]
-    assert told["events"] and "shown to one" not in json.dumps(told)
+    result = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=5s&cursor={result['cursor']}")[2]
+    assert result["events"] and "shown to one" not in json.dumps(result)
     wait_for("the end of both", lambda: place.tarry.metric("tarry_dead_letters", route="r") == 2)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         shown = pool.submit(place.on_terminal, "tap", "r", "--max", "1")
@@ -310,22 +310,22 @@ def test_a_tap_takes_whole_jobs_in_its_sample_and_tells_what_it_missed(place):
         headers = {"content-type": "application/x-ndjson"}
         assert place.tarry.ask("POST", "/v1/routes/r/jobs", body, headers)[0] == 200
 
-    # What is not in the sample takes no room: two thousand events.
+    # Events outside the sample need no memory: two thousand events.
     first = place.tarry.ask("GET", "/v1/admin/routes/r/tap?wait=0&sample=50")[2]
     post("s", 1000)
-    told = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=1s&sample=50&cursor={first['cursor']}")[2]
-    assert told["missed"] == 0 and 5 < len({e["id"] for e in told["events"]}) < 60
+    result = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=1s&sample=50&cursor={first['cursor']}")[2]
+    assert result["missed"] == 0 and 5 < len({e["id"] for e in result["events"]}) < 60
     first = place.tarry.ask("GET", "/v1/admin/routes/r/tap?wait=0&sample=5")[2]
     assert first["events"] == []
     post("j", 200)
-    told = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=1s&sample=5&cursor={first['cursor']}")[2]
-    ids = {e["id"] for e in told["events"]}
-    assert 10 < len(ids) < 80 and told["missed"] == 0
-    assert all([e["what"] for e in told["events"] if e["id"] == i] == ["received", "stored"] for i in ids)
+    result = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=1s&sample=5&cursor={first['cursor']}")[2]
+    ids = {e["id"] for e in result["events"]}
+    assert 10 < len(ids) < 80 and result["missed"] == 0
+    assert all([e["what"] for e in result["events"] if e["id"] == i] == ["received", "stored"] for i in ids)
     for n in range(4):  # 512 events are kept
-        place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=0&sample=1&cursor={told['cursor']}")
+        place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=0&sample=1&cursor={result['cursor']}")
         post(f"k{n}-", 200)
-    late = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=1s&cursor={told['cursor']}")[2]
+    late = place.tarry.ask("GET", f"/v1/admin/routes/r/tap?wait=1s&cursor={result['cursor']}")[2]
     assert late["missed"] == 1600 - 512 and len(late["events"]) == 512
     assert place.tarry.ask("GET", "/v1/admin/routes/none/tap?wait=0")[0] == 404
     assert place.tarry.ask("GET", "/v1/admin/routes/r/tap?sample=0")[0] == 400
@@ -390,8 +390,8 @@ def test_a_tap_of_a_route_that_leaves_shows_its_last_delivery_when_the_daemon_st
         d.tarry.child.send_signal(signal.SIGTERM)
         wait_for("the stop", lambda: d.tarry.ask("GET", "/readyz")[0] == 503)
         go_on.set()
-        status, _, told = tap.result(60)
-    assert status == 200 and [e["what"] for e in told["events"]] == ["delivered"], told
+        status, _, result = tap.result(60)
+    assert status == 200 and [e["what"] for e in result["events"]] == ["delivered"], result
     assert d.tarry.child.wait(30) == 0
     d.tarry.check_log()
 
@@ -473,10 +473,10 @@ def test_over_tls_and_over_a_unix_socket(bench, tmp_path):
 
     one = daemon(f'listen = "127.0.0.1:{port}"; tls_cert = "{tmp_path}/cert.pem"; tls_key = "{tmp_path}/key.pem";')
     url = f"https://127.0.0.1:{port}"
-    assert cli.run("ready", url=url).returncode == 69  # nobody vouches for it
+    assert cli.run("ready", url=url).returncode == 69  # a certificate of an unknown authority
     assert cli.run("ready", "--ca-file", tmp_path / "cert.pem", url=url).returncode == 0
     assert cli.one(cli.run("routes", "--ca-file", tmp_path / "cert.pem", url=url))["name"] == "r"
-    # What is an operator's is not served to the public.
+    # The public listener does not serve the operator's paths.
     assert one.ask("GET", "/v1/admin/status")[0] == 404
     one.stop()
     two = daemon(f'listen = "unix:{path}";')
@@ -498,7 +498,7 @@ def test_what_is_shown_commands_no_terminal(place):
 
 
 def asked_of(status, text, *args):
-    """A command that is answered so, whatever it asks."""
+    """Runs a command against a server that always gives this answer."""
     class Says(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(status)
@@ -574,5 +574,5 @@ def test_dead_letters_on_a_terminal_and_elsewhere(place):
     code, text = place.on_terminal("dead", "list", "r")
     assert code == 0 and cli.plain(text).splitlines()[0].split() == ["BURIED", "REASON", "TRIES", "ID", "ERROR"]
     code, text = place.on_terminal("dead", "drop", "r", "--all")
-    assert code == 0 and text == "dropped 3, refused 0, examined 3\n"  # one page is no long work
+    assert code == 0 and text == "dropped 3, refused 0, examined 3\n"  # a single page prints no progress
     assert cli.lines(place.run("dead", "list", "r")) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The manual pages and the completion: as the tables make them, clean, and good for something."""
+"""The manual pages and the completion: generated from the tables, valid, and useful."""
 import os
 import re
 import shutil
@@ -15,15 +15,11 @@ PLACES = {"tarry.1": "etc/man", "tarry.conf.5": "etc/man"}
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_what_is_made_from_the_tables_stands_in_the_tree(name):
-    made = cli.run("doc", name)
+def test_a_manual_page_in_the_tree_is_what_the_help_texts_make(name):
+    made = subprocess.run([TOP / "etc/build/man.py", name, BIN], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     there = TOP / PLACES[name] / name
-    assert made.stdout == there.read_text(), f"{there} is out of date: tarry doc {name} > {PLACES[name]}/{name}"
-
-
-def test_only_these_are_made():
-    assert cli.run("doc", "tarry.8").returncode == 64
+    assert made.stdout == there.read_text(), f"{there} is out of date: make docs"
 
 
 @pytest.mark.parametrize("page", ["tarry.1", "tarry.conf.5"])
@@ -59,7 +55,7 @@ def test_sentences_of_the_manual_end_once():
 
 
 def test_the_commands_that_alerts_advise_are_used_rightly():
-    """Each gets as far as to miss the daemon."""
+    """Each command fails only because there is no daemon."""
     text = re.sub(r"\s+", " ", (TOP / "etc/prometheus/tarry.rules.yml").read_text())
     ask = r"\btarry ((?:targets|go-on|reload|(?:jobs|dead) [a-z]+)(?: [A-Z]+\b| --[a-z-]+ [A-Z]+\b)*)"
     advised = set(re.findall(ask, text))
@@ -78,16 +74,16 @@ def test_help_fits_a_terminal_of_80_columns():
 
 
 def test_help_of_one_command_of_several_words_is_of_that_alone():
-    def told(*args):
+    def help_text(*args):
         done = cli.run(*args)
         assert done.returncode == 0, (args, done.stderr)
         return done.stdout
-    move = told("jobs", "move", "--help")
+    move = help_text("jobs", "move", "--help")
     assert "tarry jobs move ROUTE ID" in move and "--at TIME" in move
     assert "tarry jobs list" not in move and "--state" not in move
-    assert told("jobs", "move", "r", "x", "--help") == told("help", "jobs", "move") == move
-    both = told("jobs", "--help")
-    assert both == told("help", "jobs") and "tarry jobs list" in both and "--at TIME" in both and "--state" in both
+    assert help_text("jobs", "move", "r", "x", "--help") == help_text("help", "jobs", "move") == move
+    both = help_text("jobs", "--help")
+    assert both == help_text("help", "jobs") and "tarry jobs list" in both and "--at TIME" in both and "--state" in both
     for args in (("help", "jobs", "lits"), ("help", "status", "list")):
         done = cli.run(*args)
         assert done.returncode == 64 and f"unknown command {args[-1]}" in done.stderr, done.stderr
@@ -107,7 +103,7 @@ def test_the_manual_has_each_option():
 
 
 def complete(*words, path=None, url="http://127.0.0.1:1"):
-    """What bash offers behind these words; the last one is being written."""
+    """Returns bash's completions of these words; the last one is incomplete."""
     script = (f'. {TOP}/etc/completion/tarry.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tarry; '
               'printf "%s\\n" "${COMPREPLY[@]}"')
     env = cli.environment(url)

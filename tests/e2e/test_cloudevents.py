@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Events of CloudEvents in binary mode, from each protocol to another."""
+"""CloudEvents in binary mode, from each protocol to each other."""
 import datetime
 import http.client
 import time
@@ -22,7 +22,8 @@ PAYLOAD = b'{"total":12}'
 
 
 def in_http(value):
-    """As the binding has it: printable ASCII but space, quote and percent sign stays."""
+    """Encodes a value as the HTTP binding requires: printable ASCII is unchanged, except space,
+    quote and percent sign."""
     plain = "".join(chr(c) for c in range(0x21, 0x7f) if chr(c) not in '"%')
     return urllib.parse.quote(value, safe=plain)
 
@@ -33,7 +34,7 @@ def event_for(protocol, event):
 
 
 def send(way, headers, payload=PAYLOAD):
-    """headers: (name, text), one message."""
+    """Sends one message. headers: (name, text)."""
     encoded = [(n, v.encode()) for n, v in headers]
     if way.source == "kafka":
         producer = confluent_kafka.Producer({"bootstrap.servers": way.bench.kafka.address})
@@ -63,7 +64,7 @@ def post(port, headers, payload):
 
 
 def texts(arrival):
-    """Its headers without ours and without those of the transport."""
+    """Returns its headers, without those of tarry and of the transport."""
     transport = {"host", "user-agent", "content-length", "webhook-id"}
     return sorted((n, v.decode()) for n, v in arrival.headers
                   if not n.startswith("delay-") and n not in transport)
@@ -108,7 +109,7 @@ def test_an_event_is_not_delivered_after_its_expirytime(bench):
     for seconds, payload in ((3, b"too late"), (60, b"in time")):
         send(way, event_for("http", {**minimal, "expirytime": from_now(seconds)}) +
              [("deliver-after", "4s")], payload)
-    # Without the four attributes it is no event, and the header means nothing.
+    # Without the four attributes it is no event, and the header has no meaning.
     send(way, [("ce-expirytime", from_now(3)), ("deliver-after", "4s")], b"no event")
     wait_for("the end of the one that is late",
              lambda: way.tarry.metric("tarry_jobs_dead_total", route="main", reason="expired") == 1)

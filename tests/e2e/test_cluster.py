@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Redis Cluster: its buckets are on all masters."""
+"""Redis Cluster: tarry distributes its buckets over all masters."""
 import contextlib
 import threading
 import time
@@ -53,7 +53,7 @@ def test_tls_to_every_node_and_a_user_who_may_only_what_tarry_needs(bench):
 
 
 class Lone(Node):
-    """A cluster of one node, which does not know its own address: nobody has met it."""
+    """A cluster of one node that does not know its own address, because it never met another node."""
 
     def __init__(self, bench, *options):
         super().__init__(bench.folder, 0, options)
@@ -110,9 +110,9 @@ def test_two_nodes_that_name_each_other_are_asked_now_and_then(bench):
         thread.start()
     wait_for("several calls, each again and again", lambda: errors(way, "elsewhere") - before >= 6)
     time.sleep(3)
-    asked, cpu_s, took_s = errors(way, "elsewhere") - before, way.tarry.cpu_s() - cpu_s, time.monotonic() - started
-    verify.note(f"two nodes that name each other: {asked:.0f} answers and {cpu_s:.2f} s of CPU in {took_s:.1f} s")
-    assert asked < 100 * took_s, "several calls, each ten times a second"
+    answers, cpu_s, took_s = errors(way, "elsewhere") - before, way.tarry.cpu_s() - cpu_s, time.monotonic() - started
+    verify.note(f"two nodes that name each other: {answers:.0f} answers and {cpu_s:.2f} s of CPU in {took_s:.1f} s")
+    assert answers < 100 * took_s, "several calls, each ten times a second"
     assert "the redirection is followed later" in way.tarry.log.read_text()
     for node in (other, owner, *cluster.nodes):
         node.client().execute_command("CLUSTER SETSLOT", slot, "NODE", cluster.id_of(other))
@@ -124,7 +124,7 @@ def test_two_nodes_that_name_each_other_are_asked_now_and_then(bench):
 
 
 def moved(node, slot):
-    """What it says of a key of that slot that is not there; None: it has it."""
+    """Returns the node's redirection for a key of that slot that it does not have. None: it owns the slot."""
     key = "tarry:{main/0}:nothing"
     assert node.client().execute_command("CLUSTER KEYSLOT", key) == slot
     try:
@@ -134,25 +134,27 @@ def moved(node, slot):
     return None
 
 
-def half_move(cluster, giver, key):
-    """That key goes, and the others of its slot stay. Gives what ends it."""
-    slot = giver.client().execute_command("CLUSTER KEYSLOT", key)
-    taker = next(n for n in cluster.nodes if n is not giver)
+def half_move(cluster, source, key):
+    """Moves this key to another node, and leaves the others of its slot. Returns a function that
+    completes the move."""
+    slot = source.client().execute_command("CLUSTER KEYSLOT", key)
+    destination = next(n for n in cluster.nodes if n is not source)
     ids = {n: cluster.id_of(n) for n in cluster.nodes}
-    taker.client().execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[giver])
-    giver.client().execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[taker])
-    giver.client().execute_command("MIGRATE", "127.0.0.1", taker.port, key, 0, 5000)
+    destination.client().execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[source])
+    source.client().execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[destination])
+    source.client().execute_command("MIGRATE", "127.0.0.1", destination.port, key, 0, 5000)
 
     def finish():
-        rest = giver.client().execute_command("CLUSTER GETKEYSINSLOT", slot, 100)
-        giver.client().execute_command("MIGRATE", "127.0.0.1", taker.port, "", 0, 5000, "KEYS", *rest)
-        for node in (taker, giver, *cluster.nodes):
-            node.client().execute_command("CLUSTER SETSLOT", slot, "NODE", ids[taker])
+        rest = source.client().execute_command("CLUSTER GETKEYSINSLOT", slot, 100)
+        source.client().execute_command("MIGRATE", "127.0.0.1", destination.port, "", 0, 5000, "KEYS", *rest)
+        for node in (destination, source, *cluster.nodes):
+            node.client().execute_command("CLUSTER SETSLOT", slot, "NODE", ids[destination])
     return finish
 
 
 def test_a_script_whose_own_keys_are_there_is_refused_while_others_of_its_slot_are_not(bench):
-    """lua/move.lua names :pool, and works on the keys that are made of it: half way it would be lost."""
+    """lua/move.lua receives :pool and derives its other keys from it: if it stopped half way, jobs would be
+    lost."""
     cluster = Cluster(bench)
     way = ways.Way(bench, "http-http", route="buckets = 1;", redis=cluster, redis_options='horizon = "2s";')
     near = way.tarry.ask("POST", "/v1/routes/main/jobs", 5000 * "x", {"delay-id": "large", "deliver-after": "1h"})
@@ -160,9 +162,9 @@ def test_a_script_whose_own_keys_are_there_is_refused_while_others_of_its_slot_a
     for job in batch:
         job.delay_ms = 8000
     way.send(batch)
-    giver, slots = next((n, k) for n, k in cluster.keys("tarry:{main/0}:slots"))
-    assert near[0] == 201 and giver.client().exists("tarry:{main/0}:pool"), "else this shows nothing"
-    finish = half_move(cluster, giver, slots)
+    source, slots = next((n, k) for n, k in cluster.keys("tarry:{main/0}:slots"))
+    assert near[0] == 201 and source.client().exists("tarry:{main/0}:pool"), "else this shows nothing"
+    finish = half_move(cluster, source, slots)
     wait_for("the slot to be moved, in vain", lambda: "move: " in way.tarry.log.read_text())
     assert errors(way, "wrong") == 0 and way.collector.arrivals == []
     finish()
@@ -171,12 +173,12 @@ def test_a_script_whose_own_keys_are_there_is_refused_while_others_of_its_slot_a
 
 
 def test_each_call_of_a_bucket_names_a_key_that_never_exists(bench):
-    """Else a node that hands a slot over would begin what it can't end: store_map.h."""
+    """Otherwise a node that hands over a slot would start a script that it cannot finish: store_map.h."""
     cluster = Cluster(bench)
     calls, way = [], ways.Way(bench, "http-http", route="buckets = 2;", redis=cluster)
 
     def listen(node):
-        with contextlib.suppress(redis.exceptions.RedisError), node.client().monitor() as monitor:  # till its end
+        with contextlib.suppress(redis.exceptions.RedisError), node.client().monitor() as monitor:  # until the node stops
             for heard in monitor.listen():
                 words = heard["command"].split(" ")
                 if words[0] == "EVALSHA" and "{main/" in words[3]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The headers of other schedulers, each set through the sources where its producers are."""
+"""The headers of other schedulers, each set with the sources that its producers use."""
 import datetime
 import json
 import struct
@@ -21,11 +21,11 @@ def rfc3339(ms):
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-SLACK_MS = 1000  # Redis' clock as a daemon on a starved machine sees it; no unit is mistaken so
+SLACK_MS = 1000  # Redis' clock as a daemon on a busy machine sees it; a wrong unit would differ by more
 
 
 def soon_s(seconds=2):
-    """A whole second that many ahead, rounded up."""
+    """Returns a whole second, this many seconds ahead, rounded up."""
     return now_ms() // 1000 + 1 + seconds
 
 
@@ -79,7 +79,7 @@ class Kafka:
 
 
 def kafka_rows(k, base_s, sent_ms):
-    """(set, payload, key, headers, due in ms, topic, key that goes out, id or None)."""
+    """Returns (set, payload, key, headers, due in ms, topic, delivered key, id or None)."""
     at_ms = base_s * 1000 + 345
     return [
         ("rabbitmq", b"rabbit", b"k1", {"x-delay": 2100}, sent_ms + 2100, k.out, b"k1", None),
@@ -122,7 +122,7 @@ def test_over_kafka_each_set_says_when_where_to_and_under_which_name(bench):
         assert (a.topic, a.key) == (topic, key), payload
         assert a.header("delay-id").decode() == id_ or \
             (id_ is None and a.header("delay-id").startswith(f"{set_}/{k.topic(set_)}/0/".encode()))
-        # What was meant for the scheduler does not travel on, all else does.
+        # Headers for the scheduler are not delivered, all others are.
         names = [n for n, _ in a.headers if not n.startswith("delay-")]
         assert names == ["x-kept"], payload
     assert k.metric("dead_letters") == 0
@@ -150,7 +150,7 @@ def test_over_kafka_a_key_of_etf1_or_karafka_names_the_job_for_replace_and_cance
     karafka("schedule", "d", soon, b"gone")
     karafka("cancel", "d", soon, b"")
     karafka("schedule", "e", soon, b"gone")
-    k.send("karafka", {}, None, "e")  # as Karafka itself ends a schedule
+    k.send("karafka", {}, None, "e")  # Karafka itself ends a schedule like this
     got = k.wait_payloads(b"etf1 anew", b"karafka anew")
     assert all(a.key is None and a.topic == k.other for a in got.values())
     assert (k.metric("jobs_replaced_total"), k.metric("jobs_cancelled_total")) == (2, 3)
@@ -163,11 +163,11 @@ def test_jobs_of_every_other_set_are_cancelled_by_delay_id(bench):
     sets = ("rabbitmq", "nats", "artemis", "dapr")
     k = Kafka(bench, sets)
     at_ms = now_ms() + 5000
-    asked = {"rabbitmq": {"x-delay": 5000}, "nats": {"Nats-Schedule": f"@at {rfc3339(at_ms)}"},
+    control = {"rabbitmq": {"x-delay": 5000}, "nats": {"Nats-Schedule": f"@at {rfc3339(at_ms)}"},
              "artemis": {"_AMQ_SCHED_DELIVERY": at_ms}, "dapr": {"deliverAt": at_ms}}
     for s in sets:
-        k.send(s, {**asked[s], "delay-id": f"gone-{s}"}, b"gone")
-        k.send(s, {**asked[s], "delay-id": f"kept-{s}"}, s.encode())
+        k.send(s, {**control[s], "delay-id": f"gone-{s}"}, b"gone")
+        k.send(s, {**control[s], "delay-id": f"kept-{s}"}, s.encode())
     for s in sets:
         k.send(s, {"delay-id": f"gone-{s}", "delay-op": "cancel"}, b"")
     k.wait_payloads(*[s.encode() for s in sets])
@@ -208,7 +208,7 @@ def test_our_own_headers_count_before_those_of_a_set(bench):
 def test_what_a_set_s_header_gets_wrong_is_a_dead_letter_with_its_reason(bench):
     k = Kafka(bench)
     rows = [("rabbitmq", {"x-delay": "soon"}, "bad-delay"),
-            ("etf1", {"scheduler-epoch": now_ms()}, "bad-delay"),  # ms where s are meant
+            ("etf1", {"scheduler-epoch": now_ms()}, "bad-delay"),  # ms instead of s
             ("etf1", {"scheduler-epoch": soon_s(), "scheduler-target-topic": "elsewhere"},
              "bad-target"),
             ("karafka", {"schedule_source_type": "explode"}, "bad-op"),
@@ -246,7 +246,7 @@ def test_binary_ints_are_numbers_where_the_source_says_so(bench, binary):
     for set_, payload, headers, _ in rows:
         k.send(set_, {n: struct.pack(">q", v) for n, v in headers.items()}, payload, payload,
                sent_ms)
-    # Eight bytes that are a text stay one.
+    # Eight bytes of text remain text.
     k.send("none", {"deliver-after": "0000001s"}, b"text", b"k", sent_ms)
     if binary:
         got = k.wait_payloads(b"text", *[row[1] for row in rows])
@@ -281,7 +281,7 @@ def test_rounds_of_activemq_and_intervals_of_nats_repeat_a_job_over_kafka(bench)
 # ------------------------------------------------------------------------------ HTTP
 
 class Http:
-    """The jobs API with sets switched on, and a callback server that answers as it is asked."""
+    """The jobs API with header sets enabled, and a callback server whose answers the test sets."""
 
     def __init__(self, bench, *sets):
         self.hook = bench.keep(collect.FromHttp(lambda a: int(a.header("x-answer") or 200)))
@@ -407,7 +407,7 @@ def test_over_mqtt_topics_of_emqx_and_user_properties_of_the_sets_say_when(bench
     publish("$delayed/4/devices/7", b"emqx", delay_id="seven")
     publish("$delayed/4/devices/8", b"gone", delay_id="eight")
     publish("$delayed/0/devices/8", b"", delay_id="eight", delay_op="cancel")
-    publish(f"$delayed/{at_s}/devices/9", b"epoch", deliver_after="1h")  # the topic counts
+    publish(f"$delayed/{at_s}/devices/9", b"epoch", deliver_after="1h")  # the topic has precedence
     publish("in/x", b"dapr", deliverAt=str(at_s * 1000 + 500))
     publish("in/x", b"rabbitmq", x_delay="1500")
     publish("$delayed/1/devices/10", b"to", delay_to="devices/elsewhere")
@@ -422,7 +422,7 @@ def test_over_mqtt_topics_of_emqx_and_user_properties_of_the_sets_say_when(bench
     assert got[b"emqx"].header("delay-id") == b"seven"
     due = {p: int(a.header("delay-due")) for p, a in got.items()}
     assert (due[b"epoch"], due[b"dapr"]) == (at_s * 1000, at_s * 1000 + 500)
-    # A broker that is starved passes a message on when it is acknowledged long since.
+    # A busy broker forwards a message long after it has acknowledged it.
     assert started_ms + 4000 <= due[b"emqx"] <= sent_ms + 4000 + SLACK_MS
     assert started_ms + 1500 <= due[b"rabbitmq"] <= sent_ms + 1500 + SLACK_MS
     assert all(a.ns >= due[p] * 1_000_000 for p, a in got.items())

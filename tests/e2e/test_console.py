@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The web console, in headless Chromium: console.mjs clicks, and here it is seen what became of it."""
+"""The web console in headless Chromium: console.mjs clicks, and the tests check the effects."""
 import os
 import signal
 import threading
@@ -65,8 +65,8 @@ def test_dead_letters_are_replayed_and_dropped_after_a_count(yard, browser):
     bury(yard, [f"a-{n}" for n in range(120)] + ["b-0", "c-0"])
     browser(yard, "dead", shown=50, all=120)
     yard.hook.wait_count(121)
-    came = [a.header("delay-id") for a in yard.hook.arrivals]
-    assert sorted(came) == sorted([f"a-{n}".encode() for n in range(120)] + [b"b-0"])
+    arrived = [a.header("delay-id") for a in yard.hook.arrivals]
+    assert sorted(arrived) == sorted([f"a-{n}".encode() for n in range(120)] + [b"b-0"])
     assert yard.route()["dead"] == 0
 
 
@@ -82,8 +82,8 @@ def test_a_reload_tells_what_has_changed_or_what_is_wrong(yard, browser):
     yard.tarry.conf.write_text(good.replace('to = "hook"; match = "r"', 'to = "nowhere"; match = "r"'))
     assert "nowhere" in browser(yard, "reload", want="Rejected; the previous configuration remains active")["told"]
     yard.tarry.conf.write_text(good.replace('retry = [ "1h" ]', 'retry = [ "2h" ]'))
-    told = browser(yard, "reload", want="Generation")["told"]
-    assert "r" in told.splitlines()[-1]
+    message = browser(yard, "reload", want="Generation")["told"]
+    assert "r" in message.splitlines()[-1]
 
 
 HOSTILE = ['<script>window.owned=1</script>', '<img src=x onerror="window.owned=1">', '"><svg onload=window.owned=1>',
@@ -151,7 +151,7 @@ def test_what_is_open_follows_its_job(yard, browser):
 def test_another_operator_may_be_faster(yard, browser):
     yard.put("one", after="1h")
     yard.put("two", after="2h")
-    child = browser.begin(yard, "faster", wait_ms=3000)  # it is looked at meanwhile
+    child = browser.begin(yard, "faster", wait_ms=3000)  # the test checks it meanwhile
     heard(child)
     assert yard.tarry.ask("DELETE", "/v1/routes/r/jobs/one")[0] == 200
     print("done", file=child.stdin, flush=True)

@@ -62,11 +62,11 @@ def test_no_page_breaks_a_rule_of_wcag_that_axe_knows(bench, browser, colours):
 
 
 def test_it_knows_all_reasons(yard):
-    """Those that dead letters are looked for by."""
+    """The console offers every reason as a filter for dead letters."""
     page = (TOP / "bridge/admin/console/dead.js").read_text()
     listed = re.findall(r"'([a-z-]+)'", re.search(r"const REASONS = \[([^\]]*)\]", page)[1])
-    said = yard.tarry.ask("GET", "/v1/routes/r/dead?reason=none-such")[2]["message"]
-    assert sorted(listed) == sorted(said.split("known:")[1].split())
+    message = yard.tarry.ask("GET", "/v1/routes/r/dead?reason=none-such")[2]["message"]
+    assert sorted(listed) == sorted(message.split("known:")[1].split())
 
 
 @pytest.mark.parametrize("scenario", ["dark", "phone"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Pause, resume and drain of routes: in Redis, for all instances, over restarts."""
+"""Pause, resume and drain of routes: stored in Redis, for all instances, across restarts."""
 import signal
 import subprocess
 import threading
@@ -66,7 +66,7 @@ def test_a_paused_route_takes_jobs_and_delivers_none(yard):
     log = yard.tarry.log.read_text()
     assert log.count("is paused") == 1 and log.count("is running again") == 1
     assert yard.run("pause", "nowhere").returncode == 1 and yard.run("resume", "r").returncode == 0
-    for n in range(5):  # at once, and not at the next tick
+    for n in range(5):  # at once, not at the next tick
         yard.run("pause", "r")
         yard.post(f"a{n}")
         time.sleep(0.1)
@@ -143,7 +143,7 @@ def test_waiting_for_a_drain_takes_a_redis_that_is_away_for_no_end(yard):
     wait_for("it to drain", lambda: yard.state() == "draining")
     yard.redis.child.send_signal(signal.SIGSTOP)
     time.sleep(5)
-    assert waits.poll() is None  # how many are left is not known
+    assert waits.poll() is None  # the number of remaining jobs is not known
     yard.redis.child.send_signal(signal.SIGCONT)
     wait_for("Redis", lambda: yard.tarry.ask("GET", "/readyz")[0] == 200)
     assert waits.poll() is None
@@ -167,7 +167,7 @@ def test_waiting_for_a_drain_of_queues_counts_what_came_just_before(yard):
 @pytest.mark.slow
 @pytest.mark.parametrize("done", ["resume", "pause"])
 def test_waiting_for_a_drain_ends_when_somebody_takes_it_back(yard, done):
-    """What then waits may wait for ever: new jobs come, or none leaves."""
+    """Otherwise the wait might never end: new jobs arrive, or none leaves."""
     yard.post("a", after="1h")
     waits = subprocess.Popen([BIN, "drain", "r", "s", "--wait"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                              text=True, env=cli.environment(f"http://127.0.0.1:{yard.tarry.port}"))
@@ -180,7 +180,7 @@ def test_waiting_for_a_drain_ends_when_somebody_takes_it_back(yard, done):
 
 
 class Posting(threading.Thread):
-    """Jobs that are due at once, one after the other; answers: (when, status) of each."""
+    """Posts jobs that are due at once, one after the other. answers: (when, status) of each."""
 
     def __init__(self, yard, tarry):
         super().__init__(daemon=True)
@@ -197,7 +197,7 @@ class Posting(threading.Thread):
 @pytest.mark.long
 @pytest.mark.slow
 def test_waiting_for_a_drain_waits_for_instances_that_were_not_told(yard):
-    """One that may not subscribe finds it by itself, within ten seconds; until then it takes jobs."""
+    """An instance that cannot subscribe finds the state within ten seconds. Until then it accepts jobs."""
     import redis
     redis.Redis(unix_socket_path=yard.redis.url.partition("unix://")[2]).execute_command(
         "ACL", "SETUSER", "deaf", "on", ">pw", "~*", "+@all", "resetchannels")
@@ -238,8 +238,8 @@ def test_a_route_to_a_queue_drains(yard):
 
 
 def publisher(yard, broker, first):
-    """An MQTT client, what publishes a topic by it, and what tells which have arrived; the first
-    one has: the source may subscribe later."""
+    """Returns an MQTT client, a function that publishes to a topic, and one that returns the
+    arrived topics. Waits for a first message: the source may subscribe later."""
     client = new_client(protocol=mqtt.MQTTv311)
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
@@ -277,7 +277,7 @@ def test_a_broker_is_held_back_when_all_its_routes_drain(bench):
     yard.tarry.stop()
     yard.tarry = yard.more()
     time.sleep(2)
-    assert arrived() == {b"in/one/1"}  # not in the moment before Redis is asked, either
+    assert arrived() == {b"in/one/1"}  # not even before the state is read from Redis
     yard.run("resume", "one", "two")
     wait_for("what waited at the broker", lambda: arrived() >= {b"in/one/2", b"in/two/2"})
     client.loop_stop()
@@ -317,7 +317,8 @@ def test_a_pause_needs_redis(yard):
 @pytest.mark.long
 @pytest.mark.slow
 def test_what_redis_holds_counts(yard):
-    """A state that somebody set while nobody was told is found; one that a newer tarry wrote rests."""
+    """A state that was set without a notification is found. An unknown state of a newer tarry changes
+    nothing."""
     import redis
     client = redis.Redis(unix_socket_path=yard.redis.url.partition("unix://")[2])
     client.hset("tarry:states", "r", "paused")

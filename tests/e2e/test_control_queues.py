@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Pause and drain of routes that end at queues, as the consumers of each HTTP API see them."""
+"""Pause and drain of routes to queues, as the consumers of each HTTP API see them."""
 import threading
 import time
 
@@ -38,7 +38,7 @@ class ByNative:
         assert Queues(self.daemon).put("work/a", text).status in (200, 201)
 
     def take(self, wait_s):
-        """What end() needs, or None."""
+        """Returns the arguments for end(), or None."""
         jobs = Queues(self.daemon).pull("work/a", wait=f"{wait_s}s" if wait_s else None).jobs
         return jobs[0] if jobs else None
 
@@ -105,7 +105,7 @@ class ByCamellia:
 
 @pytest.fixture(scope="module")
 def place():
-    """A daemon with every API that hands jobs out, and its ports."""
+    """A daemon with every API that delivers jobs, and its ports."""
     bench = Bench(servers.BUILD / "e2e" / f"paused-{free_port()}", "paused", None)
     ports = [free_port() for _ in range(4)]
     try:
@@ -134,7 +134,7 @@ def test_consumers_of_a_paused_route_get_nothing_until_it_is_resumed(place, by):
     assert held
     control(daemon, "pause", api.route)
     api.put(b"second")
-    time.sleep(1.2)  # it is due, by any API
+    time.sleep(1.2)  # it is due for any API
     started = time.monotonic()
     assert api.take(0) is None and api.take(2) is None
     assert 1.8 < time.monotonic() - started < soon_s(6), "who waits is answered at the end of its time"
@@ -232,21 +232,21 @@ def test_routes_that_share_queues_are_counted_once_and_each_can_be_drained(bench
                   two: { from = "http"; to = "q"; match = "two"; }; };''').start()
     q = Queues(tarry)
 
-    def told(route):
+    def status(route):
         return tarry.ask("GET", f"/v1/admin/routes/{route}")[2]["routes"][0]
 
     q.put("two", b"x", id_="a")
-    wait_for("a sweep", lambda: told("one")["pending"] == 1, 60)
-    assert (told("one")["counted_with"], told("one")["stored"]) == (None, 0)
-    assert (told("two")["counted_with"], told("two")["stored"]) == ("one", 1)
-    assert told("two")["pending"] is None and told("two")["oldest_overdue_ms"] is None
+    wait_for("a sweep", lambda: status("one")["pending"] == 1, 60)
+    assert (status("one")["counted_with"], status("one")["stored"]) == (None, 0)
+    assert (status("two")["counted_with"], status("two")["stored"]) == ("one", 1)
+    assert status("two")["pending"] is None and status("two")["oldest_overdue_ms"] is None
     lines = [line for line in tarry.ask("GET", "/metrics")[2].decode().splitlines()
              if line.startswith("tarry_jobs_pending{")]
     assert lines == ['tarry_jobs_pending{route="one"} 1']
     control(tarry, "drain", "two")
     time.sleep(12)  # longer than a sweep
-    assert told("two")["drained"] is False
+    assert status("two")["drained"] is False
     q.ack(q.pull("two").jobs[0])
     done = cli.run("drain", "two", "--wait", url=f"http://127.0.0.1:{tarry.port}")
-    assert done.returncode == 0 and told("two")["drained"] is True and told("one")["drained"] is False
+    assert done.returncode == 0 and status("two")["drained"] is True and status("one")["drained"] is False
     tarry.stop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Dead letters: looked through, brought back, deleted; over HTTP and by `tarry dead`."""
+"""Dead letters: list, replay and drop, over HTTP and with `tarry dead`."""
 import collections
 import datetime
 import http.client
@@ -27,7 +27,7 @@ NOW = "2026-01-01T00:00:00Z"
 
 
 class Yard:
-    """A daemon whose callback server answers as `answer` says: 400 unless told otherwise."""
+    """A daemon whose callback server answers with the status in `answer` (default: 400)."""
 
     def __init__(self, bench, options="", sources="", routes=""):
         self.answer = 400
@@ -51,7 +51,7 @@ class Yard:
         return body
 
     def bury(self, ids):
-        """All as rejected, in one batch."""
+        """Buries all as rejected, in one batch."""
         lines = "".join(json.dumps({"id": i, "payload": i}) + "\n" for i in ids)
         self.answer = 400
         status, _, body = self.tarry.ask("POST", "/v1/routes/r/jobs", lines,
@@ -99,8 +99,7 @@ def yard(bench):
 
 
 class SlowWay:
-    """Carries requests to the daemon; the answers beyond the first so many come back when go is
-    set."""
+    """Forwards requests to the daemon. It holds back all but the first answers until go is set."""
 
     def __init__(self, port, at_once):
         way, self.answered, self.go = self, 0, threading.Event()
@@ -131,7 +130,7 @@ class SlowWay:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def wait_answered(self, count):
-        """The daemon has done what that many ask for."""
+        """Waits until the daemon has answered this number of requests."""
         wait_for(f"{count} answers of the daemon", lambda: self.answered == count)
 
     def close(self):
@@ -140,7 +139,7 @@ class SlowWay:
         self.server.server_close()
 
 
-# --------------------------------------------------------------------------- looking
+# --------------------------------------------------------------------------- list
 
 def test_letters_of_each_kind_are_listed_with_what_is_known_of_their_end(yard):
     yard.put("rejected", "pay load", x_colour="blue", delay_key="k")
@@ -185,11 +184,11 @@ def test_letters_of_a_route_from_a_broker_are_there_too(bench):
     client = new_client()
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
-    asked = Properties(PacketTypes.PUBLISH)
-    asked.UserProperty = [("deliver-after", "soon")]
+    publish_properties = Properties(PacketTypes.PUBLISH)
+    publish_properties.UserProperty = [("deliver-after", "soon")]
 
     def listed():
-        client.publish("in/x", b"hello", qos=1, properties=asked).wait_for_publish(10)
+        client.publish("in/x", b"hello", qos=1, properties=publish_properties).wait_for_publish(10)
         return yard.ask("GET", "", route="devices")[2]["items"]
 
     letter = wait_for("a dead letter", listed, step_s=0.3)[0]  # the source may subscribe later
@@ -254,7 +253,7 @@ def test_pages_go_through_all_buckets_and_meet_each_letter_once(bench):
     yard.tarry.stop()
 
 
-# --------------------------------------------------------------------------- bringing back
+# --------------------------------------------------------------------------- replay
 
 @pytest.mark.smoke
 def test_a_replayed_letter_is_delivered_anew_with_its_count(yard):
@@ -287,8 +286,8 @@ def test_a_letter_is_replayed_no_more_often_than_its_route_allows(bench):
     done = yard.change("replay")
     assert (done["done"], done["refused"], done["items"][0]["refused"]) == (0, 1, True)
     assert yard.ids() == ["one"] and len(yard.hook.arrivals) == 2
-    told = yard.tool("dead", "replay", "r", "one")
-    assert told.returncode == 1 and "2 times" in told.stderr
+    result = yard.tool("dead", "replay", "r", "one")
+    assert result.returncode == 1 and "2 times" in result.stderr
     yard.tarry.stop()
 
 
@@ -312,7 +311,7 @@ def test_with_a_rate_letters_come_spaced_and_nobody_need_wait(yard):
     while page["cursor"]:
         page = yard.change("replay", rate="5", max=10, cursor=page["cursor"])
         items += page["items"]
-    assert len(yard.hook.arrivals) < 21  # the daemon has it all; it is 4 s until the last
+    assert len(yard.hook.arrivals) < 21  # the daemon has all of them; the last is due in 4 s
     due = [datetime.datetime.fromisoformat(item["due"].replace("Z", "+00:00")).timestamp() for item in items]
     assert [at - due[0] for at in due] == pytest.approx([n / 5 for n in range(21)], abs=0.0015)
     times = [a.ns / 1e9 for a in yard.hook.wait_count(21)]
@@ -355,12 +354,12 @@ def test_the_tool_may_be_killed_midway_and_run_again(yard, bench):
     tool = subprocess.Popen([BIN, "dead", "replay", "r", "--all", "--url", way.url],
                             stderr=terminal.slave, stdout=subprocess.DEVNULL)
     terminal.read_until("replayed 500, ")
-    way.wait_answered(2)  # the second page is done, and not known to be
+    way.wait_answered(2)  # the second page is done, and the tool does not know it
     tool.kill()
     tool.wait(30)
     assert yard.ids(max=500), "it was through before it was killed"
-    told = yard.tool("dead", "replay", "r", "--all")
-    assert told.returncode == 0, told.stderr
+    result = yard.tool("dead", "replay", "r", "--all")
+    assert result.returncode == 0, result.stderr
     yard.hook.wait_count(len(ids))
     wait_for("the deliveries to be counted",
              lambda: yard.tarry.metric("tarry_jobs_delivered_total", route="r") == len(ids))
@@ -386,13 +385,13 @@ def test_an_interrupted_tool_says_where_to_go_on(yard, bench):
     out, _ = tool.communicate(timeout=30)
     assert tool.returncode == 130 and json.loads(out)["replayed"] == 1000
     cursor = re.search(r"--cursor (\S+)\r\n", terminal.read_until("--cursor ") + terminal.read_until("\n"))[1]
-    told = yard.tool("dead", "replay", "r", "--cursor", cursor)
-    assert cli.one(told) == {"replayed": 300, "refused": 0, "looked": 300, "dry_run": False}
+    result = yard.tool("dead", "replay", "r", "--cursor", cursor)
+    assert cli.one(result) == {"replayed": 300, "refused": 0, "looked": 300, "dry_run": False}
     yard.hook.wait_count(len(ids))
     assert yard.arrivals_by_id() == collections.Counter(ids)
 
 
-# --------------------------------------------------------------------------- deleting
+# --------------------------------------------------------------------------- drop
 
 def test_dropped_letters_are_gone(yard):
     yard.bury(["a", "b", "c"])
@@ -410,38 +409,38 @@ def test_dropped_letters_are_gone(yard):
 
 def test_the_tool_lists_and_shows(yard):
     yard.bury(["a", "b", "c"])
-    told = yard.tool("dead", "list", "r")
-    rows = cli.lines(told)
+    result = yard.tool("dead", "list", "r")
+    rows = cli.lines(result)
     assert sorted(row["id"] for row in rows) == ["a", "b", "c"]
     assert all(row["reason"] == "rejected" and "400" in row["error"] for row in rows)
-    told = yard.tool("dead", "list", "r", "--max", "2", "--table")
-    head, *table = told.stdout.splitlines()
+    result = yard.tool("dead", "list", "r", "--max", "2", "--table")
+    head, *table = result.stdout.splitlines()
     assert head.split() == ["BURIED", "REASON", "TRIES", "ID", "ERROR"] and len(table) == 2
     assert [row.split()[1:4] for row in table] == [["rejected", "1", row["id"]] for row in rows[:2]]
-    cursor = re.search(r"--cursor (\S+)", told.stderr)[1]
-    told = yard.tool("dead", "list", "r", "--cursor", cursor)
-    assert cli.one(told)["id"] == rows[2]["id"] and not told.stderr
-    told = yard.tool("dead", "show", "r", "a")
-    assert told.returncode == 0 and json.loads(told.stdout)["payload"] == "a"
-    told = yard.tool("dead", "show", "r", "nothing")
-    assert told.returncode == 1 and "no such dead letter" in told.stderr
+    cursor = re.search(r"--cursor (\S+)", result.stderr)[1]
+    result = yard.tool("dead", "list", "r", "--cursor", cursor)
+    assert cli.one(result)["id"] == rows[2]["id"] and not result.stderr
+    result = yard.tool("dead", "show", "r", "a")
+    assert result.returncode == 0 and json.loads(result.stdout)["payload"] == "a"
+    result = yard.tool("dead", "show", "r", "nothing")
+    assert result.returncode == 1 and "no such dead letter" in result.stderr
 
 
 def test_the_tool_drops_and_replays_only_what_it_is_told_to(yard):
     yard.bury(["a", "b", "c"])
     for what in ("drop", "replay"):
-        told = yard.tool("dead", what, "r")
-        assert told.returncode == 64 and "--all" in told.stderr
-        told = yard.tool("dead", what, "r", "--all", "--dry-run")
-        assert cli.one(told)["dry_run"] is True
-        told = yard.tool("dead", what, "r", "--all", "--dry-run", "--table")
-        assert told.returncode == 0 and told.stdout.startswith("would have ")
+        result = yard.tool("dead", what, "r")
+        assert result.returncode == 64 and "--all" in result.stderr
+        result = yard.tool("dead", what, "r", "--all", "--dry-run")
+        assert cli.one(result)["dry_run"] is True
+        result = yard.tool("dead", what, "r", "--all", "--dry-run", "--table")
+        assert result.returncode == 0 and result.stdout.startswith("would have ")
         assert yard.tool("dead", what, "r", "a", "--all").returncode == 64
     assert yard.dead() == 3
     assert cli.one(yard.tool("dead", "drop", "r", "a"))["id"] == "a"
     assert yard.tool("dead", "drop", "r", "a").returncode == 1
-    told = yard.tool("dead", "drop", "r", "--id-prefix", "b")
-    assert cli.one(told) == {"dropped": 1, "refused": 0, "looked": 2, "dry_run": False}
+    result = yard.tool("dead", "drop", "r", "--id-prefix", "b")
+    assert cli.one(result) == {"dropped": 1, "refused": 0, "looked": 2, "dry_run": False}
     yard.answer = 200
     assert yard.tool("dead", "replay", "r", "--reason", "rejected", "--rate", "0.5").returncode == 0
     assert yard.hook.wait_count(1)[0].header("delay-id") == b"c"
@@ -452,39 +451,39 @@ def test_the_tool_cancels_and_shows_jobs_and_targets(yard):
     assert cli.one(yard.tool("jobs", "show", "r", "one"))["state"] == "waiting"
     assert cli.one(yard.tool("jobs", "cancel", "r", "one"))["cancelled"] is True
     for word in ("cancel", "show"):
-        told = yard.tool("jobs", word, "r", "one")
-        assert told.returncode == 1 and "no such job" in told.stderr
+        result = yard.tool("jobs", word, "r", "one")
+        assert result.returncode == 1 and "no such job" in result.stderr
         assert yard.tool("jobs", word, "nowhere", "one").returncode == 1
     assert yard.tool("targets", "r").returncode == 0
     assert yard.tool("targets", "nowhere").returncode == 1
-    told = yard.tool("go-on", "r", "http://nowhere")
-    assert told.returncode == 1 and "stopped" in told.stderr
+    result = yard.tool("go-on", "r", "http://nowhere")
+    assert result.returncode == 1 and "stopped" in result.stderr
 
 
 def test_the_tool_lets_a_stopped_target_go_on(yard):
     yard.answer = 410
     yard.put("one")
-    told = wait_for("the stop", lambda: '"stopped"' in yard.tool("targets", "r").stdout and
+    result = wait_for("the stop", lambda: '"stopped"' in yard.tool("targets", "r").stdout and
                     yard.tool("targets", "r"))
-    target = cli.one(told)
+    target = cli.one(result)
     assert target["state"] == "stopped" and target["target"] in yard.hook.url
-    told = yard.tool("go-on", "r", target["target"] + "x")
-    assert told.returncode == 1 and "stopped" in told.stderr
+    result = yard.tool("go-on", "r", target["target"] + "x")
+    assert result.returncode == 1 and "stopped" in result.stderr
     yard.answer = 200
-    told = yard.tool("go-on", "r", target["target"])
-    assert cli.one(told)["goes_on"] is True
+    result = yard.tool("go-on", "r", target["target"])
+    assert cli.one(result)["goes_on"] is True
     assert yard.hook.wait_count(2)[-1].header("delay-id") == b"one"
     assert yard.tool("go-on", "r", target["target"]).returncode == 1
 
 
 def test_a_job_in_flight_is_too_late_to_cancel(yard):
-    asked = threading.Event()
-    yard.answer = ("when", asked)
+    publish_properties = threading.Event()
+    yard.answer = ("when", publish_properties)
     yard.put("one")
     yard.hook.wait_count(1)
-    told = yard.tool("jobs", "cancel", "r", "one")
-    asked.set()
-    assert told.returncode == 1 and "being delivered" in told.stderr and "does not retry" in told.stderr
+    result = yard.tool("jobs", "cancel", "r", "one")
+    publish_properties.set()
+    assert result.returncode == 1 and "being delivered" in result.stderr and "does not retry" in result.stderr
 
 
 def test_filters_in_a_body_do_not_mean_all(yard):
@@ -499,8 +498,8 @@ def test_the_tool_takes_ids_that_look_like_flags(yard):
     odd = ["--all", "--", "-h", "a/../b", "..", "%2e", "a?b#c&d=1", "\u00e9 \u202e'\"\\"]
     yard.bury(odd)
     for id_ in odd:
-        told = yard.tool("dead", "show", "r", "--", id_)
-        assert told.returncode == 0 and json.loads(told.stdout)["id"] == id_, told
+        result = yard.tool("dead", "show", "r", "--", id_)
+        assert result.returncode == 0 and json.loads(result.stdout)["id"] == id_, result
         assert cli.one(yard.tool("dead", "drop", "r", "--", id_))["id"] == id_
     assert yard.dead() == 0
 
@@ -511,23 +510,23 @@ def test_the_tool_used_wrongly_says_how(yard):
                  ("dead", "list", "r", "--max", "none"), ("dead", "list", "r", "--max"),
                  ("dead", "list", "r", "--reason", "retrys"), ("cancel", "r", "one"),
                  ("jobs", "cancel", "r", "one", "--all"), ("jobs", "show", "r", "one", "--url", "ftp://x")):
-        told = yard.tool(*args)
-        assert told.returncode == 64 and told.stderr and not told.stdout, (args, told)
-    told = yard.tool("dead", "--help")
-    assert told.returncode == 0 and "--id-prefix" in told.stdout
+        result = yard.tool(*args)
+        assert result.returncode == 64 and result.stderr and not result.stdout, (args, result)
+    result = yard.tool("dead", "--help")
+    assert result.returncode == 0 and "--id-prefix" in result.stdout
 
 
 def test_without_a_daemon_the_tool_says_so(yard):
     for url in ("http://127.0.0.1:1", "unix:/nowhere", yard.hook.url):
-        told = yard.tool("dead", "list", "r", url=url)
-        assert told.returncode == 69 and url in told.stderr, told
+        result = yard.tool("dead", "list", "r", url=url)
+        assert result.returncode == 69 and url in result.stderr, result
 
 
 def test_without_redis_the_tool_says_so(yard):
     yard.redis.kill()
     wait_for("the daemon to notice", lambda: yard.tarry.ask("GET", "/readyz")[0] == 503)
-    told = yard.tool("dead", "replay", "r", "--all")
-    assert told.returncode == 69 and "Redis" in told.stderr
+    result = yard.tool("dead", "replay", "r", "--all")
+    assert result.returncode == 69 and "Redis" in result.stderr
     yard.redis.start()
 
 
@@ -538,6 +537,6 @@ def test_the_tool_reaches_a_daemon_on_a_unix_socket(yard, bench):
     d.is_up = lambda: yard.tool("ready", url="unix:" + path).returncode == 0
     d.start()
     yard.bury(["a"])
-    told = yard.tool("dead", "list", "r", url="unix:" + path)
-    assert cli.one(told)["id"] == "a"
+    result = yard.tool("dead", "list", "r", url="unix:" + path)
+    assert cli.one(result)["id"] == "a"
     d.stop()

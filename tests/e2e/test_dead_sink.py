@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A dead-letter sink that fails keeps the letter waiting: none is dropped, none is kept twice."""
+"""If a dead-letter sink fails, the dead letter stays pending: none is dropped or duplicated."""
 import time
 
 import confluent_kafka
@@ -29,7 +29,7 @@ def test_a_dead_letter_waits_until_its_sink_takes_it(bench, fault):
              lambda: tarry.metric("tarry_jobs_dead_total", route="r", reason="rejected") == 1)
     time.sleep(0.5)
     assert len(letters) == 3 and len(hook.arrivals) == 1
-    for letter in letters:  # each time it says why the job is dead, not why the letter was not taken
+    for letter in letters:  # each attempt reports why the job is dead, not why the sink failed
         assert letter.header("delay-dead-reason") == b"rejected"
         assert letter.header("delay-dead-status") == b"422"
         assert letter.header("delay-dead-attempts") == b"1"
@@ -71,7 +71,7 @@ def test_while_its_sink_is_away_a_letter_outlives_the_daemon_and_holds_up_no_job
 
 
 def test_a_refused_message_goes_to_the_dead_letter_sink_with_its_own_id_and_no_other(bench):
-    """Sent again with its headers, it would else contradict itself."""
+    """If the message is sent again with its headers, they would otherwise contradict each other."""
     broker, morgue = bench.mosquitto(), bench.keep(collect.FromHttp())
     tarry = bench.tarry(bench.redis().url, f'''
         sources: {{ m: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "in/#" ]; }}; }};
@@ -142,7 +142,7 @@ def test_a_poison_record_goes_to_the_dead_letter_topic_as_it_came_and_the_source
             assert (a.payload, mine) == (b"bad", [("deliver-at", b"noon"), ("x-mine", b"\xff")])
         assert a.header("kafka_dlt-original-topic") == topic.encode()
     wait_for("them to be kept", lambda: tarry.metric("tarry_dead_letters", route="r") == 3)
-    # Replayed, each goes where its topic leads, without the headers that were meant for us.
+    # A replayed job is delivered where its topic leads, without tarry's control headers.
     assert tarry.ask("POST", "/v1/routes/r/dead/replay")[2]["done"] == 3
     assert sorted(a.payload for a in good.wait_count(4)[1:]) == sorted([raw, raw, b"bad"])
     assert not any(a.header("deliver-at") for a in good.arrivals)

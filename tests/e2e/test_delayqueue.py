@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The HTTP API of delay-queue, as its clients see it: HTTP, routes, semantics, and bugs of the original that tarry
-does not have."""
+"""The HTTP API of delay-queue, from a client's view: HTTP, routes, semantics, and bugs of the original that
+tarry does not have."""
 import http.client
 import itertools
 import json
@@ -21,7 +21,7 @@ from lib.machine import soon_s
 from lib.servers import TOP, free_port, wait_for
 
 POP_S = 1.5
-LATE_S = 0.4  # a second would be the ticker of the original; what the machine takes comes on top
+LATE_S = 0.4  # the original's ticker adds a second; stalls of the machine are added to this
 DONE, PUSHED, NO_JSON = "操作成功", "添加成功", "解析json失败"
 NO_ID, PUSH_NO_TOPIC, POP_NO_TOPIC = "job id不能为空", "topic 不能为空", "topic不能为空"
 BAD_DELAY, BAD_TTR = "delay 取值范围1 - (2^31 - 1)", "ttr 取值范围1 - 86400"
@@ -51,7 +51,7 @@ class Api:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
     def ask(self, method, path, body=b""):
-        """(status, headers, bytes)"""
+        """Returns (status, headers, bytes)."""
         c = self.connect()
         try:
             c.request(method, path, body=body.encode() if isinstance(body, str) else body)
@@ -61,7 +61,7 @@ class Api:
             c.close()
 
     def call(self, path, body):
-        """The bytes of the answer; body: text, or what becomes a JSON object."""
+        """Returns the bytes of the answer. body: text, or an object that is sent as JSON."""
         if not isinstance(body, (str, bytes)):
             body = json.dumps(body)
         status, headers, text = self.ask("POST", path, body)
@@ -76,7 +76,7 @@ class Api:
         return sent
 
     def pop(self, *topics):
-        """(id or None, when)"""
+        """Returns (id or None, when)."""
         answer = json.loads(self.call("/pop", {"topic": ",".join(topics)}))
         assert (answer["code"], answer["message"]) == (0, DONE), answer
         return answer["data"] and answer["data"]["id"], time.time()
@@ -85,7 +85,7 @@ class Api:
         return self.pop(*topics)[0]
 
     def take(self, *topics):
-        """As pop(), asking again until there is a job."""
+        """Like pop(), repeated until there is a job."""
         while True:
             id, at = self.pop(*topics)
             if id is not None:
@@ -95,7 +95,7 @@ class Api:
         return self.take(*topics)[0]
 
     def held(self, count):
-        """Waits until so many topics of pops that wait are known to the daemon."""
+        """Waits until the daemon has waiting pops for this number of topics."""
         wait_for(f"{count} pops to be held", lambda: self.daemon.metric("tarry_queue_consumers", sink="q") == count)
 
     def get(self, id):
@@ -108,7 +108,7 @@ class Api:
         assert self.call("/delete", {"id": id}) == NOTHING
 
     def raw(self, request):
-        """All that the server sends until it closes."""
+        """Returns everything that the server sends until it closes the connection."""
         with socket.create_connection(("127.0.0.1", self.port), 30) as s:
             s.sendall(request)
             return b"".join(iter(lambda: s.recv(65536), b""))
@@ -116,7 +116,7 @@ class Api:
 
 @pytest.fixture(scope="module")
 def api():
-    sockets = Path(tempfile.mkdtemp(prefix="tarry-"))  # a socket's path must be short
+    sockets = Path(tempfile.mkdtemp(prefix="tarry-"))  # the path of a socket must be short
     folder = servers.BUILD / "e2e/delayqueue"
     shutil.rmtree(folder, ignore_errors=True)
     redis = servers.Redis(folder / "redis", str(sockets / "redis.sock")).start()
@@ -151,7 +151,7 @@ def alone(bench, pop_s):
 
 @pytest.fixture
 def own(bench):
-    """For one that mistreats them."""
+    """For a test that disturbs them."""
     return alone(bench, 1.0)
 
 
@@ -161,7 +161,7 @@ def name():
 
 
 def together(*calls):
-    """Runs them at the same time; their results in order."""
+    """Runs the calls at the same time. Returns their results in order."""
     with ThreadPoolExecutor(len(calls)) as pool:
         return [f.result() for f in [pool.submit(c) for c in calls]]
 
@@ -252,7 +252,7 @@ def test_pipelined_chunked_http_1_0_and_expect_requests_are_answered(api):
     body = b'{"id":"none"}'
     head = b"POST /get HTTP/1.1\r\nHost: x\r\n"
     length = b"Content-Length: %d\r\n" % len(body)
-    # different answers, so that their order shows
+    # different answers, so that their order is visible
     other = b'POST /get HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n'
     text = api.raw((head + length + b"\r\n" + body) * 3 + other + b"Connection: close\r\n\r\n{}")
     assert text.count(b"HTTP/1.1 200 OK\r\n") == 4 and text.count(NOTHING) == 3
@@ -290,7 +290,7 @@ def test_a_large_body_is_accepted_up_to_the_limit(api, name):
                  (b"100000\r\n" + b"x" * 2**20 + b"\r\n") * 16 + b"3\r\nxxx\r\n0\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", api.port), 30) as s:
             s.sendall(b"POST /push HTTP/1.1\r\nHost: x\r\n" + many)
-            text = s.recv(65536)  # before the rest is there
+            text = s.recv(65536)  # before the rest has arrived
         head, _, body = text.partition(b"\r\n\r\n")
         answer = json.loads(body)
         assert b" 200 OK\r\n" in head and (answer["code"], answer["data"]) == (1, None), text
@@ -304,7 +304,7 @@ def test_a_name_that_is_too_long_is_rejected_with_a_reason(api, name):
                        ("/pop", {"topic": "," * 1000}), ("/get", {"id": "x" * 513})):
         answer = json.loads(api.call(path, body))
         assert answer["code"] == 1 and answer["data"] is None and answer["message"], body
-    answer = json.loads(api.call("/push", {**good, "topic": "a\0b"}))  # a queue can't be called so
+    answer = json.loads(api.call("/push", {**good, "topic": "a\0b"}))  # an invalid name for a queue
     assert answer["code"] == 1 and answer["message"]
     long = "é" * 256
     assert api.call("/push", {**good, "id": long, "topic": "ü" * 500}) == envelope(0, PUSHED)
@@ -330,7 +330,7 @@ def test_the_largest_delay_is_accepted(api, name):
 
 
 def test_a_push_replaces_the_job_with_its_id_in_any_topic(api, name):
-    """A job with that id exists once, with the last topic."""
+    """A job with that id exists once, in the last topic."""
     one, two = "one-" + name, "two-" + name
     api.push(name, one, 1, 60, "old")
     api.push(name, two, 1, 70, "new")
@@ -343,7 +343,7 @@ def test_a_push_replaces_the_job_with_its_id_in_any_topic(api, name):
 
 @pytest.mark.slow
 def test_a_push_replaces_a_pending_or_in_flight_job_of_the_same_topic(api, name):
-    """The surplus entry of the original, a second delivery, is gone."""
+    """In the original, an extra entry caused a second delivery."""
     api.push(name, name, 1, 60, "old")
     api.push(name, name, 1, 60, "new")
     assert api.get(name)["body"] == "new"
@@ -362,7 +362,7 @@ def test_pop_serves_topics_in_the_listed_order_and_trims_them(api, name):
     time.sleep(1.1)
     assert [api.pop_id("none-" + name, a, b, c) for _ in range(3)] == [a, b, c]
     api.push(b + "2", b)
-    # the original never found " b"; outer space and empty items did no harm
+    # the original never found " b"; outer spaces and empty items were ignored
     assert api.take_id(f" {a}", "", f" {b} ") == b + "2"
     for id in (a, b, c, b + "2"):
         api.finish(id)
@@ -395,8 +395,8 @@ def test_waiting_pops_are_served_in_the_order_of_their_calls(bench):
 
 @pytest.mark.slow
 def test_a_pop_without_a_job_waits_and_answers_null(api, name):
-    """Also where all topics are empty, and where the only job was deleted or finished when it was
-    ready: the original answered null at once."""
+    """Also if all topics are empty, or if the only job was deleted or finished while it was ready:
+    the original answered null at once."""
     deleted, finished = "d-" + name, "f-" + name
     api.push(deleted, deleted)
     api.push(finished, finished, 1, 1)
@@ -434,7 +434,7 @@ def test_finish_and_delete_both_end_a_job_in_any_state(api, name):
         assert api.get(id) is None
         api.push(id, id, 1, 1)
         assert api.take_id(id) == id
-        end(id)  # while a consumer has it
+        end(id)  # while a consumer holds it
         assert api.get(id) is None
         end(id)
         assert api.pop_id(id) is None
@@ -443,7 +443,7 @@ def test_finish_and_delete_both_end_a_job_in_any_state(api, name):
 
 @pytest.mark.slow
 def test_a_consumer_that_disconnected_gets_no_job(api, name):
-    """In the original it took the next job for its ttr."""
+    """In the original, this consumer received the next job for its ttr."""
     body = json.dumps({"topic": name}).encode()
     for how in (lambda s: s.close(), lambda s: s.shutdown(socket.SHUT_WR)):
         s = socket.create_connection(("127.0.0.1", api.port))
@@ -461,7 +461,7 @@ def test_a_consumer_that_disconnected_gets_no_job(api, name):
 
 @pytest.mark.slow
 def test_jobs_are_delivered_when_due_and_never_early(api, name):
-    """The lag of the original's ticker, up to a second, is not ours."""
+    """The original's ticker delays jobs by up to a second; tarry does not."""
     def one(i):
         time.sleep(i * 0.11)
         id, delay = f"{i}-{name}", 1 + i % 2
@@ -485,13 +485,13 @@ def test_an_unfinished_job_is_available_again_after_each_ttr(api, name):
         id, at = api.take(name)
         assert id == name and sent + n - 0.002 <= at <= soon_s(last + 1 + LATE_S)
         last = at
-        assert api.get(name)["delay"] == due  # that of the push
+        assert api.get(name)["delay"] == due  # the delay of the push
     api.finish(name)
 
 
 @pytest.mark.slow
 def test_a_second_push_moves_the_job_and_it_is_delivered_once(api, name):
-    """The original's surplus entry gave a second delivery."""
+    """In the original, an extra entry caused a second delivery."""
     def again(first, second, ready):
         id = f"{first}-{second}-{ready}-{name}"
         api.push(id, id, first, 60, "first")
@@ -511,7 +511,7 @@ def test_a_second_push_moves_the_job_and_it_is_delivered_once(api, name):
 
 @pytest.mark.slow
 def test_a_crash_of_the_daemon_loses_no_job(own):
-    """A restart, too: overdue jobs come at once, and those in flight when their ttr is over."""
+    """After a restart, too: overdue jobs are available at once, and those in flight after their ttr."""
     own.push("waits", "t1", 1)
     sent = own.push("popped", "t2", 1, 2)
     own.push("far", "t3", 100000)
@@ -567,8 +567,8 @@ def test_two_daemons_share_jobs_without_duplicates(own):
 
 @pytest.mark.slow
 def test_an_event_at_another_daemon_wakes_a_pop(bench):
-    """By a push that comes due there, and by a ttr that ends there or whose daemon has died. By
-    itself a daemon looks every ten seconds."""
+    """Events: a push that becomes due, a ttr that expires, also after its daemon died. Without an
+    event, a daemon looks every ten seconds."""
     own = alone(bench, 20)
     other = own.beside()
 
@@ -582,7 +582,7 @@ def test_an_event_at_another_daemon_wakes_a_pop(bench):
         sent, pushed = own.push("a", "t", 1, 2), time.time()
         id, popped = waiting.result()
     assert id == "a" and sent + 0.998 <= popped <= soon_s(pushed + 1 + LATE_S)
-    popped = woken(own, sent + 3, popped + 2)  # its ttr ran there
+    popped = woken(own, sent + 3, popped + 2)  # its ttr expired at that daemon
     own.daemon.kill()
     woken(other, sent + 5, popped + 2)
     other.finish("a")
@@ -591,7 +591,7 @@ def test_an_event_at_another_daemon_wakes_a_pop(bench):
 
 
 def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(own):
-    """The jobs that it did not get are available to others."""
+    """Jobs that the client did not receive are available to others."""
     asks = {"/push": {"id": "p", "topic": "t", "delay": 1, "ttr": 60, "body": "x" * 5000},
             "/pop": {"topic": "t,u,v"}, "/get": {"id": "p"}, "/delete": {"id": "q"}, "/finish": {"id": "q"}}
     own.push("kept", "w", 1, 60)
@@ -633,7 +633,7 @@ def test_waiting_pops_do_not_delay_other_requests(bench):
 
 @pytest.mark.slow
 def test_calls_answer_code_1_and_a_pop_waits_while_redis_is_unreachable(own):
-    """Clients ask again at once after an error, too: a pop must not be answered early."""
+    """After an error, clients ask again at once, too: a pop must not be answered early."""
     own.push("kept", "t", 1)
     waiting = ThreadPoolExecutor(1).submit(lambda: time.sleep(0.1) or own.call("/pop", {"topic": "x"}))
     own.redis.kill()
@@ -680,15 +680,15 @@ def test_a_stop_answers_waiting_pops(bench):
     with ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(own.call, "/pop", {"topic": t}) for t in (",", "a", "b")]
         own.held(2)
-        time.sleep(0.5)  # that without a topic is not counted
+        time.sleep(0.5)  # a pop without a topic does not count
         own.daemon.stop()
         assert [w.result() for w in waiting] == [NOTHING] * 3
 
 
 @pytest.mark.slow
 def test_a_client_that_asks_again_at_once_is_always_heard(bench):
-    """Its next request may come in while the last answer is being sent; Redis must be asked all the
-    same. Was: now and then not before the next second, and so code 1."""
+    """A regression: the next request may arrive while the last answer is being sent. tarry then
+    sometimes asked Redis only after a second, and answered code 1."""
     api = Api(bench.folder, bench.redis().url, 0.01)
     bench.keep(api.daemon)
     api.daemon.start()
@@ -697,7 +697,7 @@ def test_a_client_that_asks_again_at_once_is_always_heard(bench):
 
 
 def test_finish_without_global_ids_is_rejected_with_a_reason(bench):
-    """Else a job would be handed out for ever, though its consumer was told that it is finished."""
+    """Otherwise a job would be delivered forever, although its consumer believes that it is finished."""
     api = Api(bench.folder, bench.redis().url, 0.5)
     api.daemon.conf.write_text(api.daemon.conf.read_text().replace("global_ids = true;", ""))
     bench.keep(api.daemon)

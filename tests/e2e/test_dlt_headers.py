@@ -30,7 +30,7 @@ class Morgue:
         self.producer = confluent_kafka.Producer({"bootstrap.servers": self.address})
 
     def send(self, value, partition, timestamp, headers=()):
-        """Gives the offset of the record."""
+        """Returns the offset of the record."""
         offsets = []
         self.producer.produce(self.topic_in, value, b"k", partition, timestamp=timestamp,
                               headers=list(headers),

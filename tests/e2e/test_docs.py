@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""README and docs/: links lead somewhere, configurations are valid, commands exist, generated pages are up to date."""
+"""README and docs/: links exist, configurations are valid, commands exist, generated pages are up to date."""
 import os
 import re
 import shutil
@@ -24,7 +24,7 @@ def blocks(page, language):
 
 
 def anchors(page):
-    """As GitHub makes them of the headings."""
+    """Returns the anchors that GitHub makes of the headings."""
     prose = re.sub(r"(?ms)^```.*?^```$", "", page.read_text())
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in re.findall(r"(?m)^#+ (.*)$", prose)}
 
@@ -56,7 +56,7 @@ CONFIGURATIONS = [(page, text) for page in PAGES for text in blocks(page, "") if
 
 
 def made_whole(text, folder):
-    """With a sink and a route where it has none, and with the secrets that it names."""
+    """Completes a configuration: adds a sink and a route if it has none, and the secrets that it names."""
     if "sinks:" not in text:
         text += 'sinks: { shop_hook: { type = "http"; url = "http://127.0.0.1:9/"; }; };\n'
     if "routes:" not in text:
@@ -84,7 +84,7 @@ def test_the_pages_contain_configurations():
 # --- commands ---
 
 def commands(page):
-    """Of each `tarry COMMAND ...` in a shell block: its words and options."""
+    """Returns the words and options of each `tarry COMMAND ...` in a shell block."""
     for text in blocks(page, "sh") + blocks(page, ""):
         for line in re.sub(r"\\\n", " ", text).splitlines():
             for part in re.split(r"&&|\||;", line.split(" #")[0]):
@@ -110,7 +110,7 @@ def test_commands_and_their_options_exist(page):
 @pytest.mark.skipif(not shutil.which("kcat"), reason="kcat is not here")
 @pytest.mark.skipif(not (TOP / "build/kafka/libs/pom.xml").exists(), reason="Apache Kafka is not here: tests/kafka/fetch")
 def test_the_tutorial_ends_as_it_says(tmp_path):
-    """All its commands, in a folder of their own; what installs and builds is left out."""
+    """Runs all its commands in a separate folder, except those that install and build."""
     page = TOP / "docs/tutorial.md"
     script = "set -e\n" + "".join(text for text in blocks(page, "sh") if "etc/build/install" not in text)
     (tmp_path / "build").mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a job that was accepted can survive: redis.durability and redis.memory_mark."""
+"""What an accepted job survives: redis.durability and redis.memory_mark."""
 import signal
 import subprocess
 
@@ -16,7 +16,7 @@ TO_NOBODY = ('sinks: { out: { type = "http"; url = "http://127.0.0.1:9/"; }; };\
 
 
 class Replica(Server):
-    """Of a Redis that listens on a port."""
+    """A replica of a Redis that listens on a port."""
 
     def __init__(self, folder, master_port):
         super().__init__(folder, "replica")
@@ -38,7 +38,7 @@ class Replica(Server):
 
 
 def with_port(bench, **how):
-    """A Redis that a replica can reach: its port."""
+    """Returns a Redis that a replica can reach: it has a port."""
     server = bench.redis(**how)
     port = free_port()
     server.client().config_set("port", port)
@@ -67,12 +67,12 @@ def test_nothing_is_accepted_that_too_few_replicas_have(bench):
     replica = bench.keep(Replica(bench.folder / "replica", port)).start()
     wait_for("jobs to be taken", lambda: publish(tarry, "both")[0] in (200, 201))
     assert replica.client().hexists("tarry:{main/0}:where", "both")
-    # What was answered with 503 is there as well: sent again, it is one job.
+    # A job that was answered with 503 is stored, too: sent again, it is one job.
     wait_for("what is there to be told so", lambda: publish(tarry, "alone")[0] == 200)
     assert server.client().hlen("tarry:{main/0}:where") == 2
     replica.child.send_signal(signal.SIGSTOP)
     assert publish(tarry, "again")[0] == 503
-    # Told over a new connection that the job is there, tarry still asks who has it.
+    # If tarry learns over a new connection that the job is stored, it still asks which replicas have it.
     drop_connections(server)
     assert publish(tarry, "again", 30)[0] == 503
     replica.child.send_signal(signal.SIGCONT)
@@ -111,7 +111,7 @@ def test_fsync_refuses_a_redis_that_does_not_sync_before_it_answers(bench):
     tarry.start()
     assert publish(tarry, "kept")[0] == 201
     assert tarry.metric("tarry_redis_durability_level") == 4
-    # Somebody turns it back, and the connection is lost: nothing is accepted any more.
+    # After this change and a lost connection, tarry accepts nothing.
     server.client().config_set("appendfsync", "everysec")
     drop_connections(server)
     wait_for("it to be noticed", lambda: b"appendfsync" in tarry.ask("GET", "/readyz")[2])

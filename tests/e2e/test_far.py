@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The second tier: jobs due later than redis.horizon wait in lists of their slot of due time, and
-move to the others shortly before. Nobody notices but Redis' memory."""
+"""The second tier: jobs due later than redis.horizon wait in one list per slot of due time, and
+tarry moves them to the first tier shortly before. Only Redis' memory shows a difference."""
 import os
 import pathlib
 import re
@@ -83,9 +83,9 @@ def test_far_jobs_are_cancelled_replaced_and_refused_as_near_ones(bench):
 
 
 def test_one_key_keeps_its_order_while_its_slot_moves(bench):
-    """Of those due at one time the first that came leaves first, near or far."""
+    """Of jobs with the same due time, the first that arrived is delivered first, near or far."""
     w = World(bench, horizon="8s", route='order = "key";')
-    due = now_ms() // 4000 * 4000 + 16000  # the first ms of a slot: four seconds each
+    due = now_ms() // 4000 * 4000 + 16000  # the first ms of a slot of four seconds
     at = lambda ms: time.sleep(max(0, (due + ms - now_ms()) / 1000))
     names = []
 
@@ -95,7 +95,7 @@ def test_one_key_keeps_its_order_while_its_slot_moves(bench):
             assert w.add(names[-1], due, delay_key="k")[0] == 201
     add(10)
     assert w.far() == 10
-    at(-7900)  # nearer than the horizon, and yet its slot has not been moved
+    at(-7900)  # nearer than the horizon, before its slot has been moved
     add(5)
     assert (w.far(), w.near()) == (15, 0)
     wait_for("the slot to be moved", lambda: w.far() == 0)
@@ -109,12 +109,12 @@ def test_one_key_keeps_its_order_while_its_slot_moves(bench):
 
 @pytest.mark.skipif(os.environ.get("TARRY_E2E_REDIS") == "cluster", reason="one user of one Redis")
 def test_a_move_that_is_refused_is_tried_again_soon(bench):
-    w = World(bench, horizon="12s")  # so that the next count of the bucket would be too late
+    w = World(bench, horizon="12s")  # the next count of the bucket would be too late
     due = now_ms() + 13000
     due += 6000 - due % 6000
     assert w.add("a", due)[0] == 201
     w.r.acl_setuser("default", enabled=True, commands=["-ltrim"])
-    wait_for("the move to be refused", lambda: "move: " in w.tarry.log.read_text())  # /metrics would count
+    wait_for("the move to be refused", lambda: "move: " in w.tarry.log.read_text())  # a scrape would count the bucket
     w.r.acl_setuser("default", enabled=True, commands=["+ltrim"])
     started = now_ms()
     wait_for("it to be moved", lambda: w.near() == 1)
@@ -125,7 +125,7 @@ def test_a_move_that_is_refused_is_tried_again_soon(bench):
 
 @pytest.mark.skipif(os.environ.get("TARRY_E2E_REDIS") == "cluster", reason="one Redis is made to wait")
 def test_a_move_in_vain_does_not_ask_again_before_the_next_slot_is_due(bench):
-    """Another instance has moved the slot; the answer that tells of the next one is under way."""
+    """Another instance has moved the slot; the answer about the next slot is in flight."""
     top = pathlib.Path(__file__).resolve().parents[2]
     text = subprocess.run([top / "etc/build/embed-lua.sh", "-e", top / "lua/move.lua"], check=True,
                           stdout=subprocess.PIPE, text=True).stdout
@@ -165,7 +165,7 @@ def test_far_jobs_of_a_route_that_is_gone_stay_until_it_is_back(bench):
 
 
 def test_jobs_whose_route_has_no_fixed_target_any_more_go_where_it_says_now(bench):
-    """Their records leave the target out that their route had."""
+    """Their records omit the target that their route had."""
     w = World(bench)
     w.tarry.stop()
     w.body = w.body.replace("buckets = 1;", f'topic = "{w.hook.url}/fixed";')

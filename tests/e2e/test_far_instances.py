@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Far jobs of several instances on one Redis: who moves them, and who hears of their slots."""
+"""Far jobs of several instances on one Redis: which instance moves them, and how others learn of
+their slots."""
 
 import pytest
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.long
 def test_another_instance_moves_what_the_first_one_stored(bench):
-    """It hears of the slot by its count every ten seconds, half a horizon before it is due."""
+    """It learns of the slot from its count every ten seconds, half a horizon before the slot is due."""
     w = World(bench, horizon="21s")
     other = w.another("21s", "other")
     due = now_ms() + 34000
@@ -28,7 +29,7 @@ def test_another_instance_moves_what_the_first_one_stored(bench):
 
 
 def test_who_dies_has_told_the_others_of_the_slot_that_it_began(bench):
-    """Their next look would come too late, where the horizon is short."""
+    """With a short horizon, their next look would be too late."""
     w = World(bench)
     both = [w.tarry, w.another(name="other")]
     wait_for("both to know each other", lambda: all(d.metric("tarry_instances") == 2 for d in both))
@@ -36,7 +37,7 @@ def test_who_dies_has_told_the_others_of_the_slot_that_it_began(bench):
     dying, = [d for d in both if d is not owner]
     assert w.add("a", "3s", tarry=dying)[0] == 201
     dying.kill()
-    w.expect(["a"])  # a scrape would tell the owner
+    w.expect(["a"])  # a scrape would notify the owner
     w.nothing_is_left()
     owner.stop()
 
@@ -52,10 +53,10 @@ def test_the_owner_of_the_bucket_alone_moves_its_far_jobs(bench):
     due = now_ms() + 13000
     due += 4000 - due % 4000  # a slot is half a horizon wide
     post_lines(other, [{"payload": "x", "id": f"j{n}", "deliver-at": str(due)} for n in range(3000)])
-    w.add("near", "1s", tarry=other)  # the owner is woken, and hears of the slot before its next count
+    w.add("near", "1s", tarry=other)  # this wakes the owner, which learns of the slot before its next count
     w.hook.wait_count(3001, 45)
     calls = [d.metric("tarry_redis_scripts_total", script="move") for d in (owner, other)]
-    # Who is 250 ms late has help, and may be so on a starved machine.
+    # If the owner is 250 ms late, the other helps. That may happen on a busy machine.
     assert sum(calls) >= 3000 / 250 and calls[0] > calls[1], calls
     assert calls[1] <= 1 or soon_ms(0) > 250, calls
     for daemon in both:

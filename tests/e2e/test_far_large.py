@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Many far jobs that are due in one second."""
+"""Many far jobs with due times in the same second."""
 import os
 import time
 
@@ -15,14 +15,14 @@ COUNT = int(os.environ.get("TARRY_E2E_FAR", "100000"))
 
 
 def test_a_large_slot_moves_in_time_and_holds_nobody_up(bench):
-    """So many jobs due in one second; meanwhile others come and go, no later than before it by more
-    than a part of what moving all at once would take."""
-    half_ms = 20000 if COUNT > 20000 else 10000  # of the horizon: so long before its beginning a slot is moved
+    """Many jobs are due in the same second. Meanwhile other jobs may become later only by a part of
+    the time that moving all at once would take."""
+    half_ms = 20000 if COUNT > 20000 else 10000  # half of the horizon: a slot is moved this long before its start
     count, sample = COUNT, 2000
     w = World(bench, horizon=f"{2 * half_ms}ms")
     started = now_ms()
     post_lines(w.tarry, [{"payload": "x", "id": f"s{n}", "deliver-after": "10h"} for n in range(sample)])
-    takes_ms = min((now_ms() - started) * count // sample * 4, 90000)  # a moment may have been a bad one
+    takes_ms = min((now_ms() - started) * count // sample * 4, 90000)  # the measurement may have been disturbed
     due = (now_ms() + half_ms + 2000 + max(half_ms, takes_ms)) // half_ms * half_ms + half_ms  # the first ms of a slot
     post_lines(w.tarry, [{"payload": "x", "id": f"j{n}", "deliver-at": str(due + n % 1000)}
                                  for n in range(count)])
@@ -30,7 +30,7 @@ def test_a_large_slot_moves_in_time_and_holds_nobody_up(bench):
     assert far() == count and now_ms() < due - half_ms - 2000, "too slow to be a test"
 
     def probe_while(condition):
-        """How late they came, in order of lateness."""
+        """Returns the lateness of other jobs while the condition holds, sorted."""
         before, probes = len(w.hook.arrivals), 0
         while condition():
             assert w.add(f"probe-{before + probes}", "100ms")[0] == 201

@@ -51,7 +51,7 @@ def test_a_consumer_that_waits_gets_far_jobs_of_its_queue_on_time(queues):
 @pytest.mark.long
 @pytest.mark.parametrize("queues", ["8s"], indirect=True)
 def test_a_large_slot_of_a_queue_moves_though_nobody_asks(queues):
-    due = now_ms() + 17000  # beyond the horizon also when all 5,000 are stored
+    due = now_ms() + 17000  # still beyond the horizon when all 5,000 are stored
     count = 5000
     queues.batch("work", [{"payload": "x", "id": f"j{n}", "deliver-at": str(due)} for n in range(count)])
     assert far_of(queues) == count

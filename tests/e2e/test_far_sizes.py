@@ -21,7 +21,7 @@ def test_far_jobs_of_every_size_come_as_they_were_sent(bench, name):
     client = way.redis.client()
     far = lambda: sum(int(client.hget(k, "#") or 0) for k in client.keys("tarry:*:slots"))
     wait_for("a part to be far", lambda: far() > 100)
-    if name == "kafka-http":  # nobody knows their names, so that none is kept
+    if name == "kafka-http":  # records have no names, so none is stored
         assert not client.keys("tarry:*:where")
     verdict = verify.judge(batch, way.collector.wait(batch), way.keys)
     verify.note(verdict)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A daemon, or a consumer, that was away for longer than its lease changes nothing any more."""
+"""A daemon or consumer that was suspended for longer than its lease cannot change anything."""
 import json
 import os
 import signal
@@ -18,7 +18,7 @@ COUNT = int(os.environ.get("TARRY_E2E_FENCING_JOBS", "6000"))
 
 
 def second(bench, first):
-    """Another instance with the configuration of the first."""
+    """Another instance with the same configuration."""
     text, folder = first.conf.read_text(), bench.folder / "twin"
     folder.mkdir()
     twin = bench.keep(tarry.Tarry(folder, "", ""))
@@ -45,7 +45,8 @@ def post(daemon, lines):
 @pytest.mark.parametrize("late", [200, 503, 422], ids=["ack", "retry", "bury"])
 @pytest.mark.parametrize("after", ["nothing", "new jobs"])
 def test_a_daemon_that_was_stopped_beyond_its_lease_changes_nothing(bench, late, after):
-    """The stopped one has handed all over, and hears of it only when another has delivered them."""
+    """The stopped daemon has sent all jobs, and receives the answers only after another daemon has
+    delivered them again."""
     hook = bench.keep(collect.FromHttp(
         lambda a: ("after", 3, late) if a.header("delay-attempt") == b"1" else 200))
     redis = bench.redis()
@@ -77,7 +78,7 @@ def test_a_daemon_that_was_stopped_beyond_its_lease_changes_nothing(bench, late,
 
 @pytest.mark.slow
 def test_a_daemon_that_delivered_before_it_was_stopped_may_still_say_so(bench):
-    """Nobody else was there: its acks come after the leases have ended, and count."""
+    """No other instance exists: its acks arrive after the leases have expired, and are valid."""
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 1.0, 200)))
     a = bench.tarry(bench.redis().url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
@@ -120,7 +121,7 @@ def test_daemons_that_are_stopped_in_turns_repeat_what_was_in_flight_and_lose_no
 
 @pytest.fixture
 def consumers(bench):
-    """Two of them, each with its own daemon."""
+    """Two consumers, each with its own daemon."""
     first = bench.tarry(bench.redis().url, '''
         sinks:  { lines: { type = "queue"; lease = "300ms"; keep = "60s"; }; };
         routes: { line: { from = "http"; to = "lines"; }; };''').start()

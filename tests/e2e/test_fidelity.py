@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What of a message survives between which protocols: header names and values, keys, ids. README's
-table of it is this one."""
+"""Which parts of a message each pair of protocols transports: header names and values, keys, ids.
+The table in README is generated from the same rules."""
 import base64
 import http.client
 import json
@@ -15,7 +15,7 @@ from lib.pulls import Queues
 from lib.servers import wait_for
 
 PAYLOAD = bytes(range(256))
-ID = b"\xffid"  # of what comes from Kafka
+ID = b"\xffid"  # for jobs from Kafka
 BINARY = b"\xff\xfe\0A"
 TEXT = [("__TypeId__", b"com.example.Order"), ("X-Mixed-Case", b"1"), ("twice", b"a"), ("twice", b"b"),
         ("empty", b""), ("utf8", "schön".encode())]
@@ -23,10 +23,10 @@ ODD_NAMES = [("blank name", b"x"), ("grüße", b"y")]
 SENT = {
     "kafka": TEXT + ODD_NAMES + [("binary", BINARY), ("null", None), ("control", b"a\nb")],
     "mqtt": TEXT + ODD_NAMES,
-    "http": TEXT + [("binary", b"\xff\xfeA")],  # no control characters: HTTP refuses them
+    "http": TEXT + [("binary", b"\xff\xfeA")],  # no control characters: HTTP rejects them
     "line": TEXT,
 }
-SENT["line"] = [h for h in TEXT if h[0] != "twice"]  # a JSON object has each name once
+SENT["line"] = [h for h in TEXT if h[0] != "twice"]  # a JSON object contains each name once
 KEYS = {"kafka": b"k\xff\0", "mqtt": None, "http": "schön".encode(), "line": "schön".encode()}
 OURS = ("delay-", "ce_", "content-type", "content-length", "host", "user-agent", "accept", "expect",
         "webhook-", "idempotency-key", "connection")
@@ -38,7 +38,7 @@ def of_producer(headers):
 
 
 class Ways:
-    """Each way in leads to each way out."""
+    """Each way in is connected to each way out."""
 
     def __init__(self, bench):
         self.bench, self.broker, self.address = bench, bench.mosquitto(), bench.kafka.address
@@ -109,7 +109,7 @@ class Ways:
         assert status == 200 and "error" not in str(body), body
 
     def get(self, way_in, out):
-        """(headers, key, payload) as the consumer sees them."""
+        """Returns (headers, key, payload) as the consumer receives them."""
         if out == "queue":
             return self.pulled(self.queue(way_in))
         a = self.seen[out].wait_count(1)[-1]
@@ -146,7 +146,8 @@ def is_utf8(value):
 
 
 def expected(way_in, out):
-    """(headers, key): what is not left out, and null as the empty value where there is no null."""
+    """Returns (headers, key) of what is not omitted, with an empty value instead of null if the
+    protocol has no null."""
     headers, key = SENT[way_in], KEYS[way_in]
     if out in ("kafka", "queue"):
         return of_producer(headers), key
@@ -201,7 +202,7 @@ def test_an_id_and_headers_that_are_not_text_have_a_base64_form_in_each_listing(
     done = tarry.ask("POST", f"/v1/queues/{topic}/ack",
                      json.dumps({"jobs": [{"id_base64": encoded, "token": job["token"]}]}))
     assert (done[0], done[2]) == (200, {"acked": 1, "failed": []})
-    # A route's: stored, waiting, dead.
+    # Of a route: stored, pending, dead.
     escaped = urllib.parse.quote_from_bytes(b"\xfe2", safe="")
     path = f"/v1/routes/hooks/jobs/{escaped}"
     status, _, made = tarry.ask("PUT", path, "x", {"Deliver-After": "1h", "X-Bin": b"\xff"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The checker checked: each fault that the other tests look for is one that it sees."""
+"""Tests of the test library: it detects each fault that the other tests look for."""
 import ctypes
 import subprocess
 import sys
@@ -52,7 +52,7 @@ def test_a_changed_payload_key_or_header_is_seen():
 
 def test_what_the_machine_takes_comes_on_top_of_what_is_promised():
     machine.stalls.clear()
-    ctypes.PyDLL(None).usleep(400_000)  # with the interpreter's lock, and so all threads wait
+    ctypes.PyDLL(None).usleep(400_000)  # it holds the interpreter's lock, so all threads wait
     try:
         servers.wait_for("it to be noticed", lambda: machine.stall_s() > 0.3)
         assert machine.soon_s(1) > 1.3 and machine.soon_ms(1000) > 1300
@@ -61,7 +61,7 @@ def test_what_the_machine_takes_comes_on_top_of_what_is_promised():
 
 
 def relayed(batch, arrivals):
-    """All that a transport alone should do: the payload and the headers as they were sent."""
+    """Does what a transport alone should do: passes payload and headers on unchanged."""
     assert len(arrivals) == len(batch)
     by_seq = {int(a.header("test-seq")): a for a in arrivals}
     for job in batch:
@@ -112,7 +112,7 @@ def pytest_configure(config):
 
 
 def run_pytest(folder, text):
-    """(exit code, output, numbers of tests and of failures in the report, None: there is none)"""
+    """Returns (exit code, output, (tests, failures) of the report, or None if there is no report)."""
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_it.py").write_text(text)
     report = folder / "report.xml"
@@ -125,7 +125,7 @@ def run_pytest(folder, text):
 
 
 def test_a_test_that_exceeds_its_limit_fails_also_where_it_ignores_errors_and_the_next_one_runs(tmp_path):
-    code, said, counts = run_pytest(tmp_path, """
+    code, output, counts = run_pytest(tmp_path, """
 import time
 def test_waits():
     while True:
@@ -136,13 +136,13 @@ def test_waits():
 def test_next():
     pass
 """)
-    assert code == 1 and counts == (2, 1) and "the test exceeded 1 s" in said, said
+    assert code == 1 and counts == (2, 1) and "the test exceeded 1 s" in output, output
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["test", "fixture"])
 def test_a_process_that_no_signal_wakes_ends_and_says_where(tmp_path, where):
-    code, said, counts = run_pytest(tmp_path, f"""
+    code, output, counts = run_pytest(tmp_path, f"""
 import pytest, signal, time
 def call_that_hangs():
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
@@ -154,17 +154,17 @@ def kept():
 def test_hangs({"kept" if where == "fixture" else ""}):
     {"assert False" if where == "fixture" else "call_that_hangs()"}
 """)
-    assert code == 1 and counts is None, said
-    assert "Timeout (0:00:0" in said and "in call_that_hangs" in said
+    assert code == 1 and counts is None, output
+    assert "Timeout (0:00:0" in output and "in call_that_hangs" in output
 
 
 def test_a_process_exits_though_a_thread_still_waits(tmp_path):
-    code, said, counts = run_pytest(tmp_path, """
+    code, output, counts = run_pytest(tmp_path, """
 import threading, time
 def test_leaves_a_thread():
     threading.Thread(target=time.sleep, args=(1000,)).start()
 """)
-    assert code == 0 and counts == (1, 0) and "1 passed" in said, said
+    assert code == 0 and counts == (1, 0) and "1 passed" in output, output
 
 
 def test_a_call_without_a_limit_gets_one():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The control headers of our own, in all forms and through all sources; what is refused and why."""
+"""tarry's own control headers, in all forms and with all sources; which values are rejected, and why."""
 import datetime
 import http.client
 import json
@@ -15,7 +15,7 @@ from lib.mqtt import new_client
 from lib.servers import free_port, wait_for
 
 
-SLACK_MS = 1000  # Redis' clock as a daemon on a starved machine sees it; no unit is mistaken so
+SLACK_MS = 1000  # Redis' clock as a daemon on a busy machine sees it; a wrong unit would differ by more
 
 
 def rfc3339(ms):
@@ -29,7 +29,7 @@ def encoded(headers):
 
 
 class Mqtt:
-    """A client of MQTT 5 with one thread."""
+    """An MQTT 5 client with one thread."""
 
     def __init__(self, broker):
         self.client = new_client()
@@ -46,7 +46,7 @@ class Mqtt:
 
 
 class Kafka:
-    """From a topic to another, or to the one that a message names."""
+    """From one topic to another, or to the topic that a message names."""
 
     def __init__(self, bench, source="", route="", kept="", daemon=""):
         self.address = bench.kafka.address
@@ -98,14 +98,14 @@ def test_every_way_to_say_when_is_understood_over_kafka(bench):
             ([("X-DELAY", 1700)], sent_ms + 1700), ([("deliver-at", at_ms // 1000)], at_ms),
             ([("deliver-at", at_ms + 7)], at_ms + 7),
             ([("deliver-at", rfc3339(at_ms + 8))], at_ms + 8),
-            # Absolute beats relative, ours x-delay; a header may come twice.
+            # Absolute has precedence over relative, tarry's headers over x-delay. A header may occur twice.
             ([("deliver-after", "1h"), ("deliver-at", at_ms)], at_ms),
             ([("x-delay", 3600000), ("delay", "2s")], sent_ms + 2000),
             ([("deliver-after", "2s"), ("delay", "2000ms")], sent_ms + 2000),
             ([("deliver-at", "2001-01-01T00:00:00+01:00")], 978303600000)]
     for i, (headers, _) in enumerate(rows):
         k.send(headers + [("x-n", i)], str(i).encode(), b"k", sent_ms)
-    # It counts from the record's own time, not from when it was read.
+    # It counts from the record's own timestamp, not from the time of reading.
     k.send({"deliver-after": "30m"}, b"old", b"k", sent_ms - 30 * 60000 + 1000)
     got = k.wait_payloads(b"old", *[str(i).encode() for i in range(len(rows))])
     for i, (headers, due_ms) in enumerate(rows):
@@ -122,7 +122,7 @@ def test_a_record_as_large_as_kafka_takes_by_default_is_delivered(bench):
     k = Kafka(bench)
     k.producer = confluent_kafka.Producer({"bootstrap.servers": k.address,
                                            "message.max.bytes": 1048588})
-    payload = bytes(1_047_000)  # headers of tarry come on top of it
+    payload = bytes(1_047_000)  # tarry adds headers to it
     k.send({"deliver-after": "1s"}, payload, b"k")
     assert k.producer.flush(30) == 0
     wait_for("an outcome", lambda: k.all() or k.tarry.metric("tarry_jobs_dead_total") > 0)
@@ -136,7 +136,7 @@ def test_a_source_may_rename_headers_and_give_bare_integers_a_unit(bench):
                         delay-id = "my-id"; };''', 'delay = "1500ms";')
     sent_ms = now_ms()
     k.send({"my-delay": 1, "my-id": "a"}, b"renamed", None, sent_ms)
-    # The names that were given away are common headers now; the route's delay holds.
+    # The abandoned names are ordinary headers now; the route's delay applies.
     k.send({"deliver-after": "1h"}, b"data", None, sent_ms)
     got = k.wait_payloads(b"renamed", b"data")
     assert got[b"renamed"].header("delay-due") == str(sent_ms + 1000).encode()
@@ -213,7 +213,7 @@ def test_delay_to_leads_to_a_url_only_where_route_and_sink_allow_it(bench):
     assert hook.wait_count(1)[0].topic == "/a/b?c=d"
     status, _, body = post("open", f"{top}/b")
     assert (status, body["error"]) == (400, "bad-target") and "to_allow" in body["message"]
-    for route in ("closed", "own"):  # a private address; a sink that takes no URL
+    for route in ("closed", "own"):  # a private address; a sink that accepts no URL
         assert post(route, f"{top}/a/b")[0] == 201
         wait_for("the dead letter", lambda r=route: tarry.metric(
             "tarry_jobs_dead_total", route=r, reason="rejected") == 1)
@@ -248,7 +248,8 @@ def test_user_properties_become_kafka_headers_and_come_back(bench):
     record, message = records.wait_count(1)[0], back.wait_count(1)[0]
 
     def others(arrival):
-        """What is not of tarry. In MQTT the content type is no user property: it comes last."""
+        """Returns the headers that tarry did not add. In MQTT the content type is no user property:
+        it is the last one."""
         return sorted((n, v.decode()) for n, v in arrival.headers if not n.startswith("delay-"))
 
     assert record.payload == message.payload == payload
@@ -256,7 +257,7 @@ def test_user_properties_become_kafka_headers_and_come_back(bench):
     assert [n for n, _ in message.headers if n == "twice"] == ["twice"] * 2
     assert record.key is None and message.topic == "back/7"
     assert (record.header("delay-id"), record.header("delay-hops")) == (b"one", b"1")
-    # Each of ours is there once: those of the first passage do not pile up.
+    # Each of tarry's headers occurs once: those of the first passage are replaced.
     assert message.header("delay-hops") == b"2" and message.header("delay-source") == b"k"
     names = [n for n, _ in message.headers if n.startswith("delay-")]
     assert len(names) == len(set(names)), names
@@ -285,7 +286,7 @@ def test_mqtt_takes_a_target_from_a_message_only_where_the_route_allows_it(bench
     items = tarry.ask("GET", "/v1/routes/r/dead")[2]["items"]
     assert {x["payload"]: x["reason"] for x in items} == {
         "to/one/more": "bad-target", "to/some": "bad-target",
-        "to/+": "rejected"}  # allowed, but nobody can publish to a wildcard
+        "to/+": "rejected"}  # allowed, but a wildcard is not a valid topic to publish to
     client.close()
     tarry.stop()
 
@@ -316,8 +317,8 @@ def test_a_cancel_finds_a_job_in_the_queue_that_delay_to_names(bench):
 # ------------------------------------------------------------------------- HTTP forms
 
 class Http:
-    """Each control header as a header, as a query parameter, as a field of a JSON line, and as
-    a header within a line."""
+    """Each control header as a header, as a query parameter, as a field of a JSON line, and as a
+    header within a line."""
 
     def __init__(self, bench, options=""):
         self.hook = bench.keep(collect.FromHttp(lambda a: int(a.header("x-answer") or 200)))
@@ -416,7 +417,7 @@ def test_each_control_header_counts_in_each_form_of_http(bench, form):
     h.tarry.stop()
 
 
-BAD = [  # (headers, reason); over HTTP refused, elsewhere a dead letter
+BAD = [  # (headers, reason); rejected over HTTP, a dead letter elsewhere
     ({"deliver-after": "soon"}, "bad-delay"), ({"deliver-after": "30"}, "bad-delay"),
     ({"deliver-after": "-5s"}, "bad-delay"), ({"deliver-at": "2026-01-31T12:00:00"}, "bad-delay"),
     ({"x-delay": "-1"}, "bad-delay"), ({"x-delay": "1s"}, "bad-delay"),
@@ -455,12 +456,12 @@ def test_what_a_message_gets_wrong_is_refused_over_http_with_its_reason(bench):
         assert (status, error) == (413 if reason == "oversize" else 400, reason), headers
         assert message, headers
     assert post("nowhere", {})[:2] == (404, "no-route")
-    assert post("q", {})[:2] == (404, "no-route")  # its target can't be told
+    assert post("q", {})[:2] == (404, "no-route")  # its target is unknown
     reasons = {reason for _, reason in BAD}
     counted = {r: tarry.metric("tarry_jobs_rejected_total", route="r", reason=r) for r in reasons}
     assert counted == {r: sum(x == r for _, x in BAD) for r in reasons}
     assert tarry.metric("tarry_dead_letters") == 0
-    # The longest that is allowed.
+    # The longest value that is allowed.
     assert post("r", {"delay-id": "x" * 128, "deliver-after": "30d"})[0] == 201
     assert not hook.arrivals
     tarry.stop()
@@ -478,7 +479,7 @@ def test_what_a_message_gets_wrong_is_a_dead_letter_of_kafka_with_its_reason(ben
         letter = letters[str(i)]
         assert letter["reason"] == reason and letter["error"], (headers, letter)
         assert letter["key"] == "k" and letter["attempts"] == 0
-        # It is kept as it came.
+        # The dead letter contains it unchanged.
         assert all(letter["headers"].get(n) == v for n, v in headers.items()), letter
     assert letters["too many headers"]["reason"] == "undecodable"
     k.wait_payloads(b"the longest")
@@ -540,7 +541,7 @@ def test_over_http_a_parameter_that_contradicts_a_header_is_refused(bench):
     assert post("deliver-after=1h", deliver_after="2h") == (400, "bad-delay")
     assert post("delay-id=a", delay_id="b") == (400, "bad-id")
     assert post("deliver-after=1h", deliver_after="60m", delay_id="same") == (201, "same")
-    # This header names the request; a delay-id names the job.
+    # This header identifies the request; delay-id identifies the job.
     assert post("", delay_id="job", idempotency_key="request", deliver_after="1h") == (201, "job")
     tarry.stop()
 
@@ -630,7 +631,7 @@ def test_a_message_that_comes_back_while_its_delivery_is_open_is_not_lost(bench)
         routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''').start()
     assert tarry.ask("POST", "/v1/routes/r/jobs", "first", {"delay-id": "one"})[0] == 201
     first = hook.wait_count(1)[0]
-    # As a consumer sends it again that has had enough of it for now: with all its headers.
+    # A consumer that postpones a message sends it again with all its headers.
     copied = {n: v.decode() for n, v in first.headers if n.startswith("delay-")}
     status, _, body = tarry.ask("POST", "/v1/routes/r/jobs", "again",
                                 {**copied, "deliver-after": "200ms"})

@@ -19,7 +19,7 @@ def hook(bench):
 
 @pytest.fixture
 def tarry(bench, hook):
-    bench.store = bench.redis(appendfsync="always")  # it may be killed
+    bench.store = bench.redis(appendfsync="always")  # the test may kill it
     daemon = bench.tarry(bench.store.url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
         routes: {{ r: {{ from = "http"; to = "hook"; max_delay = "1d"; }};
@@ -142,14 +142,14 @@ def test_what_was_delivered_is_known_within_the_dedupe_window(tarry, hook):
 
 
 def test_a_cancel_that_comes_too_late_says_so_and_nothing_is_tried_again(tarry, hook):
-    asked = threading.Event()
-    hook.policy = lambda arrival: ("when", asked, 503)
+    answered = threading.Event()
+    hook.policy = lambda arrival: ("when", answered, 503)
     post(tarry, delay_id="one")
     hook.wait_count(1)
     for status, _, body in (tarry.ask("DELETE", "/v1/routes/r/jobs/one"),
                             post(tarry, delay_id="one", delay_op="cancel")):
         assert (status, body["error"]) == (409, "in-flight") and body["message"]
-    asked.set()
+    answered.set()
     wait_for("it to be dropped", lambda: tarry.ask("GET", "/v1/routes/r/jobs/one")[0] == 404)
     assert len(hook.arrivals) == 1
 
@@ -183,11 +183,11 @@ def test_the_jobs_of_any_route_are_found_and_cancelled(bench, hook):
     client = new_client()
     client.connect("127.0.0.1", broker.port)
     client.loop_start()
-    asked = Properties(PacketTypes.PUBLISH)
-    asked.UserProperty = [("deliver-after", "1h"), ("delay-id", "one")]
+    properties = Properties(PacketTypes.PUBLISH)
+    properties.UserProperty = [("deliver-after", "1h"), ("delay-id", "one")]
 
     def found():
-        client.publish("in/x", b"hello", qos=1, properties=asked).wait_for_publish(10)
+        client.publish("in/x", b"hello", qos=1, properties=properties).wait_for_publish(10)
         return daemon.ask("GET", "/v1/routes/devices/jobs/one")[0] == 200
 
     wait_for("the job", found, step_s=0.3)  # the source may subscribe later

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The http sink: what an answer means, where URLs may lead, signatures."""
+"""The http sink: the outcome of each answer, allowed URLs, signatures."""
 import base64
 import email.utils
 import hashlib
@@ -29,13 +29,13 @@ def hook(bench):
     return bench.keep(Hook())
 
 
-# Of the operator's URLs; a message may choose the path.
+# Part of the operator's URLs; a message may choose the path.
 HOSTS = ("127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]", "me@localhost")
 
 
 def start(bench, hook, retry='"never"', **sinks):
-    """A route for each sink and host, named NAME_HOST, by number; and ask_NAME, where a message
-    may ask for a URL."""
+    """Returns a daemon with a route for each sink and host, NAME_HOST with the number of the host,
+    and a route ask_NAME, where a message may set the URL."""
     def route(name, sink, more):
         return f'{name}: {{ from = "http"; to = "{sink}"; retry = {retry}; {more} }};'
     body = "".join(f'{name}: {{ type = "http"; {more} }};' for name, more in sinks.items())
@@ -48,7 +48,7 @@ def start(bench, hook, retry='"never"', **sinks):
 
 
 def place_of(route, url):
-    """The route of the operator's for a URL; or the one where a message asks for it."""
+    """Returns the operator's route for a URL, or the route where a message may set it."""
     if route.startswith("ask_"):
         return route, {"delay-to": url}
     host, _, path = url.removeprefix("http://").partition("/")
@@ -68,7 +68,7 @@ def state(daemon, job):
 
 
 def error_of(daemon, job):
-    """Of a job that must end as a dead letter."""
+    """Returns the error of a job, which must become a dead letter."""
     wait_for("a dead letter", lambda: state(daemon, job) == "dead")
     return daemon.ask("GET", job)[2]["last_error"]
 
@@ -97,7 +97,7 @@ def test_lists_of_statuses_decide_the_outcome_of_an_answer(bench, hook):
         if wanted == "dead":
             assert error_of(daemon, job) == f"HTTP {status}"
             assert daemon.ask("GET", job.replace("/jobs/", "/dead/"))[2]["status"] == status
-    for status in (404, 202, 500, 204, 301):  # listed to be tried again, or not at all
+    for status in (404, 202, 500, 204, 301):  # listed as retryable, or not listed
         url = hook.url(response(b"", status), response())
         job = post(daemon, "a", url)
         assert len(hook.wait(url, 2)) == 2
@@ -141,11 +141,11 @@ def test_retry_after_in_seconds_or_as_a_date_is_applied_up_to_the_maximum(bench,
         urls.append(url)
     for url, (_, _, least, most) in zip(urls, rows):
         assert least <= gap_s(hook.wait(url, 2)) <= soon_s(most)
-    assert hook.got(urls[1])[1].ns / 1e9 >= int(started + 3)  # a date is in full seconds
+    assert hook.got(urls[1])[1].ns / 1e9 >= int(started + 3)  # a date has whole seconds
 
 
 def test_a_retry_after_applies_only_to_its_own_answer(bench, hook):
-    """The handle of one request is used for the next."""
+    """The handle of one request is reused for the next."""
     daemon = start(bench, hook, '[ "100ms" ]', a="redirects = 1;")
     first = hook.url(response(b"", 503, "Retry-After: 60"), response())
     post(daemon, "a", first)
@@ -180,7 +180,7 @@ def test_a_410_stops_the_target_until_an_operator_restarts_it(bench, hook):
     hook.wait(gone, 2)
 
 
-# ------------------------------------------------------------------ where URLs may lead
+# ------------------------------------------------------------------ allowed URLs
 
 
 def test_a_message_may_contain_a_url_only_with_url_from_message(bench, hook):
@@ -236,7 +236,7 @@ def test_a_url_of_a_message_never_reaches_a_private_address_in_any_spelling(benc
     for job in jobs:
         assert DENIED in error_of(daemon, job)
     assert not hook.got(url)
-    with socket.create_server(("127.0.0.1", 0)) as listener:  # not even connected to
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # not even a connection is made
         listener.setblocking(False)
         job = post(daemon, "ask_a", f"http://localhost:{listener.getsockname()[1]}/")
         assert DENIED in error_of(daemon, job)
@@ -260,7 +260,8 @@ def test_a_redirect_is_subject_to_the_rules_of_its_first_url(bench, hook):
 
 
 def test_a_redirect_from_a_public_address_never_reaches_a_private_network(bench, hook):
-    """allow makes 127.0.0.1 a public address; without it a receiver within may redirect within."""
+    """allow makes 127.0.0.1 a public address. Without it, a private receiver may redirect to a
+    private address."""
     daemon = start(bench, hook, a='redirects = 1; allow = [ "127.0.0.1" ];', b="redirects = 1;")
     end = hook.url(response())
 
@@ -314,10 +315,10 @@ def test_a_connection_of_the_operators_url_is_not_reused_for_a_message(bench, ho
     for _ in range(2):
         deliver(daemon, "a", trusted)
     first, second = hook.got(trusted)
-    assert first.peer == second.peer  # it is kept
+    assert first.peer == second.peer  # the connection is reused
     job = post(daemon, "ask_a", asked)
     assert DENIED in error_of(daemon, job)
-    # Nor when the handle has last been used for an address that is allowed.
+    # Nor if the handle was last used for an allowed address.
     deliver(daemon, "a", trusted)
     deliver(daemon, "ask_a", other)
     job = post(daemon, "ask_a", asked)
@@ -353,7 +354,8 @@ def test_the_operators_headers_go_to_a_messages_url_only_if_he_names_the_host(be
 
 
 class TlsHook:
-    """A callback server that asks for a certificate. shown: of each call, the client's names."""
+    """A callback server that requests a certificate. shown: for each call, the names in the
+    client's certificate."""
 
     def __init__(self, authority):
         shown = self.shown = {}
@@ -432,7 +434,7 @@ def v1(secret, call):
 
 
 def verify_ed25519(folder, seed, message, signature):
-    """By another program than the daemon's library: openssl's own command."""
+    """Verifies with another program than the daemon's library: the openssl command."""
     private, public = folder / "private.der", folder / "public.pem"
     private.write_bytes(bytes.fromhex("302e020100300506032b657004220420") + seed)
     subprocess.run(["openssl", "pkey", "-inform", "DER", "-in", private, "-pubout", "-out", public],
@@ -488,7 +490,7 @@ def test_a_redirect_to_another_origin_is_not_signed(bench, hook):
 
 
 def test_a_url_of_a_message_is_signed_only_if_allow_hosts_contains_its_host(bench, hook):
-    """Else a producer could have any body signed for any host, and send it on from there."""
+    """Otherwise a producer could have any body signed for any host, and forward it from there."""
     secret = bytes(range(32))
     both = (f'url_from_message = true; allow = [ "127.0.0.1" ]; signing_keys = [ "whsec_'
             f'{base64.b64encode(secret).decode()}" ];')

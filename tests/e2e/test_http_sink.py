@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The http sink by status: redirects, and whom it tells what. By code100: test_later_callback."""
+"""The http sink by status: redirects, and which headers each target receives. By code100:
+test_later_callback."""
 import socket
 import time
 
@@ -8,7 +9,7 @@ import pytest
 from lib.later import Hook, response
 from lib.servers import wait_for
 
-DNS_CACHE_S = 60  # libcurl's
+DNS_CACHE_S = 60  # of libcurl
 
 OPTIONS = {
     "usual": "", "follows": "redirects = 1;", "trusts": "redirects = 1; userinfo = true;",
@@ -23,10 +24,10 @@ def hook(bench):
 
 @pytest.fixture
 def tarry(bench):
-    """A route for each row of OPTIONS; its jobs bring the URL in the header x-to."""
-    asked = ('url_from_message = true; allow = [ "127.0.0.1", "::1" ];'
+    """A daemon with a route for each row of OPTIONS. Its jobs set the URL in the header x-to."""
+    options = ('url_from_message = true; allow = [ "127.0.0.1", "::1" ];'
              'allow_hosts = [ "127.0.0.1", "localhost" ];')
-    sinks = "".join(f'{name}: {{ type = "http"; headers = {{ X-Secret = "s"; }}; {asked} {more} }};'
+    sinks = "".join(f'{name}: {{ type = "http"; headers = {{ X-Secret = "s"; }}; {options} {more} }};'
                     for name, more in OPTIONS.items())
     routes = "".join(f'{name}: {{ from = "http"; to = "{name}"; topic = "{{header.x-to}}";'
                      'retry = "never"; };' for name in OPTIONS)
@@ -106,7 +107,7 @@ def test_other_schemes_are_refused_in_the_first_url_and_in_those_it_leads_to(tar
 
 @pytest.mark.slow
 def test_a_keep_alive_connection_closed_by_the_receiver_costs_no_attempt(bench):
-    """Its end is there to be read, and nobody reads it until the next job."""
+    """The daemon notices the closed connection only when it sends the next job."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/"
         daemon = bench.tarry(bench.redis().url, f'''sinks: {{ h: {{ type = "http"; url = "{url}"; }}; }};
@@ -127,9 +128,9 @@ def test_a_keep_alive_connection_closed_by_the_receiver_costs_no_attempt(bench):
 
 @pytest.mark.slow
 def test_a_descriptor_closed_by_one_sink_may_be_reused_by_another(bench, hook):
-    """Two ways for a connection to end: it was never set up, or its receiver wants no more."""
+    """Two ways for a connection to end: it was never established, or its receiver closes it."""
     full = bench.keep(socket.create_server(("127.0.0.1", 0), backlog=0))
-    bench.keep(socket.create_connection(full.getsockname()))  # who comes next is not answered
+    bench.keep(socket.create_connection(full.getsockname()))  # the next connection is not accepted
     dead = f"http://127.0.0.1:{full.getsockname()[1]}/"
     once = hook.url(response(b"", 200, "Connection: close"))
     names = ("a", "b", "c")
@@ -151,8 +152,9 @@ def test_a_descriptor_closed_by_one_sink_may_be_reused_by_another(bench, hook):
 
 @pytest.mark.long
 def test_a_second_dns_query_during_a_call_leaks_nothing(bench, hook):
-    """A kept connection breaks under a request, and libcurl, which has forgotten the address by then,
-    looks it up. The socket for that is its own: another sink may be the next to have the number."""
+    """A persistent connection fails during a request. libcurl's cached address has expired by then, so it
+    resolves the name again, with a socket of its own. Another sink may be the next to get its descriptor
+    number."""
     name = socket.gethostname()
     server = bench.keep(socket.create_server(("127.0.0.1", 0), backlog=0))
     sinks = f'''a: {{ type = "http"; url = "http://{name}:{server.getsockname()[1]}/";
@@ -166,12 +168,12 @@ def test_a_second_dns_query_during_a_call_leaks_nothing(bench, hook):
     receiver.sendall(response())
     wait_for("the delivery", lambda: daemon.metric("tarry_jobs_delivered_total") == 1)
     time.sleep(DNS_CACHE_S + 1)
-    bench.keep(socket.create_connection(server.getsockname()))  # who comes next is not answered
+    bench.keep(socket.create_connection(server.getsockname()))  # the next connection is not accepted
     made = daemon.ask("POST", "/v1/routes/a/jobs", b"body")[2]
     receiver.recv(4096)
     receiver.close()
     assert "onnect" in error_of(daemon, "a", made["id"])
     daemon.ask("POST", "/v1/routes/b/jobs", b"body", {"deliver-after": "500ms"})
-    # No connection of ours has that number then.
+    # At that time no connection of the daemon has that number.
     wait_for("the other", lambda: daemon.metric("tarry_jobs_delivered_total") == 2)
     daemon.stop()

@@ -12,7 +12,7 @@ PENDING, WATCH_S = 100_000, 8
 
 
 def rest(tarry):
-    """Wake-ups a second and seconds of CPU over WATCH_S, the two scrapes included."""
+    """Returns wake-ups per second and seconds of CPU over WATCH_S, including the two scrapes."""
     time.sleep(2)
     cpu, wakeups = tarry.cpu_s(), tarry.metric("tarry_loop_wakeups_total")
     time.sleep(WATCH_S)

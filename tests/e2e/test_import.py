@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Moving over: the Redis of each original, as its contract has it ("Redis layout"), is seeded
-exactly; `tarry import` takes it over, and every job comes out of the API at its time.
-"""
+"""Migration: the tests seed the Redis of each original exactly as its contract ("Redis layout")
+defines it. `tarry import` imports it, and the API delivers every job at its time."""
 import base64
 import http.client
 import http.server
@@ -18,7 +17,7 @@ from lib import machine, slow, tarry
 from lib.servers import free_port, wait_for
 
 QUEUE = 'type = "queue"; '
-MEANWHILE_S = 10  # after which the first job is due that waits: three imports and a start come before
+MEANWHILE_S = 10  # the first pending job is due after this: three imports and a start happen before
 
 
 def now_s():
@@ -30,7 +29,7 @@ class Move:
 
     def __init__(self, bench, kind, sink, source="", route="", daemon=""):
         self.bench, self.kind, self.port = bench, kind, free_port()
-        self.redis = bench.redis(appendfsync="always")  # it may be killed
+        self.redis = bench.redis(appendfsync="always")  # the test may kill it
         import redis
         self.old = redis.Redis(unix_socket_path=self.redis.socket, db=1)
         self.new = self.redis.client()
@@ -42,7 +41,7 @@ class Move:
                                   daemon=daemon)
 
     def run(self, *options, kind=None, url=None, conf=None):
-        """(exit code, the table as a dict, stderr)"""
+        """Returns (exit code, the table as a dict, stderr)."""
         done = subprocess.run(
             [tarry.BIN, "import", kind or self.kind, url or self.url, "--conf",
              str(conf or self.daemon.conf), *options],
@@ -56,7 +55,7 @@ class Move:
         return {key: self.old.dump(key) for key in self.old.scan_iter(count=1000)}
 
     def check_moves(self, code=0, **counts):
-        """Dry, real, and once more; the original's keys stay as they are."""
+        """Imports with --dry-run, for real, and once more. The original's keys do not change."""
         names = {"lost": "lost there, recovered", "tokens": "tokens and limits"}
         want = {names.get(name, name.replace("skipped_", "skipped: ").replace("_", " ")): n
                 for name, n in counts.items()}
@@ -70,7 +69,7 @@ class Move:
         assert self.dump() == before
 
     def ask(self, method, path, body=None, headers=None, timeout_s=60):
-        """(status, body decoded where it is JSON)"""
+        """Returns (status, body). The body is decoded if it is JSON."""
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
         try:
             c.request(method, path, body=body, headers=headers or {})
@@ -84,7 +83,7 @@ class Move:
 # ------------------------------------------------------------------------------- Later
 
 class Callbacks:
-    """Accepts every callback with code 100, and keeps it with its time."""
+    """Answers every callback with code 100, and stores it with its time."""
 
     def __init__(self):
         calls = self.calls = []
@@ -229,9 +228,9 @@ def test_lmstfy_section_9_moves_over(bench):
     soon = old.body(delay_s=MEANWHILE_S + 8, made_ms=(t - 7) * 1000)  # due at first_s + 1
     old.timer(soon, 1, first_s + 1)
     again = old.body()
-    old.timer(again, 2, first_s)  # a consumer has it; the ttr ends at first_s, two tries are left
+    old.timer(again, 2, first_s)  # a consumer holds it; the ttr expires at first_s, two tries are left
     last = old.body()
-    old.timer(last, 0, first_s)  # likewise, no try left: dead then
+    old.timer(last, 0, first_s)  # likewise, without a try left: then it is dead
     held = old.body()
     old.timer(held, 5, t + 600)
     dead = [old.body(), old.body(), old.body()]
@@ -249,7 +248,7 @@ def test_lmstfy_section_9_moves_over(bench):
 
     move.daemon.start()
     check_lmstfy_ready(move, [first, second, third, lost])
-    # An imported job in flight is acknowledged by its consumer as before.
+    # The consumer of an imported job in flight acknowledges it as before.
     assert move.ask("DELETE", f"/api/ns/q/job/{held}", headers=TOKEN)[0] == 204
     times = {}
     while len(times) < 2:
@@ -261,7 +260,7 @@ def test_lmstfy_section_9_moves_over(bench):
     assert first_s + 1 <= times[soon][0] < in_time and times[soon][1] == 0
     assert first_s <= times[again][0] < in_time and times[again][1] == 1
     check_lmstfy_dead(move, [*reversed(dead), last])
-    # The limit came along: two publishes an hour.
+    # The limit was imported, too: two publishes an hour.
     codes = [move.ask("PUT", "/api/ns/q", "x", TOKEN)[0] for _ in range(3)]
     assert codes == [201, 201, 429]
     assert move.ask("GET", "/api/ns/q", headers={"X-Token": "another"})[0] == 401
@@ -269,7 +268,7 @@ def test_lmstfy_section_9_moves_over(bench):
 
 
 def check_lmstfy_ready(move, names):
-    """In the order of the list; the lost one behind them."""
+    """Checks the order: that of the list; the lost job follows."""
     first, second, third, lost = names
     status, jobs = move.ask("GET", "/api/ns/q?count=10&ttr=60", headers=TOKEN)
     assert status == 200 and [job["job_id"] for job in jobs] == [first, second, third, lost]
@@ -377,12 +376,12 @@ def test_delayqueue_section_5_moves_over(bench):
     old.zadd("dq_bucket_2", {"both": t + 3600})
     old.rpush("dq_queue_a", "finished")
     job("popped", t - 3, topic="b", ttr_s=4)
-    old.zadd("dq_bucket_1", {"popped": first_s + 1})  # its ttr ends then
+    old.zadd("dq_bucket_1", {"popped": first_s + 1})  # its ttr expires then
     job("soon", first_s, topic="b", as_list=True)
     old.zadd("dq_bucket_3", {"soon": first_s})
     job("far", t + 100000, topic="c", ttr_s=86400)
     old.zadd("dq_bucket_3", {"far": t + 100000})
-    job("pushed-again", t + 90000, topic="c")  # the entry of the first push is still there
+    job("pushed-again", t + 90000, topic="c")  # the entry of the first push still exists
     old.zadd("dq_bucket_1", {"pushed-again": t + 2})
     old.zadd("dq_bucket_2", {"pushed-again": t + 90000})
     old.zadd("dq_bucket_7", {"gone": t})
@@ -418,7 +417,7 @@ def test_delayqueue_with_names_of_its_own_and_delete(bench):
     for i in range(250):
         old.set(f"j{i}", dq_value("a", f"j{i}", t + 60))
         old.zadd(f"[b]{i % 3}", {f"j{i}": t + 60})
-    old.zadd("[b]1", {"j0": t + 30})  # a second timer of one id
+    old.zadd("[b]1", {"j0": t + 30})  # a second timer of the same id
     old.set("ready", dq_value("a", "ready", t))
     old.rpush("q?a", "ready")
     with_ = ("--with", "bucket_name=[b]%d", "--with", "queue_name=q?%s")
@@ -551,7 +550,7 @@ def test_import_says_what_is_wrong(bench):
                                  (64, "unknown option; options of", ("--with", "a=b"))):
         got, _, stderr = move.run(*options)
         assert got == code and words in stderr, stderr
-    assert move.run("--source", "in")[:2] == (66, {})  # nothing to move: see test_import_place.py
+    assert move.run("--source", "in")[:2] == (66, {})  # nothing to import: see test_import_place.py
 
 
 @pytest.mark.slow
@@ -563,7 +562,7 @@ def test_an_import_that_was_killed_or_lost_redis_is_run_again_and_nothing_is_mis
         old.ready(name, 1)
     old.redis.execute()
     pool = "tarry:{out:ns/q}:pool"
-    # It takes a while, so that there is a midst at which it can be interrupted.
+    # It must last long enough to be interrupted.
     way = bench.keep(slow.SlowRedis(bench.sockets, move.redis.socket, 0.05))
     conf = bench.folder / "slow.conf"
     conf.write_text(move.daemon.conf.read_text().replace(move.redis.url, way.url))
@@ -588,7 +587,7 @@ def test_an_import_that_was_killed_or_lost_redis_is_run_again_and_nothing_is_mis
     assert move.run()[:2] == (0, {"pending": len(names) - before, "already imported": before,
                                   "tokens and limits": 1})
     assert set(move.new.hkeys(pool)) == {name.encode() for name in names}
-    move.daemon.start()  # a consumer who waits there is told of what comes
+    move.daemon.start()  # a waiting consumer receives the imported jobs
     soon = Lmstfy(move.old, queue="other").body(text=b"late")
     Lmstfy(move.old, queue="other").ready(soon, 1)
     answer = []

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""`tarry import` and where it reads from: the wrong Redis is an error and not "moved 0", what is
-skipped has a name, and the original may stand behind Sentinel or in a Cluster.
-"""
+"""The source of `tarry import`: the wrong Redis is an error instead of "moved 0", skipped jobs are
+named, and the original may use Sentinel or a Cluster."""
 import json
 import time
 
@@ -25,9 +24,9 @@ def move_of(bench, kind):
 
 
 def fill(kind, old):
-    """One job of that original."""
+    """Stores one job of that original."""
     ms = int(time.time() * 1000)
-    due_s = now_s() + 600  # once: a bucket with a later time than the job's means "in flight"
+    due_s = now_s() + 600  # once: in a bucket, a later time than the job's means "in flight"
     if kind == "later":
         later_task(type("", (), {"old": old}), "a", "http://127.0.0.1:1", due_s,
                    delay=due_s)
@@ -115,7 +114,7 @@ def test_a_key_of_the_wrong_type_is_named_and_the_exit_code_tells(bench, kind, k
         move.old.set(key, "not what it should be")
         state = {"later_delay": None, "q/ns/q": "lost there, recovered"}.get(key, state)
     code, table, stderr = move.run()
-    jobs = {state: 1} if state else {}  # what stood in that key, else another one
+    jobs = {state: 1} if state else {}  # the state stored in that key, or in another
     assert (code, table) == (1, {**jobs, "skipped: a key of another type": 1}), stderr
     assert f"skipped, a key of another type: {key}" in stderr
 

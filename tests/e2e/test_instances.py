@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Several daemons on one Redis: who claims what, and what it costs when one comes or goes."""
+"""Several daemons on one Redis: which instance claims which jobs, and the cost when one starts or stops."""
 import signal
 import time
 
@@ -13,8 +13,8 @@ from lib.servers import wait_for
 from lib.tarry import Tarry
 from test_order_rate import post_lines
 
-LATE_S = 0.25  # how long a due job is left to the owner of its bucket
-BUSY_S = 0.2   # what may come on top of any of it, beside what the machine takes
+LATE_S = 0.25  # other instances leave a due job to the owner of its bucket for this long
+BUSY_S = 0.2   # added to any of these, besides stalls of the machine
 
 
 def late_of(arrivals):
@@ -22,7 +22,7 @@ def late_of(arrivals):
 
 
 class Group(Instances):
-    """Daemons whose routes go from HTTP to one callback."""
+    """Daemons whose routes deliver from HTTP to one callback."""
 
     def __init__(self, bench, count, route="", policy=lambda arrival: 200, sink="", routes=("r",)):
         self.bench, self.redis = bench, bench.redis()
@@ -72,22 +72,22 @@ def test_the_owner_alone_claims_and_the_others_hardly_ask(bench):
     for daemons in (1, 8):
         g = Group(bench, daemons)
         assert g.sum("tarry_buckets_owned") == 1
-        asked, started = g.sum("tarry_redis_scripts_total", script="count"), time.monotonic()
+        looks, started = g.sum("tarry_redis_scripts_total", script="count"), time.monotonic()
         post_lines(g.all[0], spread(count, 1000, 20))
         g.hook.wait_count(count)
         claims = g.sum("tarry_redis_scripts_total", script="claim")
         empty, late = g.sum("tarry_empty_claims_total"), g.sum("tarry_late_claims_total")
-        asked, took_s = g.sum("tarry_redis_scripts_total", script="count") - asked, time.monotonic() - started
+        looks, took_s = g.sum("tarry_redis_scripts_total", script="count") - looks, time.monotonic() - started
         p99_s[daemons] = g.late_s()[count * 99 // 100]
         verify.note(f"{daemons} instances, {count} jobs: {claims:.0f} claims, {empty:.0f} of them "
-                    f"empty, {late:.0f} late; {asked:.0f} other looks; late p99 "
+                    f"empty, {late:.0f} late; {looks:.0f} other looks; late p99 "
                     f"{p99_s[daemons] * 1e3:.1f} ms")
         assert claims - empty <= count
-        # An owner that has to wait for the machine is helped: no more than it is late for.
+        # If an owner waits for the machine, others help, for at most that time.
         few = count * (0.05 if machine.stall_s() < LATE_S / 5 else 0.5)
         assert empty <= few and late <= few
-        # Four looks a second of each that is not the owner; and the scrapes.
-        assert asked <= 4 * (took_s + 1) * (daemons - 1) + 4 * daemons + count
+        # Each non-owner looks four times a second; plus the scrapes.
+        assert looks <= 4 * (took_s + 1) * (daemons - 1) + 4 * daemons + count
         g.expect_each_once(count)
         g.stop()
     assert p99_s[8] < soon_s(p99_s[1] + LATE_S / 2)
@@ -100,7 +100,7 @@ def test_when_the_owner_is_killed_the_others_claim_a_quarter_of_a_second_later(b
     due = now_ms() + 3000
     post_lines(others[0], [{"payload": "x", "id": f"j{i}", "deliver-at": str(due + i)}
                            for i in range(50)])
-    time.sleep(max(0, due - 1000 - now_ms()) / 1000)  # it is not missed before they are due
+    time.sleep(max(0, due - 1000 - now_ms()) / 1000)  # others must not notice its death before they are due
     owner.kill()
     assert now_ms() < due, "too slow to be a test"
     g.hook.wait_count(50)
@@ -108,7 +108,7 @@ def test_when_the_owner_is_killed_the_others_claim_a_quarter_of_a_second_later(b
     verify.note(f"late from {late[0] * 1e3:.0f} to {late[-1] * 1e3:.0f} ms")
     assert late[-1] < soon_s(LATE_S + 0.02 + BUSY_S)
     g.expect_each_once(50)
-    g.settle(2)  # it is forgotten, and its bucket is somebody's
+    g.settle(2)  # it is no member any more, and its bucket has a new owner
     assert g.owner() in others
     post_lines(others[0], spread(20, 500, 5))
     g.hook.wait_count(70)
@@ -148,7 +148,7 @@ def test_when_the_owner_stops_another_takes_over_at_once(bench):
     g.hook.wait_count(400)
     late = g.late_s()
     verify.note(f"late p99 {late[-4] * 1e3:.1f}, max {late[-1] * 1e3:.1f} ms")
-    # Three in a hundred milliseconds of each change of hands may be; and none waits for long.
+    # Three jobs may fall into the hundred milliseconds of each change of owner. None waits for long.
     assert late[-20] < soon_s(LATE_S / 2) and late[-1] < soon_s(LATE_S + BUSY_S)
     g.expect_each_once(400)
     g.stop()
@@ -201,7 +201,7 @@ def test_an_instance_that_hangs_is_helped_and_changes_nothing_when_it_comes_back
     time.sleep(1)
     ids = [a.header("delay-id") for a in g.hook.arrivals]
     assert len(set(ids)) == 500
-    # What it had asked for as it was stopped has its lease still, and comes from it alone.
+    # Jobs that it had claimed when it was stopped still have its lease, and only it delivers them.
     assert len(ids) == 500
     g.stop()
 
@@ -211,7 +211,7 @@ def test_joining_and_leaving_under_load_loses_and_repeats_nothing(bench):
     routes = ("a", "b", "c")
     g = Group(bench, 4, routes=routes)
     batches = {name: jobs.many(3000, named=True, max_delay_ms=3000) for name in routes}
-    for k, name in enumerate(routes):  # a seq names one job of all
+    for k, name in enumerate(routes):  # a seq identifies one of all jobs
         for job in batches[name]:
             job.seq += k * 10000
             job.headers[0] = ("test-seq", str(job.seq).encode())
@@ -245,7 +245,7 @@ def test_a_stopped_instance_leaves_nothing_behind(bench):
 
 
 def late_after_a_start(bench, end):
-    """How late those are that fall due once one lone daemon has ended and started again."""
+    """Returns the lateness of jobs that become due after a single daemon has stopped and started again."""
     g = Group(bench, 1, 'buckets = 8; lease = "5s";')
     daemon, = g.all
     post_lines(daemon, spread(800, 500, 5))
@@ -254,7 +254,7 @@ def late_after_a_start(bench, end):
     daemon.start()
     up_ms = now_ms()
     wait_for("every job", lambda: len({a.header("delay-id") for a in g.hook.arrivals}) == 800)
-    # What it had claimed comes with its lease's end, as a second attempt.
+    # The jobs that it had claimed arrive when their lease expires, as a second attempt.
     late = sorted(a.ns / 1e9 - int(a.header("delay-due")) / 1e3 for a in g.hook.arrivals
                   if a.header("delay-attempt") == b"1" and int(a.header("delay-due")) >= up_ms)
     verify.note(f"{len(late)} jobs due after the start: late p50 {late[len(late) // 2] * 1e3:.1f}, "

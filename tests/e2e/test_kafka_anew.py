@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A topic that was deleted and made anew under its name: all of its records are stored, wherever they
-go, and whatever of the old topic is still pending."""
+"""A topic is deleted and recreated under the same name: all its records are stored, on every route, whichever
+jobs of the old topic are still pending."""
 import time
 
 import confluent_kafka
@@ -11,7 +11,7 @@ from lib import pulls
 from lib.servers import wait_for
 
 pytestmark = pytest.mark.slow
-OLD_MS = 1_000_000  # the new topic has older timestamps than the old one: only its end tells
+OLD_MS = 1_000_000  # the records of the new topic have older timestamps than those of the old one: only its end differs
 
 
 class Anew:
@@ -46,7 +46,7 @@ class Anew:
         self.kafka.add_topic(self.topic, 1)
 
     def pull(self, count):
-        """Payloads; acknowledged."""
+        """Returns payloads, and acknowledges them."""
         found, end, queues = [], time.monotonic() + 30, pulls.Queues(self.tarry)
         while len(found) < count and time.monotonic() < end:
             for job in queues.pull("work", max=100, wait="1s", lease="30s").jobs:
@@ -67,7 +67,7 @@ def test_recreated_topic_is_stored_whole_in_a_queue_that_is_not_in_memory(bench,
     a.wait_stored(20)
     assert a.pull(20) == list(range(100, 120))
     a.tarry.stop()
-    a.tarry.start()  # the next incarnation is known after a restart
+    a.tarry.start()  # a recreated topic is noticed after a restart
     a.send(120, 5, timestamp=OLD_MS)
     assert a.pull(5) == list(range(120, 125))
     assert a.tarry.metric("tarry_jobs_duplicate_total", reason="read-again") == 0
@@ -76,7 +76,8 @@ def test_recreated_topic_is_stored_whole_in_a_queue_that_is_not_in_memory(bench,
 
 @pytest.mark.parametrize("after", ["90s", "1h"], ids=["near", "far"])
 def test_recreated_topic_is_stored_beside_the_pending_jobs_of_the_old_topic(bench, real_kafka, after):
-    """Records without a delay-id are named by their offset: the new ones must not be taken for the old."""
+    """Records without a delay-id are identified by their offset: tarry must not confuse the new ones with the
+    old ones."""
     a = Anew(bench, real_kafka, 'to = "q"; topic = "work";')
     a.send(0, 40, after)
     a.wait_stored(40)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where a Kafka partition is read from when partitions are assigned while Redis is away."""
+"""The start offset of a Kafka partition that is assigned while Redis is down."""
 import os
 import signal
 import time
@@ -66,14 +66,14 @@ def test_a_rebalance_while_redis_restarts_loses_nothing(bench):
     other.stop()
     expect_all_once(way, batch)
     way.tarry.stop()
-    for daemon in (way.tarry, other):  # nor when it gets no partition
+    for daemon in (way.tarry, other):  # nor if it gets no partition
         assert "committed offsets of the group:" not in daemon.log.read_text()
 
 
 @pytest.mark.long
 def test_partitions_revoked_while_redis_is_down_are_not_marked_above_its_losses(
-        bench, real_kafka):  # the mock gives a second member nothing
-    """Their marks would be written when it is back, by what it had said before."""
+        bench, real_kafka):  # the mock assigns no partition to a second member
+    """Otherwise tarry would write their marks when Redis is back, with what Redis had answered before."""
     way = start(bench, 'commit_lag = "1m";')
     (file,) = (way.redis.folder / "appendonlydir").glob("*.incr.aof")
     kept = file.stat().st_size
@@ -85,11 +85,11 @@ def test_partitions_revoked_while_redis_is_down_are_not_marked_above_its_losses(
     way.redis.kill()
     os.truncate(file, kept)
     other.subscribe([way.topic_in])
-    end = time.monotonic() + 1.5  # partitions wait longer than that for answers before they leave
+    end = time.monotonic() + 1.5  # revoked partitions wait for answers for longer than that
     while time.monotonic() < end:
         other.poll(0.1)
     way.redis.start()
-    wait_for("partitions to leave", lambda: [other.poll(0.1), other.assignment()][1])  # records may come with them
+    wait_for("partitions to leave", lambda: [other.poll(0.1), other.assignment()][1])  # polls may return records, too
     other.close()
     sending.join()
     expect_all_once(way, batch)

@@ -11,7 +11,7 @@ RECORDS = 40
 
 @pytest.fixture
 def clusters(bench):
-    """Two, each with a topic of the same name."""
+    """Two clusters, each with a topic of the same name."""
     found = {}
     for name in ("east", "west"):
         found[name] = bench.keep(servers.KafkaMock(bench.folder / f"kafka-{name}")).start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Topics and partitions that appear while tarry runs are read, and written to, within 10 s."""
+"""tarry reads and writes topics and partitions that appear while it runs, within 10 s."""
 import time
 
 import confluent_kafka
@@ -13,7 +13,7 @@ SEEN_S = 10
 
 
 class Discovery:
-    """From topics of one name or a pattern to a topic, through a daemon."""
+    """A daemon from topics of one name or a pattern to a topic."""
 
     def __init__(self, bench, topics, topic_out, ready=True):
         self.kafka, self.bench = bench.kafka, bench
@@ -41,9 +41,9 @@ class Discovery:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("real_kafka")  # the mock creates a topic for whoever asks for it
+@pytest.mark.usefixtures("real_kafka")  # the mock creates a topic for every client that asks for it
 def test_topic_created_after_the_start_is_read_within_10_s(bench):
-    """The source has been looking for it for a while."""
+    """The source has already been looking for it for a while."""
     name = f"{bench.name}.in"
     bench.kafka.add_topic(f"{bench.name}.out", 1)
     bench.kafka.add_topic(f"{bench.name}.first", 1)
@@ -87,7 +87,7 @@ def test_partition_added_to_a_topic_is_read_within_10_s(bench, real_kafka):
 
 
 def test_target_topic_created_after_the_first_attempt_is_written_to_within_10_s(bench, real_kafka):
-    """The broker creates no topics by itself for an idempotent producer that forbids it."""
+    """With allow_auto_create_topics = false, the broker creates no topics for the producer."""
     target = f"{bench.name}.out"
     bench.kafka.add_topic(f"{bench.name}.in", 1)
     d = Discovery(bench, f'"{bench.name}.in"', target)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How the Kafka source is held back, and what the sink's first record to a topic waits for."""
+"""Back-pressure on the Kafka source, and the delay of the sink's first record to a topic."""
 import json
 import os
 import signal
@@ -28,7 +28,7 @@ def send(bench, topic, first, count):
 
 
 def start(bench, count, **more):
-    """A daemon that lets few jobs be on their way, beside a topic that holds count records."""
+    """A daemon that allows few jobs in flight, and a topic with count records."""
     topic, redis = f"{bench.name}.in", bench.redis()
     bench.kafka.add_topic(topic)
     send(bench, topic, 0, count)
@@ -47,11 +47,11 @@ def pauses(tarry):
 
 @pytest.mark.slow
 def test_a_backlog_is_read_without_pausing_partitions_at_every_full_queue(bench):
-    """To resume one, librdkafka is to seek, and then fetches everything again."""
+    """To resume a partition, librdkafka seeks, and then fetches everything again."""
     redis, tarry, _ = start(bench, COUNT)
     wait_stored(redis, COUNT)
     assert "sources paused" in tarry.log.read_text(), "the queue was never full: this has shown nothing"
-    assert pauses(tarry) < COUNT // 200  # a stall of the machine may make some
+    assert pauses(tarry) < COUNT // 200  # a stall of the machine may cause some
     assert tarry.metric("tarry_jobs_duplicate_total") == 0
     tarry.stop()
 
@@ -82,7 +82,7 @@ def read_one(consumer):
 
 @pytest.mark.slow
 def test_the_first_record_of_a_topic_does_not_wait_for_the_next_metadata_refresh(bench):
-    """librdkafka looks for topics whose leaders it does not know once a second."""
+    """librdkafka looks once a second for topics whose leaders it does not know."""
     from confluent_kafka import TopicPartition
     from lib.kafka import Consumer
     redis = bench.redis()
@@ -97,7 +97,7 @@ routes: {{ main: {{ from = "http"; to = "out"; topic = "{{key}}"; }}; }};
         consumer = Consumer({"bootstrap.servers": bench.kafka.address, "group.id": topic, "fetch.wait.max.ms": 20,
                              "enable.auto.commit": False})
         consumer.assign([TopicPartition(topic, 0, 0)])
-        assert consumer.poll(0.5) is None  # it knows its leader by now
+        assert consumer.poll(0.5) is None  # by now it knows its leader
         for late in (late_ms, next_ms):
             due_ms = int(time.time() * 1000) + 200 + 130 * n  # at another moment of the second each time
             body = json.dumps({"payload": "x", "key": topic, "deliver-at": str(due_ms)})
@@ -106,6 +106,7 @@ routes: {{ main: {{ from = "http"; to = "out"; topic = "{{key}}"; }}; }};
             assert status == 200 and b"error" not in answer, answer
             late.append(read_one(consumer) - due_ms)
         consumer.close()
-    # Whoever waits is late by half a second in the middle. The second records show what this machine takes.
+    # A record that waits is late by half a second on average. The second records show the delay of this
+    # machine.
     assert sorted(late_ms)[2] < 250 + 2 * sorted(next_ms)[-2], (late_ms, next_ms)
     tarry.stop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where a Kafka partition is read from after its topic was deleted and created again."""
+"""The start offset of a Kafka partition whose topic was deleted and recreated."""
 import time
 
 import pytest
@@ -37,7 +37,7 @@ def test_a_recreated_topic_is_read_from_its_start(bench, real_kafka, there, coun
         way.tarry.start()
     new = make(way, count, 100, first=1000)
     way.send(new[:200])
-    if there:  # a topic that is longer than the old one when it is first seen cannot be told from it
+    if there:  # a new topic that is already longer than the old one cannot be distinguished from it
         way.collector.wait(old + new[:200])
     way.send(new[200:])
     verify.expect(verify.judge(old + new, way.collector.wait(old + new), way.keys))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where a Kafka partition is read from after the daemon stopped or was killed."""
+"""The start offset of a Kafka partition after the daemon stopped or was killed."""
 import time
 
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where a Kafka partition is read from after Redis lost what it had stored last."""
+"""The start offset of a Kafka partition after Redis lost its last writes."""
 import os
 import random
 import signal
@@ -50,8 +50,8 @@ def test_writes_that_redis_lost_while_no_daemon_ran_are_read_again(bench):
 
 @pytest.mark.long
 def test_records_waiting_for_redis_are_not_stored_before_its_lost_writes_are_read_again(bench):
-    """The first records after a start are sent without one before them: Redis would take them, and
-    then skip what it had lost."""
+    """The first records after a start are sent without a previous one. Redis would store them, and
+    then skip the records that it had lost."""
     way = ways.Way(bench, "kafka-http", route=LEASE + " buckets = 1;")
     batch = make(way, 200, 25000)
     way.send(batch)
@@ -70,7 +70,7 @@ def test_records_waiting_for_redis_are_not_stored_before_its_lost_writes_are_rea
     waiting = make(way, 40, 15000, first=600)
     way.send(waiting)
     time.sleep(1.5)
-    servers.Server.kill(way.redis)  # it could not be asked for anything
+    servers.Server.kill(way.redis)  # this Redis cannot answer a command
     os.truncate(file, kept)
     way.redis.start()
     expect_all_once(way, batch + lost + waiting)

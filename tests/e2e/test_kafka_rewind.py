@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""tarry kafka rewind ROUTE --to TIME: what was delivered since then is delivered again, what is pending
-is not stored twice, other routes of the source get nothing twice."""
+"""tarry kafka rewind ROUTE --to TIME: jobs delivered since then are delivered again, pending jobs are not
+stored twice, and other routes of the source get no duplicates."""
 import json
 import subprocess
 import time
@@ -16,7 +16,7 @@ SHORT = "kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };"
 
 
 class Rewinds:
-    """Two routes from a topic each of one source, of four partitions each."""
+    """Two routes of one source, from one topic each, with four partitions."""
 
     def __init__(self, bench, source=""):
         self.bench, self.kafka = bench, bench.kafka
@@ -132,7 +132,7 @@ def test_rewind_reaches_partitions_of_other_instances(bench):
 
 @pytest.mark.parametrize("wait_s", [0, 0.3, 0.6, 1.2])
 def test_rewind_completes_although_the_daemon_is_killed(bench, wait_s):
-    """Whatever of it was done by then: nothing stays behind."""
+    """Whatever part of it was done by then, it completes."""
     r = Rewinds(bench, 'commit_lag = "100ms"; commit_interval = "100ms";')
     r.send("main", range(400))
     r.wait_arrived("main", range(400))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""start = "latest": what was there before the group is left, and nothing that comes afterwards."""
+"""start = "latest": skips the records from before the group existed, and none after that."""
 import time
 
 import confluent_kafka
@@ -11,7 +11,7 @@ from lib.servers import wait_for
 from test_kafka_tombstone import Records
 
 pytestmark = pytest.mark.slow
-# The mock keeps the place of who left until the session ends.
+# The mock keeps the assignment of a stopped member until its session expires.
 LATEST = ('start = "latest"; commit_lag = "100ms"; commit_interval = "100ms"; '
           "kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };")
 PART = 0
@@ -50,7 +50,7 @@ class Latest(Records):
 
 
 def old_records(bench, count):
-    """They are there before the group is."""
+    """They exist before the group does."""
     bench.kafka.add_topic(f"{bench.name}.in", 1)
     producer = confluent_kafka.Producer({"bootstrap.servers": bench.kafka.address})
     for n in range(count):
@@ -67,7 +67,7 @@ def latest(bench, monkeypatch):
 
 
 def test_a_new_group_starts_at_the_end_and_then_misses_no_record(latest):
-    """Nor what comes while nobody is there and nothing was read yet."""
+    """Nor records that arrive while no member exists and nothing was read yet."""
     latest.wait_committed(3)
     latest.tarry.stop()
     latest.send(b"while away")
@@ -80,7 +80,7 @@ def test_a_new_group_starts_at_the_end_and_then_misses_no_record(latest):
 def test_if_the_topic_lost_the_offset_reading_continues_at_the_oldest_record(latest):
     if latest.bench.kafka.real:
         pytest.skip("only the mock forgets what is above 5 MB")
-    latest.wait_committed(3)  # the end at which it begins
+    latest.wait_committed(3)  # the end, where it starts
     latest.send(b"one")
     assert latest.values(1) == [b"one"]
     latest.wait_committed(4)
@@ -97,8 +97,8 @@ def test_if_the_topic_lost_the_offset_reading_continues_at_the_oldest_record(lat
 
 
 def test_if_the_group_lost_its_offset_reading_starts_at_the_mark(latest):
-    """A broker forgets the offsets of a group that nobody was in for a week."""
-    latest.wait_committed(3)  # the end at which it begins
+    """A broker forgets the offsets of a group without members after a week."""
+    latest.wait_committed(3)  # the end, where it starts
     latest.send(b"one")
     assert latest.values(1) == [b"one"]
     latest.wait_committed(4)
@@ -112,10 +112,10 @@ def test_if_the_group_lost_its_offset_reading_starts_at_the_mark(latest):
 
 
 def test_a_mark_that_redis_returns_late_is_still_applied(latest):
-    """The assignment waits some seconds for it; the partition would begin at the end."""
+    """The assignment waits some seconds for it; otherwise the partition would start at the end."""
     if latest.bench.kafka.real:
         pytest.skip("a real broker may assign before Redis is held up; the mock takes three seconds")
-    latest.wait_committed(3)  # the end at which it begins
+    latest.wait_committed(3)  # the end, where it starts
     latest.send(b"one")
     assert latest.values(1) == [b"one"]
     latest.wait_committed(4)
@@ -132,7 +132,7 @@ def test_a_mark_that_redis_returns_late_is_still_applied(latest):
 
 @pytest.mark.parametrize("wait_s", [1.5, 3, 4.5])
 def test_a_stop_before_the_first_assignment_ends_well(bench, wait_s):
-    """It has joined, and waits for a leader that is dead: librdkafka before 2.3 aborts there."""
+    """It has joined, and waits for a dead leader: librdkafka before 2.3 aborts there."""
     r = Records(bench, "kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };")
     r.tarry.kill()
     r.tarry.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kafka records without a value, and what else of a record is not text."""
+"""Kafka records without a value, and other parts of a record that are not text."""
 import struct
 import time
 
@@ -11,7 +11,7 @@ from lib.servers import wait_for
 
 
 class Records:
-    """From one topic of one partition to another, through a daemon."""
+    """A daemon from one topic with one partition to another."""
 
     def __init__(self, bench, source=""):
         self.bench = bench
@@ -44,7 +44,7 @@ class Records:
         assert self.producer.flush(30) == 0
 
     def receive(self, count, then_s=0.3):
-        """So many records, and a little later no more."""
+        """Receives this number of records, and checks that no more arrive."""
         records, end = [], time.monotonic() + 30
         while time.monotonic() < end:
             m = self.consumer.poll(0.1)
@@ -73,7 +73,7 @@ def test_a_tombstone_cancels_the_job_of_its_delay_id_or_its_key(bench):
     r.send(b"stays", key="two-b", delay_id="four", deliver_after="5s")
     r.send(None, delay_id="one")
     r.send(None, key="two")
-    r.send(None, key="four", delay_id="three")  # the id counts, not the key
+    r.send(None, key="four", delay_id="three")  # the id has precedence over the key
     assert [m.value() for m in r.receive(1)] == [b"stays"]
     assert r.metric("cancelled_total") == 3
     wait_for("the last ack", lambda: r.metric("pending") + r.metric("inflight") == 0)
@@ -101,7 +101,7 @@ def test_a_null_value_with_a_time_or_of_an_event_is_a_job(bench):
     timed = r.receive(1)[0]
     assert timed.value() is None and timed.key() == b"timed"
     assert time.time() - started >= 0.49  # the timestamp of a record is a whole millisecond
-    r.send_raw(None, "event", list(EVENT.items()))  # has no data: as the binding writes it
+    r.send_raw(None, "event", list(EVENT.items()))  # without data, as the binding writes it
     r.send(b"", key="empty", deliver_after="0s")
     got = {m.key(): m.value() for m in r.receive(2)}
     assert got == {b"event": None, b"empty": b""}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What comes too late (max_lateness, deliver-before), and delays that are too long."""
+"""Jobs that are too late (max_lateness, deliver-before), and delays that are too long."""
 import datetime
 import time
 
@@ -34,7 +34,7 @@ class Policies:
             assert self.post(name, f"{id_}-{name}", **headers)[0] == 201
 
     def be_away(self, seconds):
-        """The jobs that wait for 2 s become due meanwhile, and late by so much."""
+        """Jobs that wait for 2 s become due meanwhile, and late by the rest of the time."""
         assert not self.hook.arrivals, "it was not away in time"
         self.tarry.stop()
         time.sleep(2 + seconds)
@@ -50,7 +50,7 @@ class Policies:
         return True
 
     def is_counted(self, metric, route, reason):
-        """Redis has it before the daemon has heard so."""
+        """Waits until the metric shows it: Redis has it before the daemon receives the reply."""
         wait_for(f"{metric} of {route}, {reason}",
                  lambda: self.tarry.metric(metric, route=route, reason=reason) == 1)
 
@@ -133,7 +133,7 @@ def test_a_delay_that_is_too_long_is_refused_clamped_or_kept_as_the_route_says(b
     assert p.tarry.metric("tarry_jobs_clamped_total", route="clamp") == 1
     due = datetime.datetime.fromisoformat(p.find("clamp", "b")["due"].replace("Z", "+00:00"))
     due_ms = round(due.timestamp() * 1000)
-    # The daemon's idea of Redis' clock is never behind it, and ahead by the time of a reply at most.
+    # The daemon's estimate of Redis' clock is never behind it, and ahead by the time of a reply at most.
     assert before + 3_600_000 <= due_ms <= after + 3_600_000 + soon_ms(20)
     status, body = p.post("dead", "d", deliver_after="2h")
     assert status in (201, 202), body

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Later's API as its clients see it: HTTP and the routes."""
+"""Later's API from a client's view: HTTP and the routes."""
 import json
 import re
 import socket
@@ -93,7 +93,7 @@ def test_chunked_bodies_expect_and_http_1_0_are_supported(later):
         assert read_answer(stream)[0] == 404
     with socket.create_connection(("127.0.0.1", later.api), timeout=30) as s:
         s.sendall(request(b'{"id":"no"}', "/query", "1.0"))
-        assert s.makefile("rb").read().startswith(b"HTTP/1.")  # and the connection ends
+        assert s.makefile("rb").read().startswith(b"HTTP/1.")  # and the server closes the connection
     text = request(b'{"id":"no"}', "/query", "1.0", "Connection: keep-alive")
     assert [status for status, _, _ in later.raw(text + text, 2)] == [404, 404]
 
@@ -135,14 +135,14 @@ def test_strings_are_escaped_as_the_original_escapes_them(later, hook):
     url = hook.url()
     given = (b'"\\"\\\\<>&/\\u2028\\u2029\\n\\r\\t\\b\\f\\u0000\\u001f\x7f\xc3\xa4'
              b'\xf0\x9f\x98\x80\xff\\ud83d\\ude00\\udc00"')
-    told = (b'"\\"\\\\\\u003c\\u003e\\u0026/\\u2028\\u2029\\n\\r\\t\\b\\f\\u0000\\u001f\x7f'
+    escaped = (b'"\\"\\\\\\u003c\\u003e\\u0026/\\u2028\\u2029\\n\\r\\t\\b\\f\\u0000\\u001f\x7f'
             b'\xc3\xa4\xf0\x9f\x98\x80\xef\xbf\xbd\xf0\x9f\x98\x80\xef\xbf\xbd"')
     body = b'{"topic":%s,"content":%s,"delay":1,"callback":"%s"}' % (given, given, url.encode())
     task_id = json.loads(later.call("/create", body).body)["id"].encode()
-    assert b'"topic":' + told in later.query(task_id.decode()).body
-    assert b'"content":' + told in later.query(task_id.decode()).body
+    assert b'"topic":' + escaped in later.query(task_id.decode()).body
+    assert b'"content":' + escaped in later.query(task_id.decode()).body
     call = hook.wait(url)[0]
-    assert call.body == b'{"id":"' + task_id + b'","topic":' + told + b',"content":' + told + b"}"
+    assert call.body == b'{"id":"' + task_id + b'","topic":' + escaped + b',"content":' + escaped + b"}"
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ def test_a_content_of_megabytes_is_stored_whole_and_one_above_the_limit_rejected
     task_id = later.create(url, content=content)
     assert json.loads(hook.wait(url)[0].body)["content"] == content
     wait_for("the task to be gone", lambda: later.is_gone(task_id))
-    answer = later.call("/create", {"content": "<" * (4 << 20)})  # each takes six bytes
+    answer = later.call("/create", {"content": "<" * (4 << 20)})  # each is encoded in six bytes
     assert (answer.status, answer.body) == (413, b"")
     text = request(b"", "/create", "1.1", "Expect: 100-continue")
     status, _, body = later.raw(text.replace(b"Content-Length: 0", b"Content-Length: 17000000"))[0]
@@ -236,7 +236,7 @@ def test_a_delay_beyond_the_last_date_is_rejected_and_one_of_years_accepted(late
     for delay in (2**63 - 1, 2**62, 6 * 10**9):
         answer = later.call("/create", {"delay": delay})
         assert (answer.status, answer.body) == (400, b""), delay
-    for delay in (86397, 90000, 2**31):  # the limit of 24 hours is gone
+    for delay in (86397, 90000, 2**31):  # the limit of 24 hours does not exist any more
         started = int(time.time())
         task_id = later.create(delay=delay)
         assert started + delay <= later.task(task_id)["execute_time"] <= time.time() + delay + 1

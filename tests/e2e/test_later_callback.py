@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Later's callbacks as their receivers see them: the callback, its timing, several instances, faults."""
+"""Later's callbacks from the receiver's view: the callback, its timing, several instances, faults."""
 import gzip
 import http.client
 import json
@@ -108,7 +108,7 @@ def test_only_code_100_in_the_body_is_success(later, hook):
         wait_for("it to be gone", lambda t=task_id: later.is_gone(t))
     time.sleep(1.2)
     assert {name: len(hook.got(url)) for name, url in good.items()} == dict.fromkeys(good, 1)
-    # What ended without a byte on a kept connection may be sent once more on another.
+    # A request that ended without a byte on a persistent connection may be repeated on another.
     assert 2 <= len(hook.got(bad.pop("closed"))) <= 4
     counts = {name: len(hook.got(url)) for name, url in bad.items() if url != endless}
     assert counts == dict.fromkeys(counts, 2)
@@ -129,7 +129,7 @@ def test_a_callback_that_cannot_connect_is_a_failure(later):
 def test_redirects_are_followed_with_and_without_a_body(later, hook):
     for status, method in ((301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")):
         end = hook.url()
-        where = end.partition(hook.at)[2] if status == 302 else end  # a relative one, too
+        where = end.partition(hook.at)[2] if status == 302 else end  # a relative URL, too
         middle = hook.url(response(b"", status, f"Location: {where}"))
         later.create(middle + "#x", content="c")
         first, call = hook.wait(middle)[0], hook.wait(end)[0]
@@ -203,7 +203,7 @@ def test_failed_callbacks_are_retried_with_doubling_waits_and_shown_at_once(late
     task_id = later.create(url, retry=5, content="c")
     hook.wait(url)
     shown = {}
-    while len(hook.got(url)) < 3:  # what is shown, and after how many calls
+    while len(hook.got(url)) < 3:  # what /query shows, and after how many calls
         answer = later.query(task_id)
         task = json.loads(answer.body) if answer.status == 200 else {"has_retry": None}
         shown.setdefault(task["has_retry"], (time.time(), task))
@@ -212,7 +212,7 @@ def test_failed_callbacks_are_retried_with_doubling_waits_and_shown_at_once(late
     wait_for("the task to be gone", lambda: later.is_gone(task_id))
     for n in (1, 2):
         assert shown[n][0] - calls[n - 1].ns / 1e9 < soon_s(0.7), "long before the next one"
-    assert shown[2][1] == {**shown[1][1], "has_retry": 2}  # execute_time stays
+    assert shown[2][1] == {**shown[1][1], "has_retry": 2}  # execute_time does not change
     first, second = gaps_s(calls)
     assert 1.0 <= first < soon_s(1.5) and 2.0 <= second < soon_s(2.5)
     assert len({call.body for call in calls}) == 1
@@ -268,7 +268,7 @@ def test_a_callback_times_out_after_three_seconds_and_counts_as_one_attempt(late
     ids = [later.create(url) for url in (hangs, slow, drips, slow_failure)]
     ids.append(later.create(twice, retry=1))
     calls = hook.wait(twice, 2)
-    # 3 s, and the first wait. The first arrival may be noted late, which shortens the gap.
+    # 3 s, and the first delay. The first arrival may be recorded late, which shortens the gap.
     assert 3.9 <= gaps_s(calls)[0] < soon_s(4.7)
     time.sleep(3.5)
     for task_id in ids:
@@ -294,7 +294,7 @@ def test_many_tasks_due_at_once_are_called_at_once(later, hook):
         assert connection.getresponse().read()
     connection.close()
     took_s = time.monotonic() - started
-    calls = hook.wait(url, 1000)  # 200 in a second would take five
+    calls = hook.wait(url, 1000)  # 200 a second would need five
     assert (calls[-1].ns - calls[0].ns) / 1e9 < max(4.5, took_s + soon_s(1))
     assert len({call.body for call in calls}) == 1000 == len(calls)
 
@@ -308,7 +308,7 @@ def test_the_sample_configuration_retries_after_10_and_20_seconds(bench, hook):
     daemon = bench.keep(Later(bench.folder, bench.redis().url, first="10s")).start()
     url = hook.url(response(b"no"))
     task_id = daemon.create(url, retry=2)
-    assert 10.0 <= gaps_s(hook.wait(url, 2, 60))[0] < soon_s(10.5)  # at once, while the machine's part is known
+    assert 10.0 <= gaps_s(hook.wait(url, 2, 60))[0] < soon_s(10.5)  # at once, as far as the machine allows
     assert 20.0 <= gaps_s(hook.wait(url, 3, 60))[1] < soon_s(20.5)
     wait_for("it to be gone", lambda: daemon.is_gone(task_id))
     daemon.stop()
@@ -381,8 +381,8 @@ def test_every_request_is_answered_500_while_redis_is_unreachable(bench, hook):
         thread.start()
     for thread in threads:
         thread.join(60)
-    said = {path: (a.status, a.body) for path, a in answers.items()}
-    assert said == dict.fromkeys(("/create", "/query", "/delete"), (500, b""))
+    results = {path: (a.status, a.body) for path, a in answers.items()}
+    assert results == dict.fromkeys(("/create", "/query", "/delete"), (500, b""))
     store.start()
     wait_for("readyz to recover", lambda: daemon.ask("GET", "/readyz")[0] == 200)
     url = hook.url()

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Who may ask what of which listener: the admin listener, tokens and their roles, TLS,
-certificates of clients."""
+"""Access to each listener: the admin listener, tokens and their roles, TLS, client certificates."""
 import base64
 import http.client
 import json
@@ -23,7 +22,7 @@ PARTS = '''
     sinks:  { hook: { type = "http"; url = "http://127.0.0.1:9/"; }; mails: { type = "queue"; }; };
     routes: { hooks: { from = "http"; to = "hook"; retry = "never"; match = "hooks"; };
               all: { from = "http"; to = "mails"; }; };'''
-# What each role may do, and the least that shows it. Those of "nobody" are for everybody.
+# One request that each role may make. Those of "nobody" are allowed for everybody.
 ASKS = {
     "produce": ("POST", "/v1/routes/hooks/jobs"),
     "consume": ("POST", "/v1/queues/mails/pull"),
@@ -41,7 +40,7 @@ def tokens(**more):
 
 
 def ask(port, method, path, headers=None, context=None, body=None):
-    """(status, headers, body) of one request, over TLS with a context."""
+    """Returns (status, headers, body) of one request. Uses TLS if a context is passed."""
     kind = http.client.HTTPSConnection if context else http.client.HTTPConnection
     c = kind("127.0.0.1", port, timeout=30, **({"context": context} if context else {}))
     try:
@@ -73,8 +72,8 @@ def test_operation_has_a_listener_of_its_own_and_the_other_says_so(bench):
                          f'admin: {{ listen = "127.0.0.1:{port}"; }};{PARTS}').start()
     assert statuses(port) == FINE
     assert statuses(daemon.port) == {**FINE, "metrics": 404, "admin": 404}
-    told = json.loads(ask(daemon.port, "GET", "/metrics")[2])
-    assert told["error"] == "not-here" and "admin.listen" in told["message"]
+    reply = json.loads(ask(daemon.port, "GET", "/metrics")[2])
+    assert reply["error"] == "not-here" and "admin.listen" in reply["message"]
     daemon.stop()
 
 
@@ -116,8 +115,8 @@ def test_a_token_opens_what_its_roles_name_and_nothing_else(bench):
     assert statuses(daemon.port, bearer("b" * 16)) == {**FINE, "metrics": 403, "admin": 403}
     assert statuses(daemon.port, bearer(TOKENS["admin"])) == FINE
     assert ask(daemon.port, "GET", "/metrics", {"authorization": f"bEARER {TOKENS['metrics']}"})[0] == 200
-    told = json.loads(ask(daemon.port, "GET", "/metrics", bearer(TOKENS["produce"]))[2])
-    assert told["error"] == "no-role" and "produce_1" in told["message"]
+    reply = json.loads(ask(daemon.port, "GET", "/metrics", bearer(TOKENS["produce"]))[2])
+    assert reply["error"] == "no-role" and "produce_1" in reply["message"]
     operate = bearer(TOKENS["admin"])
     assert ask(daemon.port, "POST", "/v1/admin/routes/hooks/pause", operate)[0] == 200
     assert ask(daemon.port, "DELETE", "/v1/routes/hooks/dead/none", operate)[0] == 404
@@ -125,12 +124,12 @@ def test_a_token_opens_what_its_roles_name_and_nothing_else(bench):
     log = daemon.log.read_text()
     assert "POST /v1/admin/routes/hooks/pause by admin_1" in log
     assert "dead/none" not in log  # nothing was done
-    assert "token-of" not in log and "b" * 16 not in log  # names are told, values never
+    assert "token-of" not in log and "b" * 16 not in log  # the log contains names, never values
     assert sum("refused to" in line for line in log.splitlines()) <= 2
 
 
 def test_a_page_of_another_site_changes_nothing(bench):
-    """A browser on this machine, or behind a forwarded port, reaches the listener for any page."""
+    """For any page, a browser on this machine, or behind a forwarded port, can reach the listener."""
     daemon = bench.tarry(bench.redis().url, PARTS).start()
     asks = [("POST", "/v1/admin/routes/hooks/pause"), ASKS["produce"], ASKS["consume"]]
     for site in ("cross-site", "same-site"):
@@ -144,7 +143,7 @@ def test_a_page_of_another_site_changes_nothing(bench):
 
 
 def test_a_page_of_another_site_is_known_by_its_origin_where_the_browser_says_no_more(bench):
-    """Without TLS browsers send no Sec-Fetch-Site, but to this machine."""
+    """Without TLS, browsers send Sec-Fetch-Site only to this machine."""
     daemon = bench.tarry(bench.redis().url, PARTS).start()
     daemon.stop()
     text = daemon.conf.read_text().replace("http: {", 'http: { hosts = [ "tarry.example" ];', 1)
@@ -160,17 +159,17 @@ def test_a_page_of_another_site_is_known_by_its_origin_where_the_browser_says_no
     for origin in ("http://evil.example", "null", "http://127.0.0.1:1", "http://127.0.0.1", "evil", "",
                    f"http://{own}.evil.example"):
         assert status(origin) == 403, origin
-        assert status(origin, method="GET") == 200, origin  # which it can't read
+        assert status(origin, method="GET") == 200, origin  # the page cannot read the answer
     assert status(f"http://{own}") == 201 and status("http://TARRY:80", "tarry:80") == 201
-    assert status("https://tarry.example") == 201  # a proxy's, which has put our address into Host
-    assert status("http://evil.example", **{"Sec-Fetch-Site": "same-origin"}) == 201  # it has looked closer
+    assert status("https://tarry.example") == 201  # of a proxy that sets Host
+    assert status("http://evil.example", **{"Sec-Fetch-Site": "same-origin"}) == 201  # Sec-Fetch-Site is more exact
     assert status(f"http://{own}", **{"Sec-Fetch-Site": "cross-site"}) == 403
     assert send_raw(daemon.port, b"POST /v1/routes/hooks/jobs HTTP/1.0\r\nOrigin: http://\r\nContent-Length: 1\r\n\r\nx"
-                    ).startswith(b"HTTP/1.1 403")  # no name at all is not that of a Host that is not there
+                    ).startswith(b"HTTP/1.1 403")  # an empty name is not the same as a missing Host
     daemon.stop()
 
 
-APIS = {  # what a page could have a browser send without being asked first
+APIS = {  # requests that a page can make a browser send without a preflight
     "later": [("POST", "/create"), ("GET", "/delete"), ("GET", "/nothing")],
     "delayqueue": [("POST", "/push"), ("GET", "/delete"), ("POST", "/nothing")],
     "lmstfy": [("POST", "/api/ns/q?token=x"), ("GET", "/api/ns/q"), ("GET", "/nothing")],
@@ -202,7 +201,7 @@ def test_a_page_of_another_site_asks_nothing_of_the_compatible_apis(bench, api):
         ask(port, method, path, {"Sec-Fetch-Site": "cross-site"})
         ask(port, method, path, {"Origin": "http://evil.example"})
         assert refused(daemon, "other-site") == 2 * n + 2, path
-        ask(port, method, path)  # who is no browser
+        ask(port, method, path)  # not a browser
     assert refused(daemon, "other-site") == 2 * len(asks)
     daemon.stop()
 
@@ -217,7 +216,7 @@ OWN_NAMES = ["127.0.0.1", "127.0.0.1:1", "127.9.9.9:7700", "10.1.2.3", "[::1]:77
 
 @pytest.mark.smoke
 def test_a_page_whose_name_has_come_to_lead_here_gets_nothing(bench):
-    """DNS rebinding: the browser takes this listener for the page's own site, and says so in Host."""
+    """DNS rebinding: the browser considers this listener the page's own site, and sends its name in Host."""
     port = free_port()
     daemon = bench.tarry(bench.redis().url, f'admin: {{ listen = "127.0.0.1:{port}"; }};{PARTS}').start()
     for name in OTHER_NAMES:
@@ -364,17 +363,17 @@ STRANGERS = "every client that can connect to 0.0.0.0:7777 may use it; set "
     ("lmstfy", 'admin_listen = "{0}"; accounts: {{ boss: "x"; }};', "passwords travel to 0.0.0.0:7777 without TLS"),
 ])
 def test_an_api_for_strangers_is_warned_of(tmp_path, kind, options, why):
-    """Whatever tokens: { } says: it is not for these."""
+    """The setting tokens: { } does not apply to these listeners."""
     (tmp_path / "cert").write_text("")
 
-    def told(address):
+    def warnings(address):
         conf = (f'sources: {{ s: {{ type = "{kind}"; {options.format(address, tmp_path / "cert")} }}; }};\n'
                 f'sinks: {{ to: {{ {HOOK if kind == "later" else QUEUE} }}; }}; routes: {{ r: {{ from = "s"; to = "to"; }}; }};')
         done = check(tmp_path, tokens(), conf)
         assert done.returncode == 0, done.stderr
         return [line for line in done.stderr.splitlines() if "listen:" in line]
-    assert told("127.0.0.1:7777") == []
-    lines = told("0.0.0.0:7777")
+    assert warnings("127.0.0.1:7777") == []
+    lines = warnings("0.0.0.0:7777")
     assert len(lines) == (why is not None) and all(why in line and "tarry.conf:3: " in line for line in lines), lines
 
 
@@ -407,11 +406,11 @@ def tls(pair, **more):
 
 
 def tls_daemon(bench, options, body="", parts=PARTS, **more):
-    """The daemon with these options of http: { }, waited for by its log."""
+    """Starts the daemon with these options of http: { }. Waits for a line in its log."""
     daemon = bench.tarry(bench.redis().url, body + parts, **more)
     daemon.conf.write_text(daemon.conf.read_text().replace("http: {", f"http: {{ {options}", 1))
     daemon.spawn(daemon.argv())
-    # Without a client certificate /readyz may be out of reach.
+    # Without a client certificate, the test may not reach /readyz.
     wait_for("the daemon", lambda: all(word in daemon.log.read_text() for word in ("started: ", "who=redis msg=ready")))
     return daemon
 
@@ -458,7 +457,7 @@ def test_over_tls_requests_that_wait_and_those_behind_them_are_answered_in_order
 @pytest.mark.slow
 def test_a_handshake_that_stands_still_costs_no_processor(bench, authority):
     daemon = tls_daemon(bench, tls(authority.issue("tarry")))
-    hello = bytes.fromhex("1603010200010001fc0303")  # the first bytes of one
+    hello = bytes.fromhex("1603010200010001fc0303")  # the first bytes of a ClientHello
     waiting = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(20)]
     for s in waiting:
         s.sendall(hello)
@@ -525,7 +524,7 @@ def test_a_certificate_opens_what_the_roles_of_its_name_say(bench, authority):
     assert statuses(daemon.port, context=shop) == {**others, "produce": 201, "nobody": 200}
     assert statuses(daemon.port, context=grafana) == {**others, "metrics": 200, "nobody": 200}
     assert statuses(daemon.port, context=stranger) == {**{r: 401 for r in TOKENS}, "nobody": 200}
-    # A token counts more than the certificate beside it.
+    # A token has precedence over a certificate.
     assert statuses(daemon.port, bearer(TOKENS["admin"]), shop) == FINE
     assert ask(daemon.port, *ASKS["produce"], bearer("wrong-token-0123456789"), shop)[0] == 401
     daemon.stop()
@@ -596,7 +595,7 @@ FAULTS = [('tls_key = "/x";', "tls_key requires tls_cert"), ('tls_client_ca = "/
 @pytest.mark.parametrize("option, why", FAULTS, ids=[why for _, why in FAULTS])
 @pytest.mark.parametrize("api", [*APIS, "admin_lmstfy"])
 def test_what_cannot_be_of_a_listener_is_refused_of_the_compatible_apis_too(tmp_path, api, option, why):
-    """Without its certificate one would ask no client for his, and be open to all."""
+    """Without its certificate, a listener would request no client certificates, and be open to everyone."""
     kind = api.removeprefix("admin_")
     named = option if kind == api else "admin_" + option
     done = check(tmp_path, f'sources: {{ api: {{ type = "{kind}"; {named} }}; }};',
@@ -613,7 +612,7 @@ BODY = b"Deliver-After: 1h\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx"
 
 @pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
 def test_a_head_in_which_another_server_might_see_more_is_refused(bench, authority, over_tls):
-    """The smuggled line begins where another reader may see the end of one."""
+    """The smuggled line begins where another HTTP parser may see the end of a line."""
     daemon = (tls_daemon(bench, tls(authority.issue("tarry"))) if over_tls else
               bench.tarry(bench.redis().url, PARTS).start())
     smuggled = {"nul": b"\0", "nul-crlf": b"\0\r\nX: a", "lf": b"\nX: a", "cr": b"\rX: a",
@@ -638,7 +637,7 @@ def test_a_head_in_which_another_server_might_see_more_is_refused(bench, authori
 
 
 def send_raw(port, request, authority=None):
-    """All that is answered until the other side closes."""
+    """Returns everything that is answered until the other side closes."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as raw:
         s = authority.trusting().wrap_socket(raw, server_hostname="localhost") if authority else raw
         s.sendall(request)
@@ -675,7 +674,7 @@ def test_a_renewed_certificate_is_shown_after_a_reload_and_what_is_open_stays(be
     wait_for("the new certificate", lambda: serial_seen(daemon.port, authority) == 2)
     kept.request("GET", "/livez")
     assert kept.getresponse().read() == b"ok\n" and kept.sock is socket_before
-    # A broken one is refused, and the one before is shown further on.
+    # A broken certificate is rejected, and the previous one remains in use.
     before = daemon.log.read_text().count("tls_cert")
     pair[0].write_text("broken")
     daemon.child.send_signal(signal.SIGHUP)
@@ -687,7 +686,7 @@ def test_a_renewed_certificate_is_shown_after_a_reload_and_what_is_open_stays(be
 
 @pytest.mark.slow
 def test_a_certificate_that_cannot_be_used_keeps_all_listeners_as_they_are(bench, authority):
-    """Of the daemon's own two, and of the APIs that have listeners of their own."""
+    """The two listeners of the daemon, and the separate listeners of the APIs."""
     ports, pairs = [free_port() for _ in range(3)], [authority.issue("tarry") for _ in range(4)]
     daemon = tls_daemon(bench, tls(pairs[0]), f'''
         admin: {{ listen = "127.0.0.1:{ports[0]}"; {tls(pairs[1])} }};
@@ -702,7 +701,7 @@ def test_a_certificate_that_cannot_be_used_keeps_all_listeners_as_they_are(bench
         return [serial_seen(port, authority) for port in ports]
 
     def hup(broken):
-        """The serial numbers after a reload with one broken key, and all certificates anew."""
+        """Reloads with one broken key, and all certificates renewed. Returns the serial numbers."""
         for cert, key in pairs:
             authority.issue("tarry", cert=cert, key=key)
         whole = pairs[broken][1].read_text()
@@ -755,8 +754,8 @@ def test_idle_connections_leave_room_for_probes_and_producers_and_are_counted(be
     assert ask(daemon.port, "GET", "/livez")[0] == 200
     assert ask(daemon.port, *ASKS["produce"], body=b"x")[0] == 201
     wait_for("the idle ones to be closed", lambda: connections(daemon, state="idle") < 50)
-    assert connections(daemon, state="waiting") == 1  # this question itself
-    assert daemon.metric("tarry_http_refused_total", reason="idle-closed") >= 1  # each of ours ended before the next
+    assert connections(daemon, state="waiting") == 1  # this request itself
+    assert daemon.metric("tarry_http_refused_total", reason="idle-closed") >= 1  # tarry closed the idle ones
     log = daemon.log.read_text()
     assert log.count("all 50 connections of connections_max are in use") == 1 and "who=http" in log
     for s in idle:
@@ -808,7 +807,7 @@ def test_one_address_holds_no_more_connections_than_the_option_says(bench):
 
 # ------------------------------------------------------------------------ blanks in heads
 
-API_HEADS = {  # a request with blanks behind each value, and how it is answered
+API_HEADS = {  # a request with blanks after each value, and its answer
     "native": (b"POST /v1/routes/hooks/jobs HTTP/1.1", b"Deliver-After: 30s \t", b"201"),
     "later": (b"POST /create HTTP/1.1", b"X-A: b ", b"200"),
     "delayqueue": (b"POST /push HTTP/1.1", b"X-A: b ", b"200"),

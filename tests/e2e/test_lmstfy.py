@@ -88,7 +88,7 @@ class Api:
         return answer.json["job_id"]
 
     def consume(self, queue, **query):
-        """The job or jobs; None when there is none."""
+        """Returns the job or jobs, or None."""
         answer = self.to("GET", queue, **query)
         if answer.status == 404:
             assert answer.body == NO_JOB, answer
@@ -97,7 +97,7 @@ class Api:
         return answer.json
 
     def held(self, count):
-        """Waits until the daemon holds requests for so many queues, at least; 0: for none."""
+        """Waits until the daemon holds requests for at least this number of queues; 0: for none."""
         def waits():
             found = self.daemon.metric("tarry_queue_consumers", sink="queues")
             return found >= count if count else found == 0
@@ -121,7 +121,8 @@ class Api:
         return job_id
 
     def raw(self, text, answers=1):
-        """What comes back for these bytes, until the server closes or is silent after so many answers."""
+        """Sends bytes unchanged. Returns what is received until the server closes, or until this number of
+        answers."""
         with socket.create_connection(("127.0.0.1", self.port), 30) as s:
             s.sendall(text)
             return read_all(s, answers)
@@ -142,7 +143,7 @@ def read_all(s, answers=1, quiet_s=0.3):
 
 
 def parallel(*functions):
-    """Their results; each in a thread of its own."""
+    """Runs each function in its own thread. Returns their results."""
     results = [None] * len(functions)
 
     def run(i):
@@ -208,12 +209,12 @@ def api(place):
 
 @pytest.fixture
 def q(request):
-    """A queue of its own for each test."""
+    """A separate queue for each test."""
     return re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:200]
 
 
 class Own:
-    """A daemon, or two, and a Redis for a test that mistreats them."""
+    """A daemon, or two, and a Redis for a test that disturbs them."""
 
     def __init__(self, bench, more="", daemons=1, options=""):
         self.redis = bench.redis("always")
@@ -285,7 +286,7 @@ def test_a_trailing_slash_is_accepted_after_a_static_path(api, q):
 
 
 def test_a_malformed_request_is_400_and_closes_the_connection(api):
-    """On either port; it has no request id."""
+    """On either port. The answer has no request id."""
     for port, text in itertools.product((api.port, api.admin_port), (b"GET /api/shop/q%zz HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /api/shop/%2 HTTP/1.1\r\nHost: a\r\n\r\n",
                  b"GET /api/shop/q HTTP/1.1\r\n\r\n")):
         with socket.create_connection(("127.0.0.1", port), 30) as s:
@@ -305,7 +306,7 @@ def test_too_many_headers_are_431(api):
         got = api.raw(b"GET /api/shop/q HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 2 * MIB + b"\r\n\r\n")
         assert got == b"" or b" 431 " in got.split(b"\r\n")[0]
     except OSError:
-        pass  # it was closed while we still sent
+        pass  # the daemon closed it while we were sending
 
 
 def test_pipelined_requests_are_answered_on_one_connection(api, q):
@@ -384,7 +385,7 @@ def test_a_token_is_read_from_header_and_query(api, q):
     assert status("", api.token) == status(f"?token={api.token}") == 404
     for token in (":" + api.token, "default:" + api.token):
         assert status("", token) == status("?token=" + urllib.parse.quote(token)) == 404
-    assert status(f"?token={api.token}", "wrong") == 401  # the header counts
+    assert status(f"?token={api.token}", "wrong") == 401  # the header has precedence
     assert api.call("GET", f"/api/{NS}/{q}/peek?token={api.token}", headers={"X-Token": ""}, token=None).status == 404
 
 
@@ -473,7 +474,7 @@ def test_publish_reports_errors_in_the_order_of_the_original(api, q):
         assert (answer.status, answer.body) == (status, f'{{"error":"{error}"}}'.encode()), query
     answer = api.to("PUT", q, body=b"x", headers=many)
     assert (answer.status, answer.json["error"]) == (400, "too many attributes, cannot exceed 16")
-    # The default ttl counts, too.
+    # The default ttl applies, too.
     assert api.to("PUT", q, delay=86401).json["error"] == "ttl is shorter than delay"
     assert api.to("PUT", q, delay=86401, ttl=0).status == 201
     assert api.to("PUT", q, delay=4294967295, ttl=0, tries=65535).status == 201
@@ -585,7 +586,7 @@ def test_a_job_that_never_expires_has_ttl_0(api, q):
 
 
 def test_peek_finds_a_job_in_every_state(api, q):
-    """The answer does not contain its tries."""
+    """The answer does not contain the job's tries."""
     waiting = api.publish(q, b"w", delay=50, ttl=100, tries=7)
     ready = api.publish(q, b"r", tries=7)
     answer = api.to("GET", q, f"/job/{ready}")
@@ -616,7 +617,7 @@ def test_peek_of_a_queue_shows_the_next_job(api, q):
 
 @pytest.mark.slow
 def test_ack_is_204_whether_or_not_the_job_exists(api, q):
-    """And 4: without having consumed it cancels."""
+    """Contract, section 4: an ack without a consume cancels the job."""
     ready, waiting = api.publish(q), api.publish(q, delay=1)
     for job in (ready, waiting, ready, "01ARZ3NDEKTSV4RRFFQ69G5FAV", "x", "%2e", "y" * 600):
         api.ack(q, job)
@@ -630,7 +631,7 @@ def test_ack_is_204_whether_or_not_the_job_exists(api, q):
 
 
 def test_dead_letters_are_listed_respawned_and_deleted(api, q):
-    """And 4: oldest first, to the tail, one try, the ttl given; the head."""
+    """Contract, section 4: oldest first, to the tail, one try, the ttl given; the head."""
     def dead_letter(n, head):
         wanted = f'{{"deadletter_head":"{head}","deadletter_size":{n},"namespace":"{NS}","queue":"{q}"}}'
         assert api.to("GET", q, "/deadletter").body == wanted.encode()
@@ -815,7 +816,7 @@ def test_jobs_are_ordered_by_publication_due_time_or_redelivery(api, q):
 
 
 def test_a_poll_waits_until_a_job_is_ready_or_its_timeout(api, q):
-    """timeout: at the first job, or not before it is over. A poll with count takes one."""
+    """timeout: it ends with the first job, or when the time is over. A poll with count returns one job."""
     def nothing(**query):
         job, took_s = timed(lambda: api.consume(f"{q}-none", **query))
         assert job is None
@@ -860,8 +861,8 @@ def test_waiting_consumers_are_served_in_the_order_of_their_calls(api, q):
 
 @pytest.mark.slow
 def test_delayed_and_retried_jobs_are_never_early(api, q):
-    """Neither a delay nor a ttr ends early; tries, remaining tries, dead letter, ttl. What is
-    dead does not expire."""
+    """Neither a delay nor a ttr ends early. Also: tries, remaining tries, dead letter, ttl. A dead
+    job does not expire."""
     def delayed(delay):
         name = f"{q}-delay-{delay}"
         started = time.monotonic()
@@ -981,7 +982,7 @@ def test_calls_are_internal_errors_while_redis_is_unreachable_and_no_job_is_lost
         assert (answer.status, answer.body) == (500, error)
     own.redis.start()
     wait_for("the daemon to be ready", lambda: own.daemons[0].ask("GET", "/readyz")[0] == 200)
-    # What was asked meanwhile may still have been done: the delete, too.
+    # Calls made meanwhile may still have taken effect, the delete, too.
     assert api.publish("after") and api.consume("after")
     own.stop()
 
@@ -1025,7 +1026,7 @@ def test_a_stop_answers_waiting_consumers(bench):
 
 @pytest.mark.slow
 def test_skip_token_check_and_configured_defaults_apply(bench):
-    """2: -sv; 8: DelaySecond, TTLSecond, TriesNum, TTRSecond, TimeoutSecond."""
+    """Sections 2: -sv; 8: DelaySecond, TTLSecond, TriesNum, TTRSecond, TimeoutSecond."""
     own = Own(bench, 'skip_token_check = true; delay = "1s"; ttl = "50s"; tries = 2; ttr = "1s"; timeout = "1s";')
     api = own.apis[0]
     assert api.to("PUT", "q", token=None).status == 201
@@ -1058,7 +1059,7 @@ def test_a_rate_limit_that_cannot_be_counted_without_redis_is_500(bench):
 
 @pytest.mark.slow
 def test_a_poll_ends_after_a_stall_of_redis(bench):
-    """With expired jobs in the queue, which made it wait for ever."""
+    """A regression: with expired jobs in the queue, the poll never ended."""
     own = Own(bench)
     api = own.apis[0]
     parallel(*[lambda: api.publish("q", ttl=1)] * 5)
@@ -1076,7 +1077,7 @@ def test_a_poll_ends_after_a_stall_of_redis(bench):
 
 
 def test_an_acknowledged_job_leaves_the_timer(bench):
-    """timer_sizes counts the entries; an acknowledged job kept its entry until it would have been due."""
+    """A regression: an acknowledged job kept its entry, which timer_sizes counts, until its due time."""
     own = Own(bench)
     api = own.apis[0]
     waiting = [api.publish("q", delay=3600) for _ in range(3)]
@@ -1086,7 +1087,7 @@ def test_an_acknowledged_job_leaves_the_timer(bench):
     for job_id in waiting[:2] + flying[:2]:
         api.ack("q", job_id)
     text = api.call("GET", "/metrics", port=api.admin_port).body.decode()
-    assert 'infra_lmstfy_redis_timer_sizes{pool="default"} 2\n' in text  # one of either kind
+    assert 'infra_lmstfy_redis_timer_sizes{pool="default"} 2\n' in text  # one of each kind
     own.stop()
 
 
@@ -1128,7 +1129,7 @@ def test_expired_jobs_leave_redis_without_a_request(bench):
 
 @pytest.mark.slow
 def test_a_bulk_of_64_jobs_of_1_mib_is_stored(api, q):
-    """There is no limit on the whole body but those of its elements and of their number."""
+    """Only the size of each element and their number are limited, not the whole body."""
     big = b'"' + b"y" * (MIB - 2) + b'"'
     answer = api.to("PUT", q, "/bulk", body=b"[" + b", ".join([big] * 64) + b"]")
     assert answer.status == 201 and len(answer.json["job_ids"]) == 64, answer
@@ -1137,7 +1138,7 @@ def test_a_bulk_of_64_jobs_of_1_mib_is_stored(api, q):
 
 @pytest.mark.slow
 def test_a_kill_of_the_daemon_loses_no_job(bench):
-    """A kill between the two steps of a delivery once lost the next delivery of a job."""
+    """A regression: a kill between the two steps of a delivery lost the next delivery of a job."""
     own = Own(bench)
     api, daemon = own.apis[0], own.daemons[0]
     ids = [api.publish("q", tries=3) for _ in range(30)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """lmstfy's admin API, tokens, limits and statistics.
 
-Two daemons (one, other) share one Redis; a third (guarded) has accounts, asks for no
-tokens and logs requests.
+Two daemons (one, other) share one Redis. A third one (guarded) has accounts, requires no tokens and
+logs requests.
 """
 import base64
 import http.client
@@ -44,7 +44,7 @@ class Answer:
 
 
 class Api:
-    """One daemon; jobs and admin are its two listeners."""
+    """One daemon. jobs and admin are its two listeners."""
 
     def __init__(self, folder, redis_url, name="lmstfy", more=""):
         self.jobs_port, self.admin_port = free_port(), free_port()
@@ -128,7 +128,7 @@ def alone(store):
 
 @pytest.fixture
 def ns(request):
-    """A namespace that no other test knows."""
+    """A namespace that no other test uses."""
     return re.sub(r"[^a-z0-9]", "-", request.node.name.lower())[:60] + f"-{time.monotonic_ns()}"
 
 
@@ -164,7 +164,7 @@ def test_section_2_a_token_counts_in_its_pool_and_namespace_alone(one, ns):
 
 
 def test_section_2_faults_are_found_in_order(one, ns):
-    """Names, pool, no token, invalid token, limit, parameters."""
+    """In this order: names, pool, no token, invalid token, limit, parameters."""
     def error(path, token, **query):
         answer = one.job("PUT", path, token, b"x", **query)
         return answer.status, answer.body.decode()
@@ -221,7 +221,7 @@ def test_quirk_6_a_token_opens_no_namespace_that_its_first_letters_make(one, ns)
 
 def test_quirk_7_a_token_made_or_deleted_on_one_counts_on_the_other_at_once(one, other, ns):
     token = one.token(ns)
-    assert other.job("PUT", f"/api/{ns}/q", token, b"x").status == 201  # the first time it sees it
+    assert other.job("PUT", f"/api/{ns}/q", token, b"x").status == 201  # its first request with this token
     assert one.job("PUT", f"/api/{ns}/q", token, b"x").status == 201
     assert one.admin("DELETE", f"/token/{ns}/{token}").status == 204
     started = time.monotonic()
@@ -238,7 +238,7 @@ def test_quirk_7_a_token_made_or_deleted_on_one_counts_on_the_other_at_once(one,
 def test_quirk_7_a_deletion_whose_news_was_lost_counts_all_the_same(one, other, store, ns):
     token = one.token(ns)
     assert other.job("PUT", f"/api/{ns}/q", token, b"x").status == 201
-    store.client().client_kill_filter(_type="pubsub")  # nobody is listening now
+    store.client().client_kill_filter(_type="pubsub")  # now no daemon has a subscription
     assert one.admin("DELETE", f"/token/{ns}/{token}").status == 204
     wait_for("the other to refuse it",
              lambda: other.job("PUT", f"/api/{ns}/q", token, b"x").status == 401)
@@ -269,7 +269,7 @@ def test_section_5_writes_of_all_instances_together_keep_to_the_limit(one, other
 
 
 def test_section_5_reads_are_limited_and_what_finds_nothing_does_not_count(one, ns):
-    """And quirk 16: the refusal says msg, not error."""
+    """Quirk 16: the rejection contains msg, not error."""
     token = one.token(ns, pool="second")
     limit(one, "POST", ns, token, read=2, write=-1, interval=60)
     assert [one.job("GET", f"/api/{ns}/q", token).status for _ in range(5)] == [404] * 5
@@ -421,7 +421,7 @@ def test_section_6_a_description_may_come_in_a_form(one, ns):
 def test_section_6_pools_of_tokens(one, ns):
     assert one.token(ns, pool="default", token="d" * 20) == "d" * 20
     assert one.token(ns, pool="second", token="s" * 20) == "second:" + "s" * 20
-    # A prefix wins over the parameter, and counts for the least length.
+    # A prefix has precedence over the parameter, and counts for the minimal length.
     assert one.token(ns, pool="default", token="second:" + "t" * 13) == "second:" + "t" * 13
     assert one.token(ns, pool="second", token=":" + "u" * 19) == "u" * 19
     assert one.admin("GET", f"/token/{ns}").json()["tokens"].keys() == {"d" * 20, "u" * 19}
@@ -429,7 +429,7 @@ def test_section_6_pools_of_tokens(one, ns):
         {"default:" + "d" * 20, "default:" + "u" * 19}
     assert one.admin("GET", f"/token/{ns}", pool="second").json()["tokens"].keys() == \
         {"second:" + "s" * 20, "second:" + "t" * 13}
-    # Of DELETE the prefix alone counts.
+    # For DELETE, only the prefix counts.
     assert one.admin("DELETE", f"/token/{ns}/{'s' * 20}", pool="second").status == 204
     assert len(one.admin("GET", f"/token/{ns}", pool="second").json()["tokens"]) == 2
     assert one.admin("DELETE", f"/token/{ns}/second:{'s' * 20}").status == 204
@@ -594,7 +594,7 @@ def test_quirk_18_what_only_shows_is_open_also_with_accounts_and_pprof_is_gone(g
 
 @pytest.mark.smoke
 def test_section_7_requests_and_jobs_are_counted_under_the_known_names(one, ns):
-    """A consume as such, where it was taken for a peek."""
+    """A regression: a consume was counted as a peek."""
     token = one.token(ns, pool="second")
     before = {name: one.metric("redis_" + name, pool="second") for name in
               ("publish_jobs", "consume_multi_jobs", "pool_add_jobs", "pool_get_jobs", "pool_delete_jobs",
@@ -634,7 +634,7 @@ def test_section_7_a_republish_counts_the_job_that_it_deletes(one, ns):
     token, of_queue = one.token(ns, pool="second"), {"namespace": ns, "pool": "second", "queue": "q"}
     was = one.metric("redis_pool_delete_jobs", pool="second")
     id_ = one.job("PUT", f"/api/{ns}/q", token, b"x").json()["job_id"]
-    for _ in range(2):  # the second time it is gone
+    for _ in range(2):  # the second time, the job does not exist
         assert one.job("PUT", f"/api/{ns}/q/job/{id_}", token, b"y").status == 201
     assert one.metric("redis_pool_delete_jobs", pool="second") - was == 1
     assert one.metric("redis_publish_queue_jobs", **of_queue) == 3
@@ -691,7 +691,7 @@ def test_section_7_where_accounts_guard_tokens_the_statistics_do_not_show_them(g
     puts(guarded, ns, token, 2)
     labels = {"namespace": ns, "action": "produce"}
     value = guarded.metric("http_rate_limit", token="WXYZ", **labels)
-    assert value in (None, 1)  # None: whoever asks for no tokens may count none either
+    assert value in (None, 1)  # None: a daemon that requires no tokens need not count them
     assert token not in guarded.admin("GET", "/metrics").body.decode()
     guarded.admin("DELETE", f"/token/{ns}/{token}/limit", headers=basic("guest", "g"))
 
@@ -708,7 +708,7 @@ def test_section_7_timer_due_jobs_counts_what_came_due_though_nobody_consumes_it
         alone.job("PUT", f"/api/{ns}/q", token, b"x", delay=1, tries=2)
     for n in range(2):
         alone.job("PUT", f"/api/{ns}/q", token, b"x", tries=2)
-    for n in range(2):  # these never became due, and nobody consumes them
+    for n in range(2):  # these never became due, and no client consumes them
         id_ = alone.job("PUT", f"/api/{ns}/q", token, b"x").json()["job_id"]
         alone.job("DELETE", f"/api/{ns}/q/job/{id_}", token)
     wait_for("the three that came due", lambda: due() == 3, 20, 0.2)
@@ -718,7 +718,7 @@ def test_section_7_timer_due_jobs_counts_what_came_due_though_nobody_consumes_it
     assert alone.job("GET", f"/api/{ns}/q", token, ttr=600).json()["job_id"] == jobs[0]["job_id"]
     alone.job("PUT", f"/api/{ns}/q", token, b"x", delay=1)
     assert alone.job("GET", f"/api/{ns}/q", token, timeout=5).status == 200
-    assert due() == 5  # consumed before anybody looked
+    assert due() == 5  # consumed before any scrape
     time.sleep(6)
     assert due() == 5
 
@@ -760,7 +760,7 @@ def test_section_7_sizes_are_gauges_read_every_five_seconds_and_leave_with_their
 
 
 def test_section_7_the_first_look_at_the_gauges_finds_them_and_counters_begin_at_0(store, ns):
-    """Nobody has read them here before: they are asked of Redis at once."""
+    """No scrape here has read them before: the daemon reads them from Redis at once."""
     fresh = Api(store.top / "fresh", store.url, name="fresh", more="skip_token_check = true;")
     try:
         fresh.job("PUT", f"/api/{ns}/first", None, b"x")
@@ -788,7 +788,7 @@ def test_section_7_a_stalled_redis_does_not_keep_the_statistics_waiting(store, n
         fresh.daemon.end()
 
 
-# ---------------------------------------------------------------- Redis away
+# ---------------------------------------------------------------- Redis down
 
 
 def test_section_2_without_redis_what_is_not_known_is_500_and_all_comes_back(one, store, ns):

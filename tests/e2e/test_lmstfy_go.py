@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""lmstfy's own Go client, unchanged, against the daemon."""
+"""lmstfy's own unmodified Go client with the daemon."""
 import os
 import re
 import shutil
@@ -17,7 +17,7 @@ SOURCE = TOP / "tests/lmstfy_client"
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """Built once; the module comes from Go's proxy, or from its cache."""
+    """Built once. Go downloads the module from its proxy, or finds it in its cache."""
     if shutil.which("go") is None:
         pytest.skip("there is no Go")
     target = tmp_path_factory.mktemp("lmstfy") / "client"

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The log: each line whole, in its form, with the fields that it should have and nothing that it
-should not."""
+"""The log: each line is complete and in its format, with the documented fields and nothing else."""
 import http.client
 import json
 import os
@@ -27,7 +26,7 @@ def conf(url):
 
 
 def publish(tarry, job_id, payload=SECRET.encode(), route="r"):
-    """With bytes in its headers that http.client would not take as text."""
+    """Sends bytes in headers that http.client would not accept as text."""
     c = http.client.HTTPConnection("127.0.0.1", tarry.port, timeout=60)
     c.putrequest("POST", f"/v1/routes/{route}/jobs")
     c.putheader("delay-id", job_id)
@@ -93,21 +92,21 @@ def drop(redis):
 def test_a_failure_that_repeats_is_one_line_and_a_sum(bench):
     hook = bench.keep(collect.FromHttp(lambda arrival: 400))
     tarry = bench.tarry(bench.redis().url, conf(hook.url), daemon='log_format = "json";').start()
-    # In one request, and so within the ten seconds of which there is one line.
+    # In one request, and therefore within the ten seconds for which the log has one line.
     status, _, text = tarry.ask("POST", "/v1/routes/r/jobs", "".join(
         json.dumps({"id": f"first-{n}", "payload": "x"}) + "\n" for n in range(50)),
         {"content-type": "application/x-ndjson"})
     assert status == 200 and text.count(b"due") == 50, text
     wait_for("them to be dead", lambda: tarry.metric("tarry_jobs_dead_total", reason="rejected") == 50)
 
-    def given_up():
+    def dead():
         return [f for f in lines(tarry, "json") if f["msg"].startswith("the job is a dead letter now")]
 
-    assert len(given_up()) == 1 and "suppressed" not in given_up()[0], given_up()
-    assert given_up()[0]["err"] and given_up()[0]["attempt"] == 1 and given_up()[0]["level"] == "warn"
-    wait_for("the next one to be told", lambda: publish(tarry, b"last-%f" % time.time()) and len(given_up()) == 2,
+    assert len(dead()) == 1 and "suppressed" not in dead()[0], dead()
+    assert dead()[0]["err"] and dead()[0]["attempt"] == 1 and dead()[0]["level"] == "warn"
+    wait_for("the next one to be told", lambda: publish(tarry, b"last-%f" % time.time()) and len(dead()) == 2,
              60, step_s=0.5)
-    assert given_up()[1]["suppressed"] >= 49
+    assert dead()[1]["suppressed"] >= 49
     tarry.stop()
 
 
@@ -117,10 +116,10 @@ def test_a_change_of_state_is_a_line_each(bench):
     drop(redis)
     wait_for("Redis to be back", lambda: tarry.metric("tarry_redis_connects_total") >= 2 and tarry.is_up())
     tarry.stop()
-    said = [(f["level"], f.get("who"), f["msg"]) for f in lines(tarry, "json")]
-    assert [m for _, who, m in said if who == "redis" and m == "ready"] == ["ready", "ready"], said
-    assert len([m for level, who, m in said if who == "redis" and level == "warn" and m.startswith("unreachable")]) == 1
-    assert said[-1] == ("info", "daemon", "stopped")
+    messages = [(f["level"], f.get("who"), f["msg"]) for f in lines(tarry, "json")]
+    assert [m for _, who, m in messages if who == "redis" and m == "ready"] == ["ready", "ready"], messages
+    assert len([m for level, who, m in messages if who == "redis" and level == "warn" and m.startswith("unreachable")]) == 1
+    assert messages[-1] == ("info", "daemon", "stopped")
 
 
 def test_the_journal_gets_the_level_of_each_line(bench):
@@ -138,7 +137,7 @@ def test_the_journal_gets_the_level_of_each_line(bench):
     priority = {"info": "<6>", "warn": "<4>", "error": "<3>"}
     assert text and all(line.startswith(priority[read_logfmt(line[3:])["level"]]) for line in text), text
     assert any(line.startswith("<4>") for line in text)
-    # The name of another stream: it is not the journal that reads this.
+    # The id of another stream: the reader of stderr is not the journal.
     tarry.env["JOURNAL_STREAM"] = f"{st.st_dev}:{st.st_ino + 1}"
     before = len(text)
     tarry.start()
@@ -149,7 +148,7 @@ def test_the_journal_gets_the_level_of_each_line(bench):
 @pytest.mark.smoke
 @pytest.mark.parametrize("closed", ["<&- >&- 2>&-", "2>&-"])
 def test_no_line_goes_into_a_socket_that_took_the_place_of_a_closed_stderr(bench, closed):
-    """The first descriptors that a program opens get the numbers that are free."""
+    """The first descriptors that a program opens get the lowest free numbers."""
     hook = bench.keep(collect.FromHttp(lambda arrival: 500))
     tarry = bench.tarry(bench.redis().url, conf(hook.url))
     argv = tarry.argv()

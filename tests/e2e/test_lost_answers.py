@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Redis has done it, and the connection ends before its answer is here: what was asked is done once,
-answered as if nothing had happened, and counted."""
+"""Redis runs a script, and the connection closes before the reply arrives. Each change happens once, is
+answered as usual, and is counted."""
 import json
 import os
 import subprocess
@@ -30,13 +30,13 @@ def audit(daemon, *args):
 
 
 def add_up(daemon):
-    """What came is there or has left, as the metrics have it."""
+    """Checks with the metrics that each stored job is in a state or has left."""
     values = {name: int(daemon.metric(name)) for name in CAME + ARE + WENT}
     return sum(values[n] for n in CAME) == sum(values[n] for n in ARE + WENT), values
 
 
 class Case:
-    """A daemon that reaches its Redis through the proxy. Its route has one bucket: r/0."""
+    """A daemon that uses its Redis through the proxy. Its route has one bucket: r/0."""
 
     def __init__(self, bench, policy=lambda arrival: 200, route="", sinks=""):
         self.hook = bench.keep(collect.FromHttp(policy))
@@ -66,7 +66,7 @@ class Case:
         return [a.header("delay-id").decode() for a in self.hook.arrivals]
 
     def end(self, trap, stale=0, **values):
-        """The answer was lost, the counters come to these values, and all agrees."""
+        """Waits until the answer was lost and the counters have these values. Checks that all counts agree."""
         wait_for("the answer to be lost", trap.has_closed)
         end = time.monotonic() + 30
         while time.monotonic() < end and self.value(*values) != list(values.values()):
@@ -81,7 +81,7 @@ class Case:
 
 
 def end_of_queue(c, q, trap, counts, **values):
-    """As end(), of a queue: the metrics of routes do not say where its jobs stand."""
+    """Like end(), for a queue: the metrics of routes do not contain the states of its jobs."""
     wait_for("the answer to be lost", trap.has_closed)
     wait_for(f"the counts {counts}", lambda: q.counts("q") == counts)
     assert dict(zip(values, c.value(*values))) == values
@@ -203,7 +203,7 @@ def test_a_replacement_answers_that_it_replaced(bench, times):
 
 
 def test_a_replacement_of_a_job_in_flight_leaves_the_order_of_its_key(bench):
-    """It waits until the old one is back, and so do others."""
+    """The replacement waits until the old job has ended, and so do the jobs behind it."""
     sent = threading.Event()
     c = Case(bench, lambda a: ("when", sent) if a.payload == b"old" else 200,
              'order = "key";')
@@ -223,7 +223,7 @@ def test_a_replacement_of_a_job_in_flight_leaves_the_order_of_its_key(bench):
 @TWICE
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "later"])
 def test_the_jobs_of_a_claim_come_within_2_s_of_the_reconnection(bench, times, before):
-    """They were never handed over, so it is still their first attempt."""
+    """They were never delivered, so it is still their first attempt."""
     c = Case(bench)
     for n in range(before):
         c.post(f"before{n}")
@@ -241,7 +241,7 @@ def test_the_jobs_of_a_claim_come_within_2_s_of_the_reconnection(bench, times, b
 
 @pytest.mark.slow
 def test_a_claim_that_was_answered_is_left_alone_when_a_later_one_is_lost(bench):
-    """What is being delivered by then is not delivered twice."""
+    """The jobs in delivery by then are not delivered twice."""
     c = Case(bench, lambda a: ("after", 2, 200))
     c.post("slow")
     c.hook.wait_count(1)
@@ -253,7 +253,7 @@ def test_a_claim_that_was_answered_is_left_alone_when_a_later_one_is_lost(bench)
 
 @pytest.mark.slow
 def test_jobs_that_ask_for_their_place_go_back_and_come_again(bench):
-    """So many that they would leave in the midst of the turn, on the connection that is ending."""
+    """So many jobs that they would be sent in the middle of the turn, on the connection that is closing."""
     c = Case(bench, route="target_rate = 1000; target_burst = 100;")
     at, ids = str(int(time.time() * 1000) + 3000), [f"j{n}" for n in range(10, 50)]
     trap = c.proxy.lose("pace")
@@ -290,7 +290,8 @@ def test_a_job_that_was_dropped_is_counted_once(bench, times):
 
 @pytest.mark.slow
 def test_a_drop_counts_only_where_the_job_was_still_leased(bench):
-    """Before the daemon hears of its claim another one has the job, whose drop is the one that counts."""
+    """Before the daemon receives its claim, another one claims the job. Only the drop of the other one is
+    counted."""
     c = Case(bench)
     redis = c.redis.client()
     trap = c.proxy.lose("claim", of=b"r/0", act=lambda: redis.zincrby("tarry:{r/0}:unack", 1000, "a"))
@@ -393,7 +394,7 @@ def test_a_release_is_done(bench, times):
 
 @pytest.mark.parametrize("script", ["drop", "measure"])
 def test_a_queue_whose_deletion_was_cut_off_is_still_found(bench, script):
-    """Its pending jobs are hidden from the list, but sweep and audit find them."""
+    """Its pending jobs are not in the list, but sweep and audit find them."""
     c = Case(bench)
     q = Queues(c.tarry)
     assert q.put("q", b"ready").status == q.put("q", b"waits", delay=3600_000).status == 201
@@ -402,7 +403,7 @@ def test_a_queue_whose_deletion_was_cut_off_is_still_found(bench, script):
     wait_for("the answer to be lost", trap.has_closed)
     wait_for("readyz", lambda: c.tarry.ask("GET", "/readyz")[0] == 200)
     time.sleep(0.5)
-    said = json.loads(audit(c.tarry, "--json"))
-    assert [(b["name"], b["jobs"]) for b in said["buckets"] if b["jobs"]] == [("lines:q", 1)]
+    report = json.loads(audit(c.tarry, "--json"))
+    assert [(b["name"], b["jobs"]) for b in report["buckets"] if b["jobs"]] == [("lines:q", 1)]
     assert q.ask("GET", "/v1/queues")["queues"] == []
     c.tarry.stop()

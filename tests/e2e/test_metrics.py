@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What /metrics says: its form, what stands there from the start, and that it answers whatever
-Redis does. That the numbers add up: test_sums.py."""
+"""/metrics: its format, the series that exist from the start, and that it answers whatever Redis
+does. test_sums.py checks that the numbers add up."""
 import os
 import re
 import shutil
@@ -23,13 +23,13 @@ routes: {{ first:  {{ from = "http"; to = "hook"; match = "first"; retry = [ "10
            queue:  {{ from = "http"; to = "q"; match = "q/#"; }}; }};'''
 NOBODY = "http://127.0.0.1:9/"
 LINE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (-?[0-9.eE+-]+)')
-# What a start alone makes count.
+# These change by the start alone.
 MOVING = re.compile(r"tarry_(redis_(scripts|connects|command_duration)|loop_wakeups|log_lines)|process_")
 
-# What this configuration has none of.
+# This configuration has none of these.
 NONE = ("tarry_orphan_jobs", "tarry_source_connections", "tarry_source_lag_records")
 
-# What dashboards and alerts of others may count on.
+# Dashboards and alerts of users may rely on these.
 PROMISED = """jobs_received_total jobs_stored_total jobs_rejected_total jobs_delivered_total delivery_attempts_total
     jobs_dead_total jobs_cancelled_total jobs_redelivered_total stale_acks_total jobs_pending jobs_inflight
     jobs_due_overdue oldest_overdue_seconds delivery_lateness_seconds sink_duration_seconds
@@ -53,7 +53,7 @@ def scrape(tarry):
 
 
 def families(text):
-    """name -> (type, [(name of the line, labels, value)]), and that each stands in one place."""
+    """Returns name -> (type, [(name of the line, labels, value)]). Checks that each family is contiguous."""
     found, name = {}, None
     for line in text.splitlines():
         if line.startswith("# HELP "):
@@ -150,7 +150,7 @@ def test_a_scrape_does_not_wait_for_a_redis_that_hangs(bench):
     assert tarry.metric("tarry_jobs_pending", route="second") == 1 and tarry.metric("tarry_redis_up") == 1
     freeze(redis.child)
     try:
-        for _ in range(3):  # the second one finds the question of the first on its way
+        for _ in range(3):  # the second scrape finds the query of the first still in flight
             started = time.monotonic()
             found = families(scrape(tarry))
             assert time.monotonic() - started < soon_s(1)
@@ -175,9 +175,9 @@ def test_it_tells_of_its_process_its_build_and_the_time_that_redis_takes(bench):
     resident = int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) * 1024
     assert abs(tarry.metric("process_resident_memory_bytes") - resident) < resident / 4
     assert tarry.metric("process_virtual_memory_bytes") > resident
-    if os.geteuid() == 0:  # of who may not be dumped, only root may see that
+    if os.geteuid() == 0:  # only root may read that of a process that is not dumpable
         fds = len(os.listdir(f"/proc/{pid}/fd"))
-        assert abs(tarry.metric("process_open_fds") - fds) <= 2  # connections come and go
+        assert abs(tarry.metric("process_open_fds") - fds) <= 2  # connections open and close
     assert tarry.metric("process_max_fds") > 0
     text = scrape(tarry)
     assert re.search(r'^tarry_build_info\{version="\d+\.\d+\.\d+",revision="[0-9a-z-]*"\} 1$', text, re.M)
@@ -214,7 +214,7 @@ def test_too_few_replicas_are_counted(bench):
     assert tarry.metric("tarry_redis_wait_shortfall_total") == 0
     assert send(tarry, "second", deliver_after="1h")[0] == 503
     assert tarry.metric("tarry_redis_wait_shortfall_total") >= 1
-    assert tarry.metric("tarry_jobs_stored_total", route="second") == 1  # it was, if not safely
+    assert tarry.metric("tarry_jobs_stored_total", route="second") == 1  # it was stored, but not safely
     tarry.stop()
 
 

@@ -21,7 +21,7 @@ routes:  {{ main: {{ from = "in"; to = "out"; topic = "{topic}.out"; delay = "1h
 
 
 def lags(tarry):
-    """(topic, partition) -> records."""
+    """Returns (topic, partition) -> records."""
     rows = families(scrape(tarry))["tarry_source_lag_records"][1]
     found = {}
     for _, labels, value in rows:

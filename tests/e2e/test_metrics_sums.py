@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The sums of test_sums.py also hold for brokers and for each API of queues, and what `tarry routes`
-says is the same: after each way in which a job can come, change or go."""
+"""The sums of test_sums.py for brokers and each queue API, compared with `tarry routes`: after each way in
+which a job can be stored, changed or removed."""
 import time
 
 import confluent_kafka
@@ -20,7 +20,7 @@ from lib.reloads import Reloaded, hook  # noqa: F401 a fixture
 from lib.servers import free_port, wait_for
 from test_sums import FATES, OF_QUEUES, Ledger
 
-# What /v1/admin/routes says, and which metrics say the same.
+# The fields of /v1/admin/routes, and the metrics with the same values.
 SAID = {"pending": "tarry_jobs_pending", "in_flight": "tarry_jobs_inflight", "dead": "tarry_dead_letters",
         "received": "tarry_jobs_received_total", "stored": "tarry_jobs_stored_total",
         "delivered": "tarry_jobs_delivered_total", "retried": "tarry_jobs_retried_total",
@@ -29,7 +29,7 @@ SAID = {"pending": "tarry_jobs_pending", "in_flight": "tarry_jobs_inflight", "de
 
 
 class Sums:
-    """What one route of a daemon has come to; of_queues: what leaves besides, of the sink queues."""
+    """The sums of one route of a daemon. of_queues: the metrics of the sink's queues for jobs that leave."""
 
     def __init__(self, tarry, route="r", queues=(), of_queues=OF_QUEUES):
         self.tarry, self.route, self.queues, self.ledger = tarry, route, queues, Ledger([tarry])
@@ -41,7 +41,7 @@ class Sums:
                                      else f"tarry_{name}_total", **labels))
 
     def are(self, **values):
-        """These come to this, all adds up, and `tarry routes` says so."""
+        """Waits for these values. Checks that all sums add up, and that `tarry routes` shows the same."""
         def seen():
             return {name: self.value(name) for name in values}
         end = time.monotonic() + 30
@@ -79,7 +79,7 @@ def test_status_counts_each_delivery_of_a_queue_that_failed_once(bench):
     c = bench.keep(Queues(tarry))
     for tries in (1, 1, 2):
         c.put("a", b"x", tries=tries)
-    c.put("a", b"brief", headers={"deliver-before": "300ms"}, delay=200)  # nobody gets it
+    c.put("a", b"brief", headers={"deliver-before": "300ms"}, delay=200)  # no consumer receives it
     released, ended, again = c.pull("a", max=3).jobs
     assert c.release(released).status == 200 and c.release(again, delay="1h").status == 200
     wait_for("a lease to end", lambda: c.counts("a") == (0, 1, 0, 2, 0))
@@ -129,7 +129,7 @@ def test_the_sums_hold_for_each_way_out_of_delayqueue(bench):
     api.delete("b")
     api.push("c", "t", ttr=2)
     assert api.take_id("t") == "c"
-    api.push("c", "t", ttr=1)  # anew while somebody has it
+    api.push("c", "t", ttr=1)  # replaced while in flight
     assert api.take_id("t") == "c" and api.take_id("t") == "c", "it came back"
     sums.are(jobs_stored=6, jobs_replaced=3, jobs_delivered=1, jobs_cancelled=1, queue_delivered=4)
     api.delete("c")
@@ -184,7 +184,7 @@ def test_the_sums_hold_for_each_way_out_of_later(bench):
 # --------------------------------------------------------------------------- brokers
 
 class Route:
-    """One whose messages have a payload and headers; send(payload, headers) sends one."""
+    """A route whose messages have a payload and headers. send(payload, headers) sends one."""
 
     def __init__(self, tarry, send):
         self.tarry, self.send, self.sums = tarry, send, Sums(tarry)
@@ -196,7 +196,7 @@ class Route:
         return body["done"]
 
     def every_way(self):
-        """From one after the other the sums are asked for; nothing fails but to deliver what is bad."""
+        """Checks the sums after each of several messages. Only deliveries of bad messages fail."""
         send, are = self.send, self.sums.are
         send(b"good", {"delay-id": "a", "deliver-after": "1h"})
         are(jobs_received=1, jobs_stored=1, jobs_pending=1)

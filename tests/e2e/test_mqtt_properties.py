@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What MQTT itself says of a message: its expiry, payload format and retain flag, and the delay in
-its topic."""
+"""Properties of MQTT messages: expiry, payload format and retain flag, and the delay in the topic."""
 import threading
 import time
 
@@ -48,7 +47,7 @@ class Client:
 
 
 class Place:
-    """From $delayed/# and in/# of a broker back to it, and from HTTP to it."""
+    """A daemon from $delayed/# and in/# of a broker back to it, and from HTTP to it."""
 
     def __init__(self, bench, sink="", route="", source=""):
         self.broker = bench.mosquitto()
@@ -224,7 +223,7 @@ def test_a_delayed_topic_without_a_target_is_a_dead_letter_at_once(bench, topic)
 
 
 def test_a_dead_letter_that_comes_back_to_its_own_source_is_kept_and_not_sent_again(bench):
-    p = Place(bench, route='dead = "out";')  # to its own topic, to which tarry has subscribed
+    p = Place(bench, route='dead = "out";')  # to its own topic, to which tarry subscribes
     p.client.publish("$delayed/x/y", b"x")
     wait_for("both dead letters", lambda: p.tarry.metric("tarry_dead_letters", route="r") == 2)
     time.sleep(1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a service manager is told: a socket of the test takes systemd's place."""
+"""Notifications to a service manager: a socket of the test replaces systemd's."""
 import os
 import signal
 import socket
@@ -26,7 +26,7 @@ class Manager:
         self.heard = []
 
     def listen(self, seconds):
-        """The lines that come meanwhile."""
+        """Returns the lines that arrive in this time."""
         end, lines = time.monotonic() + seconds, []
         while (left := end - time.monotonic()) > 0:
             self.socket.settimeout(left)
@@ -42,7 +42,7 @@ class Manager:
             (line for line in self.listen(0.1) if line.startswith(beginning)), None), timeout_s)
 
     def wait_heard(self, *lines):
-        """Now, or at some time before."""
+        """Waits until these lines have arrived, now or earlier."""
         wait_for(f"{lines} among {self.heard}", lambda: set(lines) <= {*self.heard, *self.listen(0.1)})
 
     def close(self):
@@ -111,8 +111,8 @@ def test_it_says_that_it_lives_while_the_loop_turns(bench, listener):
     tarry = begin(bench, listener, bench.redis().url, env=[("WATCHDOG_USEC", "2000000")])
     listener.wait("READY=1")
     started = time.monotonic()
-    heard = listener.listen(3.5).count("WATCHDOG=1")
-    assert 2 <= heard <= time.monotonic() - started + 1, "once a second, half of what is asked for"
+    received = listener.listen(3.5).count("WATCHDOG=1")
+    assert 2 <= received <= time.monotonic() - started + 1, "once a second, half of what is asked for"
     tarry.child.send_signal(signal.SIGSTOP)
     listener.listen(0.5)
     assert listener.listen(2.5) == []
@@ -170,7 +170,7 @@ def test_a_manager_that_hears_late_holds_nothing_up(bench, listener):
                 other.sendto(b"X=1", listener.name)
     tarry = begin(bench, listener, bench.redis().url)
     wait_for("readiness", tarry.is_up)
-    time.sleep(2.5)  # two ticks without room
+    time.sleep(2.5)  # two ticks without space in the socket
     listener.wait_heard("READY=1", "STATUS=1 sources, 1 sinks, 1 routes")
     tarry.stop()
 
@@ -185,16 +185,16 @@ def test_a_name_that_is_none_is_said_and_changes_nothing(bench, name, why):
 
 @pytest.mark.slow
 def test_a_redis_that_loads_gets_the_time_for_it(bench, listener):
-    """One that is away does not: the manager may try anew."""
+    """A Redis that is down gets no more time: the service manager may restart the daemon."""
     server = socket.create_server(("127.0.0.1", 0))
     loads, away = b"-LOADING Redis is loading the dataset in memory\r\n", b"-ERR away\r\n"
-    words, said = {"now": loads}, []
+    words, sent = {"now": loads}, []
 
     def answer(peer):
         with peer:
-            while (asked := peer.recv(65536)):
-                said.append(words["now"])
-                peer.sendall(said[-1] * asked.count(b"*"))
+            while (requests := peer.recv(65536)):
+                sent.append(words["now"])
+                peer.sendall(sent[-1] * requests.count(b"*"))
 
     def serve():
         while True:
@@ -209,7 +209,7 @@ def test_a_redis_that_loads_gets_the_time_for_it(bench, listener):
     tarry = begin(bench, listener, f"redis://127.0.0.1:{server.getsockname()[1]}/0")
     assert listener.wait("EXTEND_TIMEOUT_USEC=") == "EXTEND_TIMEOUT_USEC=30000000"
     words["now"] = away
-    wait_for("it to have heard it, and come again", lambda: said.count(away) > 1)
+    wait_for("it to have heard it, and come again", lambda: sent.count(away) > 1)
     listener.listen(0.5)
     assert [x for x in listener.listen(3) if x.startswith("EXTEND")] == []
     tarry.stop()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""etc/openapi.yaml against the daemon: schemathesis makes requests from it, good and bad, and
-judges the answers: none is a 500, and each is as described."""
+"""Compares the daemon with etc/openapi.yaml: schemathesis generates valid and invalid requests from
+it and checks the answers. None is a 500, and each matches the description."""
 import os
 import re
 import subprocess
@@ -22,9 +22,9 @@ TOOL = VENV / "bin/schemathesis"
 CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance",
           "response_headers_conformance", "response_schema_conformance", "unsupported_method",
           "allow_header_conformance"]
-# Not of whatever comes: a batch's control headers say nothing, so bad ones are no fault.
+# Not for all operations: a batch ignores control headers of the request, so bad ones are no error.
 BAD_IS_REFUSED = ["negative_data_rejection"]
-# The sinks have the names of the examples. The callbacks go nowhere.
+# The sinks are named as in the examples. The callbacks have no receiver.
 CONF = '''
     sinks:  { hook: { type = "http"; url = "http://127.0.0.1:9/"; };
               q: { type = "queue"; };
@@ -32,8 +32,8 @@ CONF = '''
     routes: { hooks: { from = "http"; to = "hook"; retry = "never"; };
               mails: { from = "http"; to = "kept"; match = "mails"; };
               all:   { from = "http"; to = "q"; }; };'''
-# A pull that waits would wait for nobody. A letter may have the id "replay": so that path takes
-# what the path of a letter takes, too.
+# A long poll would find no job. A dead letter may have the id "replay": so that path also accepts
+# the methods of a dead letter.
 SETTINGS = '''hooks = "batches.py"
 [parameters]
 "query.wait" = "0"
@@ -43,7 +43,7 @@ checks.allow_header_conformance.enabled = false
 [checks]
 enabled = false
 '''
-# It has to be told how a batch travels: as it stands.
+# schemathesis needs a serializer for a batch: it is sent unchanged.
 HOOKS = '''
 import schemathesis
 
@@ -54,7 +54,7 @@ def batch(context, value):
 
 
 def installed():
-    """None, or why it can't be had."""
+    """Installs the tool if necessary. Returns None, or why it cannot be installed."""
     if TOOL.exists() and (VENV / MARK).exists():
         return None
     if os.environ.get("TARRY_NO_INSTALL"):
@@ -107,15 +107,15 @@ def judge(d, name, checks, *more):
         capture_output=True, text=True, timeout=220, cwd=d.folder)
     report = d.folder / f"schemathesis-{name}.log"
     report.write_text(done.stdout + done.stderr)
-    # What went wrong, without the progress of what went well.
+    # The failures, without the progress messages.
     faults = re.split(r"(?m)^=+ (?:FAILURES|ERRORS) =+$", done.stdout, maxsplit=1)
     assert done.returncode == 0, f"see {report}:\n{faults[-1][-6000:]}"
     assert d.ask("GET", "/livez")[0] == 200
 
 
 def seed(d):
-    """A job in every state, under the ids of the examples. What was asked before may have taken them
-    away, and stopped the routes."""
+    """Stores a job in every state, with the ids of the examples. Earlier requests may have removed them, and
+    stopped the routes."""
     c = Queues(d)
     for route in ("hooks", "mails", "all"):
         assert d.ask("POST", f"/v1/admin/routes/{route}/resume")[0] == 200
@@ -142,7 +142,7 @@ def test_the_edges_are_answered_as_described(d):
     judge(d, "edges", CHECKS + BAD_IS_REFUSED, "--phases", "coverage")
 
 
-@pytest.mark.parametrize("part,which", [  # each by itself takes half a minute of CPU
+@pytest.mark.parametrize("part,which", [  # each needs half a minute of CPU
     ("jobs", ("--exclude-path-regex", "^/v1/(queues|admin)")), ("queues", ("--include-path-regex", "^/v1/queues")),
     ("admin", ("--include-path-regex", "^/v1/admin"))])
 def test_whatever_comes_is_answered_as_described(d, part, which):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How jobs leave: spread, max_in_flight, order by key, and rate."""
+"""The order and rate of deliveries: spread, max_in_flight, order by key, and rate."""
 import json
 import os
 import threading
@@ -15,20 +15,20 @@ from lib.kafka import Consumer
 from lib.servers import wait_for
 from lib.tarry import Tarry
 
-# All due within one second, so that the rate holds most of them back. 500,000 of them, at 20,000
-# a second, need a machine that is not busy otherwise.
+# All jobs are due within one second, so that the rate limit delays most of them. 500,000 jobs at
+# 20,000 a second need a machine without other load.
 BIG_JOBS = int(os.environ.get("TARRY_E2E_RATE_JOBS", "20000"))
 BIG_RATE = int(os.environ.get("TARRY_E2E_RATE", str(min(BIG_JOBS // 4, 20000))))
 
 
 class Hook:
-    """Daemons (one, unless more are asked for) whose route goes from HTTP to a callback."""
+    """Daemons (by default one) whose route delivers from HTTP to a callback."""
 
     def __init__(self, bench, route, policy=lambda arrival: 200, daemons=1):
         self.hook, redis = bench.keep(collect.FromHttp(policy)), bench.redis()
         body = f'''sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }}; }};
                    routes: {{ r: {{ from = "http"; to = "hook"; {route} }}; }};'''
-        # In one folder they would share a configuration.
+        # In the same folder they would share a configuration.
         self.daemons = [bench.keep(Tarry(bench.folder / str(n), redis.url, body)).start()
                         for n in range(daemons)]
         self.tarry = self.daemons[0]
@@ -60,7 +60,7 @@ def post_lines(tarry, jobs, at_once=2000):
 
 
 def most_within(times_s, window_s):
-    """The largest number of times within any window of that length."""
+    """Returns the largest number of times within any window of that length."""
     most = first = 0
     for last, at in enumerate(times_s):
         while at - times_s[first] >= window_s:
@@ -70,8 +70,8 @@ def most_within(times_s, window_s):
 
 
 def expect_rate(times_s, rate, burst, slack_s=0.25):
-    """slack_s: how much later than meant a hand-over may be seen, on a starved machine: what
-    comes late stands closer to what comes next."""
+    """slack_s: how late a delivery may be observed on a busy machine. A late delivery is closer to
+    the next one."""
     times_s = sorted(times_s)
     for window_s in (0.25, 1.0, 3.0):
         most, allowed = most_within(times_s, window_s), rate * (window_s + slack_s) + burst
@@ -106,7 +106,7 @@ def test_no_more_than_max_in_flight_are_delivered_at_a_time(bench, daemons, rout
     h.post_many([{"payload": "x", "id": f"j{i}"} for i in range(15)])
     h.hook.wait_count(15)
     times = sorted(a.ns / 1e9 for a in h.hook.arrivals)
-    # An answer is on its way for a while: a delivery is over after took_s at the earliest.
+    # A delivery lasts at least took_s, plus the time of its answer.
     assert most_within(times, took_s - 0.02) <= 3
     assert len(set(h.ids())) == 15
     assert times[-1] - times[0] < 10 * took_s, "one after the other would be 14"
@@ -131,7 +131,7 @@ def test_jobs_of_one_key_leave_one_at_a_time_in_due_order_then_in_order_of_arriv
         assert [a.header("delay-id").decode() for a in mine] == [f"{key}{n}" for n in (1, 2, 3, 4)]
         gaps = [(b.ns - a.ns) / 1e9 for a, b in zip(mine, mine[1:])]
         assert min(gaps) >= took_s
-    # The keys do not wait for each other, and who has none waits for nobody.
+    # The keys do not wait for each other, and a job without a key waits for none.
     assert set(h.ids()[:3]) == {"a1", "b1", "free"}
     assert all(a.ns / 1e6 >= at for a in h.hook.arrivals)
     h.stop()
@@ -212,13 +212,13 @@ def test_a_rate_below_one_a_second_is_kept(bench):
     h.hook.wait_count(4)
     times = sorted(a.ns / 1e9 for a in h.hook.arrivals)
     gaps = [b - a for a, b in zip(times, times[1:])]
-    assert all(gap >= 1.25 - 0.4 for gap in gaps), gaps  # the first of the two may be seen late
+    assert all(gap >= 1.25 - 0.4 for gap in gaps), gaps  # the first of the two may be observed late
     assert 3 * 1.25 - 0.4 <= sum(gaps) < 6, gaps
     h.stop()
 
 
 class Log:
-    """Reads one partition: when each record was made, and its number."""
+    """Reads one partition: the time and number of each record."""
 
     def __init__(self, address, topic):
         self.consumer = Consumer({

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How fast jobs leave for each target: rates, deliveries at a time, breakers, stops."""
+"""Limits per target: rates, concurrent deliveries, breakers, stops."""
 import signal
 import time
 
@@ -26,7 +26,7 @@ def test_a_target_keeps_to_its_rate_whichever_instance_sends(bench, hooks):
     post(daemons[0], free)
     assert seconds(hooks[1].wait(free))[0] - posted < soon_s(1)
     hooks[0].wait(busy, 20)
-    daemons[1].stop()  # what waits in its hands is handed over first, or goes back unspent
+    daemons[1].stop()  # it delivers the jobs that it holds, or returns them without an attempt
     calls = hooks[0].wait(busy, 60)
     times = seconds(calls)
     assert_kept(calls, 20, 2)
@@ -57,7 +57,7 @@ def test_jobs_of_one_moment_leave_at_the_rate_and_in_the_order_of_their_due_time
                                      "rate = 20; burst = 10; buckets = 4;"],
                          ids=["route", "target", "buckets"])
 def test_a_rate_is_kept_while_the_answers_of_redis_are_late_by_turns(bench, hooks, options):
-    """Judged by delay-emitted: an answer that is late must not leave together with the next one."""
+    """Judged by delay-emitted: a call whose Redis reply is late must not leave together with the next one."""
     slow = bench.keep(SlowRedis(bench.sockets, bench.redis().socket, 0))
     tarry = bench.tarry(slow.url, conf(options)).start()
     url, due_ms = hooks[0].url(response()), int(time.time() * 1000) + 1500
@@ -80,7 +80,8 @@ def test_a_rate_is_kept_while_the_answers_of_redis_are_late_by_turns(bench, hook
 
 
 def test_a_low_rate_over_many_buckets_holds_no_claimed_job_until_its_lease_expires(bench, hooks):
-    """Each of 16 buckets grants one job at once; at 1 a second the last would wait for longer than a lease."""
+    """Each of 16 buckets grants one job at once. At 1 a second, the last job would wait for longer than a
+    lease."""
     tarry, = start(bench, conf("rate = 1; buckets = 16;"))
     url, due_ms = hooks[0].url(response()), int(time.time() * 1000) + 1000
     post_all(tarry, url, [{"deliver-at": str(due_ms)} for _ in range(60)])
@@ -136,7 +137,7 @@ def test_a_rate_is_kept_over_a_restart_of_redis_and_nothing_is_lost(bench, hooks
     tarry.stop()
 
 
-# ------------------------------------------------------------------------ deliveries at a time
+# ------------------------------------------------------------------------ concurrent deliveries
 
 # ---------------------------------------------------------------------------------- stops
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Sources and sinks from shared objects: the example, what is refused, and the interface."""
+"""Sources and sinks from shared objects: the example, rejected objects, and the interface."""
 import os
 import shutil
 import subprocess
@@ -28,14 +28,14 @@ def symbols():
 
 
 def sanitizer():
-    """The example is built as the daemon under test was."""
+    """Builds the example with the same sanitizer as the daemon under test."""
     needed = subprocess.run(["readelf", "-d", BIN], capture_output=True, text=True, check=True)
     return "-fsanitize=address,undefined -g" if "libasan" in needed.stdout else ""
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """PREFIX as of make install, as far as plugins need it."""
+    """A PREFIX like that of make install, with the files that plugins need."""
     prefix = tmp_path_factory.mktemp("prefix")
     for name in subprocess.run([TOP / "etc/build/exports.sh", "headers"], capture_output=True, text=True,
                                check=True).stdout.split():
@@ -122,13 +122,13 @@ routes: { r: { from = "http"; to = "hook"; }; };
     with_it = before.replace("sinks: {", f"""plugins = [ "lines.so" ];
 sinks: {{ audit: {{ type = "lines"; file = "{written}"; }};""").replace(
         "routes: {", 'routes: { a: { from = "http"; to = "audit"; };')
-    for round in range(2):  # the second time, it is there
+    for round in range(2):  # the second time, it is loaded already
         t.conf.write_text(with_it)
         status, _, answer = t.ask("POST", "/v1/admin/reload")
         assert status == 200, answer
         assert t.ask("POST", "/v1/routes/a/jobs", f"job {round}", {"delay-id": "one", "deliver-after": "1ms"})[0] == 201
         wait_for("its line", lambda: written.exists() and f"job {round}\n" in written.read_text())
-        # The next reload takes the route away.
+        # The next reload removes the route.
         wait_for("its end", lambda: t.ask("GET", "/v1/routes/a/jobs/one")[0] == 404)
         t.conf.write_text(before)
         status, _, answer = t.ask("POST", "/v1/admin/reload")
@@ -185,7 +185,7 @@ def test_what_does_not_fit_is_refused_with_file_and_line(bench, what):
 def test_a_file_that_others_can_write_is_not_loaded(bench):
     made = build(bench.folder, sink())
     assert check(bench, made)[0] == 0
-    assert check(bench, made, made)[0] == 0  # twice is once
+    assert check(bench, made, made)[0] == 0  # the same path twice is one plugin
     made.chmod(0o757)
     code, why = check(bench, made)
     assert code == 78 and "every user can write this file" in why
@@ -220,14 +220,14 @@ def test_plugins_can_call_what_their_header_declares_and_nothing_else():
     assert {"delivery_done", "source_submit", "buf_add", "mem_alloc", "log_msg", "err_set"} <= wanted
     ours = subprocess.run(["nm", "--defined-only", BIN], capture_output=True, text=True, check=True)
     functions = {line.split()[-1] for line in ours.stdout.splitlines() if line.split()[1] in "tT"}
-    # libmicrohttpd must see what takes the place of its own: bridge/http/httpd_mhd.c.
+    # libmicrohttpd must use our replacements of these functions: bridge/http/httpd_mhd.c.
     replaced = {"MHD_lookup_connection_value_n", "MHD_queue_response"}
     assert (symbols() & functions) - replaced == {name for name in wanted if not name.startswith("fault_")}
 
 
 def test_the_interface_is_what_its_number_says():
-    """A plugin of that number was built for this layout. Where it had to change: raise
-    TARRY_PLUGIN_ABI in bridge/plugin.h, then `python3 tests/golden/plugin_abi.py`."""
+    """A plugin with that ABI number was built for this layout. To change it, raise TARRY_PLUGIN_ABI
+    in bridge/plugin.h, then run `python3 tests/golden/plugin_abi.py`."""
     if sys.maxsize < 2 ** 63 - 1:
         pytest.skip("the layout is written down for 64 bits")
     wanted, is_now = plugin_abi.GOLDEN.read_text(), plugin_abi.interface()

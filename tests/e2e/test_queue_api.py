@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Queues that consumers pull from, through the daemon's own API."""
+"""Queues that consumers pull from, with the daemon's own API."""
 import base64
 import itertools
 import json
@@ -24,7 +24,7 @@ CONF = '''
               brief: { from = "http"; to = "brief"; match = "brief/#"; };
               fixed: { from = "http"; to = "q"; match = "elsewhere"; topic = "fixed"; };
               all:   { from = "http"; to = "q"; max_delay = "30d"; }; };'''
-SOON_MS = 700  # what should come at once; what the machine takes comes on top
+SOON_MS = 700  # limit for what should happen at once; stalls of the machine are added
 names = (f"q{n}" for n in itertools.count())
 
 
@@ -63,11 +63,11 @@ def nap(ms):
 
 
 def wait_held(d, count):
-    """Waits until so many pulls of sink q wait; one of two queues counts twice."""
+    """Waits until this number of pulls of sink q waits. A pull of two queues counts twice."""
     wait_for(f"{count} pulls to be held", lambda: d.metric("tarry_queue_consumers", sink="q") == count)
 
 
-# ------------------------------------------------------------------ one job's life
+# ------------------------------------------------------------------ the life of a job
 
 @pytest.mark.smoke
 def test_a_job_is_stored_pulled_and_acknowledged(c, q):
@@ -77,14 +77,14 @@ def test_a_job_is_stored_pulled_and_acknowledged(c, q):
     found = c.get(q, "a")
     assert (found.status, found["state"], found["attempts"]) == (200, "ready", 0)
     assert abs(ms_of(found["due"]) - ms_of(made["due"])) < soon_ms(20), "behind those that are ready"
-    asked, answer = now_ms(), c.pull(q, lease="5s")
+    asked_ms, answer = now_ms(), c.pull(q, lease="5s")
     job = one(answer)
     assert set(job) == {"id", "queue", "token", "lease_ends", "due", "expires", "attempt",
                         "tries_left", "key", "headers", "payload"}
     assert (job["id"], job["queue"], job["payload"], job["key"]) == ("a", q, "hello", "k")
     assert job["headers"] == {"X-Colour": "red", "content-type": "text/x"}
     assert (job["due"], job["expires"], job["attempt"], job["tries_left"]) == (made["due"], None, 1, None)
-    assert asked - 1 <= ms_of(job["lease_ends"]) - 5000 <= answer.ms + 1
+    assert asked_ms - 1 <= ms_of(job["lease_ends"]) - 5000 <= answer.ms + 1
     found = c.get(q, "a")
     assert (found["state"], found["attempts"], found["lease_ends"]) == ("in-flight", 1, job["lease_ends"])
     assert c.counts(q) == (0, 0, 1, 0, 0)
@@ -173,7 +173,7 @@ def test_the_lease_of_the_consumer_overrides_that_of_the_job_and_queue(c, q):
         assert started - 1 <= ms_of(job["lease_ends"]) - leases[job["id"]] <= answer.ms + 1, job
     c.put(q, lease="5s")
     started, answer = now_ms(), c.pull(q, lease="9s")
-    # A claim within the ms of the one before counts from the next.
+    # A claim in the same ms as the one before counts from the next ms.
     assert started - 1 <= ms_of(one(answer)["lease_ends"]) - 9000 <= answer.ms + 2
 
 
@@ -225,7 +225,7 @@ def test_release_makes_a_job_available_now_or_later(c, q):
     job = one(c.pull(q))
     assert c.release(job).body == {"id": "a", "was": "in-flight"}
     assert [one(c.pull(q))["id"] for _ in range(2)] == ["b", "a"], "behind those who wait"
-    job = {"queue": q, "id": "a", "token": None}  # whoever has it
+    job = {"queue": q, "id": "a", "token": None}  # for any holder
     started = now_ms()
     assert c.release(job, delay="1500ms").status == 200
     released = now_ms()
@@ -340,7 +340,7 @@ def test_an_empty_queue_is_forgotten_after_a_while(c):
         x["name"] for x in c.ask("GET", "/v1/queues", of=expired)["queues"]], 30)
 
 
-# ------------------------------------------------------------------------- waiting
+# ------------------------------------------------------------------------- long polls
 
 def test_a_pull_from_several_queues_uses_strict_order(d, c):
     a, b, last = (next(names) for _ in range(3))
@@ -607,7 +607,7 @@ def test_a_route_names_the_queue(c):
     assert c.ack(job).status == 200
 
 
-# ------------------------------------------------------- faults, and more than one daemon
+# ------------------------------------------------------- faults, and several daemons
 
 PLAIN = 'sinks: { q: { type = "queue"; lease = "1s"; }; };\nroutes: { all: { from = "http"; to = "q"; }; };'
 
@@ -615,7 +615,7 @@ PLAIN = 'sinks: { q: { type = "queue"; lease = "1s"; }; };\nroutes: { all: { fro
 def start_two(bench):
     store, folder = bench.redis(), bench.folder
     daemons = []
-    for name in ("one", "two"):  # in one folder they would share a configuration
+    for name in ("one", "two"):  # in the same folder they would share a configuration
         bench.folder = folder / name
         daemons.append(bench.tarry(store.url, PLAIN).start())
     bench.folder = folder
@@ -637,20 +637,20 @@ def test_two_daemons_on_one_redis_wake_each_others_consumers(bench):
         assert one(answer)["id"] == made["id"]
         late.append(answer.ms - ms_of(made["due"]))
     assert sorted(late)[2] < soon_ms(250) and max(late) < soon_ms(2000), late
-    for _ in range(2):  # due later, with a consumer at the other end
+    for _ in range(2):  # due later, with a consumer at the other daemon
         w = Waiting(daemons[1], "later")
         wait_held(daemons[1], 1)
         made = one_.put("later", delay=600)
         answer = w.result()
         assert one(answer)["id"] == made["id"] and 0 <= answer.ms - ms_of(made["due"]) < soon_ms(SOON_MS)
-    # Those who wait at both ends: each job comes once.
+    # Consumers wait at both daemons: each job is delivered once.
     waiting = [Waiting(daemons[i % 2], "both", wait="60s") for i in range(20)]
     for daemon in daemons:
         wait_held(daemon, 10)
     for i in range(20):
         (one_, two)[i % 2].put("both", id_=str(i), lease="30s")
     assert sorted((x for w in waiting for x in w.result(60).ids), key=int) == [str(i) for i in range(20)]
-    # The consumers of a killed daemon: their leases end, and the other hands out again.
+    # The leases of a killed daemon's consumers expire, and the other daemon delivers the jobs again.
     one_.put("held", id_="a")
     held = one(one_.pull("held", lease="700ms"))
     waiting = Waiting(daemons[1], "held", wait="30s")
@@ -666,7 +666,7 @@ def test_two_daemons_on_one_redis_wake_each_others_consumers(bench):
 
 
 def fill(daemon, queue, count, id_from=0, batch=200):
-    """Jobs due within two seconds; gives their ids."""
+    """Stores jobs due within two seconds. Returns their ids."""
     c = Queues(daemon)
     ids = [f"{queue}-{id_from + i}" for i in range(count)]
     for i in range(0, count, batch):

@@ -74,7 +74,7 @@ def test_a_message_for_one_queue_too_many_is_a_dead_letter_of_its_route(bench):
     daemon.stop()
 
 
-# ------------------------------------------------------------- which queue a name means
+# ------------------------------------------------------------- the queue of a name
 
 def test_a_name_is_that_of_the_queue_where_the_route_has_a_fixed_topic(bench):
     broker = bench.mosquitto()

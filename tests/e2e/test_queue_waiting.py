@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Consumers that wait, leave or expire, and queues while Redis fails, through the native API; see test_queue_api.py."""
+"""Consumers that wait, hang up or time out, and queues while Redis fails, with the native API; see
+test_queue_api.py."""
 import itertools
 import os
 import select
@@ -24,7 +25,7 @@ CONF = '''
               brief: { type = "queue"; forget = "200ms"; }; };
     routes: { brief: { from = "http"; to = "brief"; match = "brief/#"; };
               all:   { from = "http"; to = "q"; }; };'''
-SOON_MS = 700  # what should come at once comes within this, and what the machine takes: soon_ms()
+SOON_MS = 700  # limit for what should happen at once; soon_ms() adds stalls of the machine
 names = (f"q{n}" for n in itertools.count())
 
 
@@ -35,7 +36,7 @@ def start(bench):
 
 def start_two(bench, *urls):
     folder, daemons = bench.folder, []
-    for name, url in zip(("one", "two"), urls):  # in one folder they would share a configuration
+    for name, url in zip(("one", "two"), urls):  # in the same folder they would share a configuration
         bench.folder = folder / name
         daemons.append(bench.tarry(url, CONF).start())
     bench.folder = folder
@@ -96,7 +97,7 @@ def pulls(daemon):
 
 
 def load(daemon, ms):
-    """Share of a processor, and turns of the loop in a second, while ms go by."""
+    """Returns the share of a processor, and the turns of the loop per second, measured for ms."""
     started, cpu_s, turns = time.monotonic(), daemon.cpu_s(), daemon.metric("tarry_loop_wakeups_total")
     nap(ms)
     cpu_s, turns = daemon.cpu_s() - cpu_s, daemon.metric("tarry_loop_wakeups_total") - turns
@@ -104,7 +105,7 @@ def load(daemon, ms):
     return cpu_s / passed, turns / passed
 
 
-# ------------------------------------------------------------------------- waiting
+# ------------------------------------------------------------------------- long polls
 
 @pytest.mark.slow
 def test_pulls_of_many_jobs_do_not_delay_other_answers(d, c, q):
@@ -121,15 +122,15 @@ def test_pulls_of_many_jobs_do_not_delay_other_answers(d, c, q):
 
 
 def test_a_job_claimed_for_a_disconnected_client_returns_without_an_attempt(shared, d, c, q):
-    """The client hangs up between the claim and the reply of Redis, which stands still."""
+    """The client hangs up between the claim and the reply of Redis, which is stopped."""
     redis_pid = shared[0].info("server")["process_id"]
     c.put(q, id_="a", delay=600)
-    asked = f"POST /v1/queues/{q}/pull?wait=10s HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
+    request = f"POST /v1/queues/{q}/pull?wait=10s HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
     with socket.create_connection(("127.0.0.1", d.port)) as s:
-        s.sendall(asked.encode())
+        s.sendall(request.encode())
         nap(300)
         os.kill(redis_pid, signal.SIGSTOP)
-        nap(600)  # it is due, and asked for
+        nap(600)  # it is due, and the claim is sent
     nap(300)
     os.kill(redis_pid, signal.SIGCONT)
     answer = c.pull(q, wait="5s")
@@ -137,15 +138,15 @@ def test_a_job_claimed_for_a_disconnected_client_returns_without_an_attempt(shar
 
 
 def holds(client_port):
-    """Does the daemon hold its end of this connection? ESTABLISHED or CLOSE_WAIT in /proc/net/tcp."""
+    """Returns whether the daemon has its end of this connection: ESTABLISHED or CLOSE_WAIT in /proc/net/tcp."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return any(row[2].endswith(f":{client_port:04X}") and row[3] in ("01", "08") for row in rows)
 
 
 @pytest.mark.slow
 def test_jobs_collected_for_a_disconnected_client_return_without_an_attempt(bench):
-    """The client of a batch hangs up when it has a job of one queue, and the Redis of the next one
-    stands still."""
+    """The client of a batch hangs up when it has a job of one queue, while the Redis of the next
+    queue is stopped."""
     far, port, admin = bench.redis(), free_port(), free_port()
     daemon = bench.tarry(bench.redis().url, f'''
         pools:   {{ far: {{ url = "{far.url}"; }}; }};
@@ -334,8 +335,8 @@ def test_while_redis_denies_a_command_waiting_pulls_cause_no_load(bench):
 
 
 class Lossy:
-    """Before Redis: hands everything on, but the answer to a request with lose in it, once: it
-    ends the connection then."""
+    """A proxy before Redis. It forwards everything, except once the reply to a request that
+    contains `lose`: then it closes the connection."""
 
     def __init__(self, path, socket_path):
         self.url, self.to, self.lose = f"unix://{path}", socket_path, None
@@ -441,7 +442,7 @@ def test_a_job_is_not_early_where_the_redis_of_its_queue_is_ahead_of_the_other(b
         routes: {{ all: {{ from = "http"; to = "q"; }}; }};''').start()
     c = Queues(daemon)
     put = None
-    while put is None or put.status == 503:  # until the daemon knows the clock of the pool
+    while put is None or put.status == 503:  # until the daemon has read the clock of the pool
         started = now_ms()
         put = c.put("q", id_="a", delay=2000)
     assert put.status == 201
@@ -451,14 +452,14 @@ def test_a_job_is_not_early_where_the_redis_of_its_queue_is_ahead_of_the_other(b
 
 
 def noted(store):
-    """The queues that sweep and audit find."""
+    """Returns the queues that sweep and audit find."""
     return store.client().zrange("tarry:{q}:queues", 0, -1)
 
 
 @pytest.mark.slow
 def test_a_queue_whose_name_was_lost_on_its_way_is_listed_without_another_job(bench):
-    """tarry repeats the enqueue of its first job by itself. It must repeat the name, too: without it
-    neither sweep nor audit finds the job."""
+    """tarry repeats the enqueue of the queue's first job by itself. It must repeat the name, too: without the
+    name, neither sweep nor audit finds the job."""
     store = bench.redis()
     daemon = bench.tarry(store.url, CONF).start()
     os.kill(store.child.pid, signal.SIGSTOP)

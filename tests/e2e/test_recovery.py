@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A crash costs seconds with the default options: leases of claims are short, and are renewed while
-a delivery takes longer."""
+"""With the default options, a crash costs seconds: leases of claims are short, and are renewed
+while a delivery lasts longer."""
 import json
 import signal
 import subprocess
@@ -12,7 +12,7 @@ from lib import collect, load, tarry, verify, ways
 from lib.lostanswer import LostAnswers
 from lib.servers import wait_for
 
-LEASE_S = 10  # of a claim; the default lease of a route, which bounds an attempt, is longer
+LEASE_S = 10  # of a claim; the default lease of a route, which limits an attempt, is longer
 READS_S, DELIVERS_S = 12, 15
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ def hooks(url, route="", timeout="30s"):
 
 
 def second(bench, first):
-    """Another instance with the configuration of the first."""
+    """Another instance with the same configuration."""
     text, folder = first.conf.read_text(), bench.folder / "twin"
     folder.mkdir()
     twin = bench.keep(tarry.Tarry(folder, "", ""))
@@ -50,7 +50,7 @@ def counts(daemon):
 
 
 def left_s(redis):
-    """The leases of bucket r/0: for how long they still last."""
+    """Returns the remaining times of the leases of bucket r/0."""
     seconds, us = redis.time()
     return [end / 1000 - seconds - us / 1e6
             for _, end in redis.zrange("tarry:{r/0}:unack", 0, -1, withscores=True)]
@@ -98,7 +98,7 @@ def test_an_attempt_is_bounded_by_the_lease_of_its_route(bench):
 
 @pytest.mark.parametrize("late", [200, 503, 422], ids=["delivered", "failed", "rejected"])
 def test_an_outcome_that_comes_while_its_lease_is_renewed_counts(bench, late):
-    """Redis has renewed the lease, the answer is lost, and the outcome comes before the next one."""
+    """Redis renews the lease, the reply is lost, and the outcome arrives before the next renewal."""
     hook = bench.keep(collect.FromHttp(
         lambda a: ("after", 4.6, late) if a.header("delay-attempt") == b"1" else 200))
     store = bench.redis()
@@ -152,7 +152,7 @@ def test_a_daemon_that_was_stopped_beyond_a_renewed_lease_settles_nothing(bench)
 
 
 def test_a_daemon_that_was_stopped_beyond_its_lease_alone_delivers_once(bench):
-    """When it goes on, it renews its own leases before it looks for those that have ended."""
+    """When it resumes, it renews its own leases before it looks for expired ones."""
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 20, 200)))
     daemon = bench.tarry(bench.redis().url, hooks(hook.url)).start()
     post(daemon, *[f"j{n}" for n in range(20)])
@@ -189,7 +189,7 @@ def test_a_job_in_flight_at_a_kill_9_is_delivered_within_15_s(bench):
     ids = [f"j{n}" for n in range(50)]
     post(daemon, *ids[:25])
     hook.wait_count(25)
-    time.sleep(6)  # these were renewed, the others were not
+    time.sleep(6)  # these leases were renewed, the others were not
     post(daemon, *ids[25:])
     hook.wait_count(50)
     killed = time.monotonic()
@@ -209,7 +209,7 @@ SOURCES = {"kafka": 'type = "kafka"; brokers = "{kafka}"; topics = [ "{topic}" ]
 
 @pytest.mark.parametrize("kind", [pytest.param("kafka", marks=pytest.mark.long), "mqtt"])
 def test_a_source_reads_within_12_s_of_a_kill_9(bench, kind):
-    """Also of the second one, a few seconds later."""
+    """After a second kill, a few seconds later, too."""
     hook, topic = bench.keep(collect.FromHttp()), f"{bench.name}.in"
     broker = bench.mosquitto() if kind == "mqtt" else None
     if kind == "kafka":

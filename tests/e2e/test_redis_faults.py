@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What Redis may answer besides what was asked for, and what must not come of it."""
+"""Unexpected replies of Redis, and the consequences that they must not have."""
 import json
 import os
 import re
@@ -70,14 +70,14 @@ def test_a_user_without_the_wake_channel_loses_only_the_wakes(bench, hook):
 def test_a_route_that_redis_denies_holds_up_no_other(bench, hook):
     rules = ["~tarry:{a/0}:*", "~tarry:meta", "~tarry:alive", "&*", "+@all"]
     tarry = start(bench, hook, bench.redis(), ("half", rules))
-    post(tarry, "b", deliver_after="1s")  # denied, and tried again and again
+    post(tarry, "b", deliver_after="1s")  # denied, and retried repeatedly
     for n in range(4):
         assert post(tarry, "a", delay_id=f"a{n}")[0] == 201
         time.sleep(1)
     hook.wait_count(4)
-    time.sleep(6)  # more than a lease: what was not acked would come again
+    time.sleep(6)  # more than a lease: a job without an ack would be delivered again
     assert len(hook.arrivals) == 4
-    tarry.kill()  # the denied job can never be stored: there is nothing to drain to
+    tarry.kill()  # the denied job can never be stored, so a stop could not drain
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Another configuration while the daemon runs: what is the same is not touched, what differs takes
-effect. What is refused: test_reload_refused.py; what else may happen meanwhile:
-test_reload_meanwhile.py; under load: test_reload_load.py."""
+"""A reload: unchanged parts are not touched, changes take effect. Rejected reloads:
+test_reload_refused.py. Reloads at the same time as other events: test_reload_meanwhile.py. Reloads
+under load: test_reload_load.py."""
 import http.client
 import json
 import signal
@@ -124,7 +124,7 @@ def test_parts_come_and_go_and_a_route_that_comes_back_takes_up_its_jobs(bench, 
     late.wait_count(21)
     time.sleep(1)
     assert len(late.arrivals) == 21
-    for _ in range(5):  # so fast that what leaves is still there when it comes back
+    for _ in range(5):  # so fast that a removed part is still stopping when it is added again
         d.to(hooked(hook))
         d.to(hooked(hook, **more))
     d.post("again", "later")
@@ -163,7 +163,7 @@ def test_a_kafka_source_that_changes_loses_and_doubles_nothing(bench, hook, kind
 
 @pytest.mark.slow
 def test_an_mqtt_source_and_an_mqtt_sink_that_change_lose_and_double_nothing(bench):
-    """Both have one client id: the old one must be gone before the new one comes."""
+    """Both have the same client id: the old one must have disconnected before the new one connects."""
     broker, topic = bench.mosquitto(), f"{bench.name}.out"
 
     def body(receive, retain):
@@ -188,7 +188,7 @@ def test_an_mqtt_source_and_an_mqtt_sink_that_change_lose_and_double_nothing(ben
 @pytest.mark.long
 @pytest.mark.slow
 def test_a_broker_that_is_starved_when_a_source_ends_reads_what_that_acknowledged(bench):
-    """Else it would send the same again to the next one."""
+    """Otherwise it would send the same messages again to the next source."""
     broker, hook = bench.mosquitto(), bench.keep(collect.FromHttp())
 
     def body(receive):
@@ -220,7 +220,7 @@ def starve(child, rounds):
 
 @pytest.mark.slow
 def test_a_sink_that_changes_lets_old_deliveries_end_and_holds_its_limit(bench):
-    """Two at a time, those of the old one counted; no delivery is started twice."""
+    """At most two at a time, including those of the old sink. No delivery is started twice."""
     slow = bench.keep(collect.FromHttp(lambda a: ("after", 5) if b"slow" in a.payload else 200))
     redis = bench.redis()
 
@@ -258,12 +258,12 @@ def test_rates_limits_of_targets_and_retries_change_under_way(bench, hook):
     time.sleep(1.2)
     assert len(hook.arrivals) <= 2 + time.monotonic() - started
     assert d.to(hooked(hook)) == ["routes.r.rate", "routes.r.burst"]
-    hook.wait_count(60, 20)  # at the rate as it was it would be most of a minute
+    hook.wait_count(60, 20)  # with the previous rate it would last most of a minute
     hook.policy = lambda a: ("after", 1)
     for i in range(4):
         d.post("s")
     hook.wait_count(64)
-    # With the first limit the targets are counted: not before what goes uncounted has ended.
+    # The first limit starts the count per target: only after uncounted deliveries have ended.
     assert d.to(hooked(hook, "target_in_flight = 1;")) == ["routes.r.target_in_flight"]
     hook.policy = lambda a: ("after", 0.3)
     for i in range(4):
@@ -346,7 +346,7 @@ def test_who_waits_at_a_queue_is_answered_when_its_route(bench, hook, state, cha
 
 @pytest.mark.slow
 def test_a_pop_is_answered_when_its_route_changes_so_that_it_is_asked_anew(bench, hook):
-    """None before its time makes clients of delay-queue ask thousands of times a second: not at once."""
+    """An early null makes clients of delay-queue ask thousands of times a second: they must not get it."""
     port = free_port()
 
     def body(to):
@@ -374,7 +374,7 @@ def test_a_pop_is_answered_when_its_route_changes_so_that_it_is_asked_anew(bench
 
 @pytest.mark.slow
 def test_a_question_about_a_queue_outlives_its_route(bench, hook):
-    """Redis answers only when the route that was asked about has gone."""
+    """Redis answers only after the route of the query has been removed."""
     redis = bench.redis()
 
     def body(queue):
@@ -387,12 +387,12 @@ def test_a_question_about_a_queue_outlives_its_route(bench, hook):
     for method, path in [("GET", f"{routes}?queue=jobs/a"), ("POST", f"{routes}/{job['id']}/now?queue=jobs/a")]:
         assert d.tarry.ask("GET", f"{routes}?queue=jobs/a")[0] == 200
         redis.client().execute_command("CLIENT", "PAUSE", "1500", "ALL")
-        asked = []
-        asking = ways.Sending(lambda how=(method, path), to=asked: to.append(d.tarry.ask(*how)[0]))
+        statuses = []
+        asking = ways.Sending(lambda how=(method, path), to=statuses: to.append(d.tarry.ask(*how)[0]))
         time.sleep(0.5)
         d.to(body(""))
         asking.join()
-        assert asked == [200], (method, asked, d.tarry.tail())
+        assert statuses == [200], (method, statuses, d.tarry.tail())
         d.to(body(" "))
     d.tarry.stop()
 
@@ -410,16 +410,16 @@ def test_a_queue_sink_that_returns_before_its_jobs_are_read_is_still_the_same(be
     assert q.put("jobs/a", b"x").status == 201
     assert d.tarry.ask("DELETE", "/v1/queues/jobs%2Fa")[0] == 200
     dropped = d.tarry.metric("tarry_queue_dropped_total", sink="q")
-    asked = []
+    statuses = []
     redis.client().execute_command("CLIENT", "PAUSE", "3000", "ALL")
     asking = ways.Sending(
-        lambda: asked.append(d.tarry.ask("GET", "/v1/admin/routes/q/jobs?queue=jobs/a", timeout_s=60)[0]))
+        lambda: statuses.append(d.tarry.ask("GET", "/v1/admin/routes/q/jobs?queue=jobs/a", timeout_s=60)[0]))
     time.sleep(0.5)
     d.to(body(f'type = "http"; url = "{hook.url}";'))
     assert "sinks.q.type" in d.to(body(*queue))
     assert asking.thread.is_alive()
     asking.join()
-    assert asked == [200] and dropped == 1
+    assert statuses == [200] and dropped == 1
     assert d.tarry.metric("tarry_queue_dropped_total", sink="q") == dropped
     waiting = Waiting(d.tarry, "jobs/a", wait="60s")
     assert q.put("jobs/a", b"y").status == 201 and waiting.result(60).jobs
@@ -444,7 +444,7 @@ def test_includes_of_a_folder_bring_routes_and_take_them(bench, hook):
     d.tarry.stop()
 
 
-LISTENERS = {  # their address, and where the topics go that they bring
+LISTENERS = {  # their address, and the destination of their topics
     "lmstfy": ('listen = "127.0.0.1:{0}"; admin_listen = "127.0.0.1:{1}";', "q", "/version"),
     "delayqueue": ('listen = "127.0.0.1:{0}";', "q", "/push"),
     "camellia": ('listen = "127.0.0.1:{0}";', "q", "/camellia/health/status"),
@@ -478,7 +478,7 @@ def test_a_source_that_is_renamed_keeps_its_address(bench, hook, kind):
 
 @pytest.mark.slow
 def test_mqtt_parts_that_are_renamed_lose_and_double_nothing(bench):
-    """The broker ends the session of whoever is there with the same client id."""
+    """The broker ends the session of a client if another one connects with the same client id."""
     broker, topic = bench.mosquitto(), f"{bench.name}.out"
 
     def body(source, sink):
@@ -503,7 +503,7 @@ def test_mqtt_parts_that_are_renamed_lose_and_double_nothing(bench):
 
 @pytest.mark.slow
 def test_a_sink_is_ready_before_it_takes_the_place_of_another(bench):
-    """But for a broker that is away nobody waits long."""
+    """If a broker is down, the wait is short."""
     broker, topic = bench.mosquitto(), f"{bench.name}.out"
 
     def body(most, port=broker.port):
@@ -518,7 +518,7 @@ def test_a_sink_is_ready_before_it_takes_the_place_of_another(bench):
         started = time.monotonic()
         d.to(body(most))
         connected = broker.log.read_text().count(" as tarry-")
-        # It gives up waiting after three seconds, which the broker of a starved machine may need.
+        # It stops waiting after three seconds, which the broker of a busy machine may need.
         assert connected == d.generation or time.monotonic() - started >= 3, "it is there when it is in use"
         d.post(f"with {most}", "m")
         collector.wait_count(d.generation)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Fifty reloads under load, on three ways at once."""
+"""Fifty reloads under load, with three ways at once."""
 import os
 import time
 
@@ -14,8 +14,8 @@ from lib.servers import wait_for
 CONTROL_S = 10  # of the same load, without a reload
 RELOADS = int(os.environ.get("TARRY_E2E_RELOADS", "50"))
 LOAD_S = CONTROL_S + 7 * RELOADS // 10
-BUSY, SLACK_MS = 3, 50  # later by so much than in the control: that is the machine's
-CARRIES_MS = 500  # in the middle; where the control is later than that, jobs queue up without a reload
+BUSY, SLACK_MS = 3, 50  # additional lateness compared with the control: caused by the machine
+CARRIES_MS = 500  # the median; if the control is later, jobs queue up even without a reload
 
 
 class Three:
@@ -66,7 +66,7 @@ sinks: {{
 routes: {{ {" ".join(routes[::-1] if o["order"] else routes)} }};''')
 
     def change(self, **options):
-        """How long it took, until its sources were back."""
+        """Returns how long it took until its sources were back."""
         self.options.update(options)
         head = self.head.replace("daemon: {",
                                  f'daemon: {{ queue_max_jobs = {self.options["limit"]};')
@@ -80,7 +80,7 @@ routes: {{ {" ".join(routes[::-1] if o["order"] else routes)} }};''')
         return time.monotonic() - started
 
 
-CHANGES = [  # each differs from the one before it, and from itself by its number
+CHANGES = [  # each differs from the one before, and by its number from its previous use
     lambda n: {"commit": 1001 + n}, lambda n: {"receive": 21 + n}, lambda n: {"linger": 2 + n // 14},
     lambda n: {"mqtt_most": 101 + n}, lambda n: {"timeout": 11 + n}, lambda n: {"lease": 63 + n},
     lambda n: {"bare": ["ms", "s", "none"][n // 14 % 3]}, lambda n: {"extra": 1 + n % 4},
@@ -91,7 +91,7 @@ CHANGES = [  # each differs from the one before it, and from itself by its numbe
 
 
 def split(batch, arrivals, started_ms):
-    """How late the jobs were that were due before the first reload, and the others."""
+    """Returns the lateness of the jobs due before the first reload, and that of the others."""
     due_ms = {str(job.seq).encode(): job.due_ms for job in batch}
     control, reloads = [0], [0]
     for a in arrivals:
@@ -103,7 +103,7 @@ def split(batch, arrivals, started_ms):
 @pytest.mark.long
 @pytest.mark.slow
 def test_many_changes_under_load_lose_double_and_delay_nothing(bench):
-    """None is late by more than the longest of them, and what this machine makes late by itself."""
+    """No job is later than the longest reload, plus the lateness caused by the machine."""
     three = Three(bench)
     batches = [[ways.jobs.make(10000 * (i + 1) + n, charset=charset, keys=i != 1,
                                max_delay_ms=3000) for n in range(count)]

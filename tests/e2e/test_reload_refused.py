@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A configuration that can't be is refused whole, with every reason, and the one in use goes on."""
+"""An invalid configuration is rejected as a whole, with every reason, and the one in use remains."""
 import signal
 import socket
 import time
@@ -78,7 +78,7 @@ def test_what_needs_a_restart_is_named_and_nothing_of_it_is_done(bench, hook):
 
 
 def test_what_cannot_begin_is_undone_and_the_old_ones_go_on(bench, hook):
-    """A listener whose port is taken: one that is new, and one that takes the place of another."""
+    """A listener whose port is in use: a new one, and one that replaces another."""
     ports = [free_port() for _ in range(2)]
     taken = socket.create_server(("127.0.0.1", free_port()))
     number = taken.getsockname()[1]
@@ -119,7 +119,7 @@ def test_what_cannot_begin_is_undone_and_the_old_ones_go_on(bench, hook):
 
 
 def broken(bench):
-    """The options of a Kafka source or sink that only its begin can find fault with."""
+    """The options of a Kafka source or sink that fail only when it starts."""
     ca = bench.folder / "ca.pem"
     ca.write_text("no certificate\n")
     return f'brokers = "127.0.0.1:{free_port()}"; tls = true; ca_file = "{ca}";'
@@ -132,7 +132,7 @@ def with_broken_source(bench, hook):
 
 @pytest.fixture
 def early(bench, hook):
-    """A daemon that Redis does not answer yet."""
+    """A daemon whose Redis does not answer yet."""
     redis = bench.redis()
     d = Reloaded(bench, redis, hooked(hook), daemon='stop_timeout = "1500ms";')
     d.tarry.stop()
@@ -152,9 +152,9 @@ def test_a_source_that_fails_as_redis_comes_is_refused_and_ends_no_daemon(bench,
     time.sleep(0.3)
     d.go_on()
     asking.join()
-    status, said = answers[0]
-    assert (status, said["error"], said["generation"]) == (422, "bad-configuration", 1), said
-    assert len(said["errors"]) == 1 and f"{d.tarry.conf}: in: librdkafka: " in said["errors"][0], said
+    status, answer = answers[0]
+    assert (status, answer["error"], answer["generation"]) == (422, "bad-configuration", 1), answer
+    assert len(answer["errors"]) == 1 and f"{d.tarry.conf}: in: librdkafka: " in answer["errors"][0], answer
     assert "the configuration in use stays (1)" in d.log()
     assert d.tarry.metric("tarry_config_last_reload_successful") == 0
     assert d.tarry.metric("tarry_config_reloads_total", result="refused") == 1
@@ -174,7 +174,7 @@ def test_a_new_source_waits_for_redis_as_long_as_a_reload_may(bench, hook, early
     assert 1.4 < time.monotonic() - started < soon_s(5)
     assert errors == [f"{d.tarry.conf}: not applied: after daemon.stop_timeout the reload still waited for Redis, "
                       "which new sources need to start: in"]
-    d.to(hooked(hook, f'topic = "{hook.url}/new";'))  # routes change all the same
+    d.to(hooked(hook, f'topic = "{hook.url}/new";'))  # routes change nevertheless
     d.go_on()
     wait_for("readiness", lambda: d.tarry.ask("GET", "/readyz")[0] == 200)
     d.post("x")
@@ -191,7 +191,7 @@ def test_a_sink_that_fails_before_redis_is_there_is_refused_and_ends_no_daemon(b
                       more_routes='s: { from = "http"; to = "s"; topic = "t"; };')
     errors = d.refuses(body(f'type = "kafka"; {broken(bench)}'))
     assert len(errors) == 1 and ": s: librdkafka: " in errors[0], errors
-    for client in "one", "one", "two":  # it begins, goes on, begins anew
+    for client in "one", "one", "two":  # it starts, continues, is replaced
         d.to(body(f'type = "mqtt"; url = "{broker.url}"; client_id = "{client}";'))
         wait_for("it to connect", lambda c=client: f" as {c} " in broker.log.read_text())
     d.go_on()
@@ -207,7 +207,7 @@ def test_a_sink_that_fails_before_redis_is_there_is_refused_and_ends_no_daemon(b
 
 @pytest.mark.slow
 def test_a_source_that_fails_in_the_place_of_another_is_refused_and_that_goes_on(bench, hook):
-    """It can begin only when that has ended; nothing is lost or comes twice."""
+    """It can start only after the old one has stopped. No job is lost or duplicated."""
     bench.kafka.add_topic(bench.name)
 
     def body(options):
@@ -231,7 +231,7 @@ def test_a_source_that_fails_in_the_place_of_another_is_refused_and_that_goes_on
 
 @pytest.mark.slow
 def test_a_route_that_is_not_in_use_yet_cannot_be_asked_about(bench, hook):
-    """An answer about its queues would find them freed, once the reload is undone."""
+    """A reply about its queues would find them freed after the reload is undone."""
     broker, taken = bench.mosquitto(), socket.create_server(("127.0.0.1", free_port()))
 
     def body(port, broker_port, more_sinks="", more_routes=""):
@@ -248,18 +248,18 @@ def test_a_route_that_is_not_in_use_yet_cannot_be_asked_about(bench, hook):
                 'q: { from = "http"; to = "q"; match = "jobs/#"; }; s: { from = "http"; to = "hook"; };')
     reloading = ways.Sending(lambda: errors.extend(d.refuses(more)))
     time.sleep(1)  # it waits for the new broker of m
-    asked = [d.tarry.ask("GET", "/v1/admin/routes/q/jobs?queue=jobs/a")[2],
+    results = [d.tarry.ask("GET", "/v1/admin/routes/q/jobs?queue=jobs/a")[2],
              d.tarry.ask("GET", "/v1/admin/routes/s/jobs")[2]]
     names = [r["name"] for r in d.tarry.ask("GET", "/v1/admin/routes")[2]["routes"]]
     assert reloading.thread.is_alive()
     reloading.join()
     taken.close()
     assert "in use" in errors[0], errors
-    assert ([a.get("error") for a in asked], names) == (["no-route"] * 2, ["r", "p", "m"])
+    assert ([a.get("error") for a in results], names) == (["no-route"] * 2, ["r", "p", "m"])
     d.tarry.stop()
 
 
-# How Redis takes no writes, and how it does again.
+# How Redis rejects writes, and how it accepts them again.
 REFUSING = {
     "OOM": [("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")],
     "NOREPLICAS": [("CONFIG", "SET", "min-replicas-to-write", "1"),
@@ -298,7 +298,7 @@ def test_a_new_route_that_redis_does_not_note_is_given_up(bench, hook, word):
 
 
 def test_a_section_that_nothing_listens_for_may_change(bench, hook):
-    """Of admin on the listener of http, the limits count for nothing."""
+    """For admin on the listener of http, the limits have no effect."""
     d = Reloaded(bench, bench.redis(), hooked(hook))
     head = d.head.replace('admin: { listen = "http"; };', 'admin: { listen = "http"; '
                           'head_max = "9KiB"; connections_max = 7; idle = "3s"; };')

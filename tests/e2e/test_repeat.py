@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Jobs that repeat: delay-repeat, -count, -until; each run of them is a delivery of its own."""
+"""Jobs that repeat: delay-repeat, -count, -until. Each run is a delivery of its own."""
 import datetime
 import threading
 import time
@@ -12,7 +12,7 @@ from lib.jobs import now_ms
 from lib.servers import wait_for
 
 class Hooks:
-    """A daemon whose route r goes to a callback server. policy: as of FromHttp."""
+    """A daemon whose route r delivers to a callback server. policy: see FromHttp."""
 
     def __init__(self, bench, route="", policy=lambda _: 200, dead=False, retry='"never"'):
         self.hook = bench.keep(collect.FromHttp(policy))
@@ -31,7 +31,7 @@ class Hooks:
                               {"delay-id": "one", "delay-repeat": repeat, **named})
 
     def begin(self, repeat, in_ms=600, **headers):
-        """Posts it for the moment that it gives, in ms."""
+        """Posts the job. Returns its due time in ms."""
         due_ms = now_ms() + in_ms
         status, _, body = self.post(repeat, deliver_at=due_ms, **headers)
         assert status == 201, body
@@ -50,7 +50,7 @@ class Hooks:
 
 
 def runs(arrivals):
-    """(number, due in ms) of each."""
+    """Returns (number, due in ms) of each run."""
     return [(int(a.header("delay-run")), int(a.header("delay-due"))) for a in arrivals]
 
 
@@ -97,12 +97,12 @@ def test_between_two_runs_the_job_is_cancelled_by_its_id(bench):
 
 @pytest.mark.slow
 def test_a_cancel_amid_a_run_is_too_late_for_it_but_ends_those_to_come(bench):
-    asked = threading.Event()
-    hooks = Hooks(bench, policy=lambda _: ("when", asked))
+    answered = threading.Event()
+    hooks = Hooks(bench, policy=lambda _: ("when", answered))
     hooks.begin("every 1s")
     hooks.hook.wait_count(1)
     assert hooks.tarry.ask("DELETE", "/v1/routes/r/jobs/one")[0] == 409
-    asked.set()
+    answered.set()
     time.sleep(2)
     assert len(hooks.hook.arrivals) == 1
     hooks.is_over()

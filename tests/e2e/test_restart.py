@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A server goes away under load and comes back: everything arrives after."""
+"""A server stops under load and restarts: everything is delivered afterwards."""
 import time
 
 import pytest
@@ -12,7 +12,7 @@ COUNT = 4000
 
 
 def run(way, away, back, away_s, during=lambda: None):
-    """4 s of load; in its midst the server is away for away_s."""
+    """Sends for 4 s. In the middle of it the server is down for away_s."""
     batch = way.make_jobs(COUNT, named=True, max_delay_ms=3000)
     sending = way.sending(batch, rate=1000)
     time.sleep(1.5)
@@ -29,7 +29,7 @@ def run(way, away, back, away_s, during=lambda: None):
 
 @pytest.mark.parametrize("name", ["kafka-http", "mqtt-kafka", "http-http"])
 def test_redis_is_killed_and_started_again(bench, name):
-    # With everysec Redis answers before it writes while an fsync is slow: a kill would lose that.
+    # With everysec, Redis answers before it writes while an fsync is slow: a kill would lose that.
     way = ways.Way(bench, name, redis=bench.redis("always"), route='lease = "3s";')
 
     def sources_are_held_back():

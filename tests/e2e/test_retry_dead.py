@@ -7,7 +7,7 @@ from lib.servers import wait_for
 
 
 class Hooks:
-    """A daemon with one callback server that answers by a list, and one for dead letters."""
+    """A daemon with one callback server that answers from a list, and one for dead letters."""
 
     def __init__(self, bench, answers, retry='[ "500ms", "1s" ]'):
         self.answers = list(answers)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which role opens which request. The rows in the code decide; docs/reference/http-api.md and etc/openapi.yaml must name
-the same roles, and a daemon must act by them."""
+"""Which role may make which request. The tables in the code decide; docs/reference/http-api.md and
+etc/openapi.yaml must name the same roles, and the daemon must enforce them."""
 import re
 from collections import defaultdict
 
@@ -10,7 +10,8 @@ import yaml
 from lib.servers import TOP, free_port
 
 ROLES = ("produce", "consume", "metrics", "admin")
-# What opens a row: the words of docs/reference/http-api.md for it, the roles of tokens, and whether the listener http has it.
+# Each row: the role in docs/reference/http-api.md, the roles of tokens, and whether the listener http serves
+# it.
 OPENERS = {"OPEN": ("everybody", None, True), "PAGE": ("everybody", None, False),
            "PRODUCE": ("produce", {"produce"}, True), "CONSUME": ("consume", {"consume"}, True),
            "EITHER": ("produce or consume", {"produce", "consume"}, True),
@@ -18,12 +19,12 @@ OPENERS = {"OPEN": ("everybody", None, True), "PAGE": ("everybody", None, False)
 ROW = re.compile(r'\{"(GET|POST|PUT|DELETE|\*)",\s+(P )?"(/?[^"]*)",\s*\w+,\s*HTTPD_([A-Z]+),')
 LMSTFY_ADMIN = re.compile(r'\{"(GET|POST|PUT|DELETE)",\s+"(/[^"]*)"')
 CAMELLIA = "/camellia/delayQueue/"
-COMPATIBLE = {  # the sources that answer for the originals, and what each takes besides a listener
+COMPATIBLE = {  # the sources of the compatible APIs, and the options that each needs besides a listener
     "later": "", "delayqueue": "", "camellia": "", "lmstfy": 'admin_listen = "127.0.0.1:{admin}";'}
 
 
 def rows_of(*patterns):
-    """[(method, path, role)] of the tables in these files."""
+    """Returns [(method, path, role)] of the tables in these files."""
     return [(method, (CAMELLIA if macro else "") + path, role)
             for pattern in patterns for file in sorted(TOP.glob(pattern))
             for method, macro, path, role in ROW.findall(file.read_text())]
@@ -34,7 +35,7 @@ def native_rows():
 
 
 def test_the_rows_are_all_found():
-    """Else what follows would be true of too few."""
+    """Otherwise the other tests would check too few rows."""
     written = [role for folder in ("bridge", "sources") for file in TOP.glob(f"{folder}/**/*.c")
                for role in re.findall(r"\w, HTTPD_(?:%s),\s" % "|".join(OPENERS), file.read_text())]
     found = native_rows() + rows_of(*(f"sources/{name}/*.c" for name in COMPATIBLE))
@@ -42,16 +43,16 @@ def test_the_rows_are_all_found():
 
 
 def test_the_reference_names_the_role_of_each_row():
-    said = defaultdict(set)
+    documented = defaultdict(set)
     text = (TOP / "docs/reference/http-api.md").read_text()
     for role, requests in re.findall(r"(?m)^\| (everybody|`[a-z`, or]+`) \| (`(?:GET|POST|PUT|DELETE).*) \|$", text):
         for methods, path in re.findall(r"`([A-Z, ]+) (/[^`]*)`", requests):
             for method in methods.split(", "):
-                said[role.replace("`", "")].add((method, re.sub(r"\{\w+\}", "{}", path)))
+                documented[role.replace("`", "")].add((method, re.sub(r"\{\w+\}", "{}", path)))
     wanted = defaultdict(set)
     for method, path, role in native_rows():
         wanted[OPENERS[role][0]].add((method, path))
-    assert said == wanted
+    assert documented == wanted
 
 
 def test_the_api_description_names_the_role_of_each_row():
@@ -65,13 +66,13 @@ def test_the_api_description_names_the_role_of_each_row():
             continue
         opened_by = OPENERS[role][1]
         roles = [] if opened_by is None else sorted(opened_by) or ["admin"]
-        # {}: where the configuration has no tokens
+        # {}: if the configuration has no tokens
         assert described.pop((method, path)) == [{}] + [
             {kind: [role]} for role in roles for kind in ("token", "certificate")], (method, path)
     assert not described
 
 
-# ------------------------------------------------------------------ against a daemon
+# ------------------------------------------------------------------ with a daemon
 
 def token_of(role):
     return f"token-of-{role}-0123456789"
@@ -97,7 +98,7 @@ def d(bench):
 
 
 def wanted_of(row, role, apart):
-    """(status, word) that the request must be refused with; None: it must not be refused."""
+    """Returns the (status, error) with which the request must be rejected. None: it must not be rejected."""
     _, opened_by, on_http = OPENERS[row]
     if apart and not on_http:
         return 404, "not-here"

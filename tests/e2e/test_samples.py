@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The samples under etc/: each is good as it stands, and does what its head promises."""
+"""The samples under etc/: each is valid unchanged, and does what its first comment promises."""
 import json
 import os
 import subprocess
@@ -16,7 +16,7 @@ SAMPLES = sorted((TOP / "etc").glob("*.conf"))
 
 
 class Sample(tarry.Tarry):
-    """The daemon with a sample as it stands, but for its waits: changes are (old, new)."""
+    """A daemon with a sample, unchanged except for its delays. changes: (old, new)."""
 
     def __init__(self, bench, name, changes=(), **env):
         servers.Server.__init__(self, bench.folder, "tarry")
@@ -31,7 +31,7 @@ class Sample(tarry.Tarry):
         bench.keep(self).start()
 
     def run(self, *words):
-        """What one of tarry's other commands prints."""
+        """Returns the output of another tarry command."""
         done = subprocess.run([tarry.BIN, *words], capture_output=True, text=True, timeout=60,
                               env={**self.env, "TARRY_URL": f"http://127.0.0.1:{self.port}"})
         assert done.returncode == 0, done.stderr

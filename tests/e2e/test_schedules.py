@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Retry schedules by name, and what a message may ask for: delay-retry, delay-attempts."""
+"""Named retry schedules, and how a message selects one: delay-retry, delay-attempts."""
 import json
 
 import pytest
@@ -12,7 +12,7 @@ ROUTE = '''retry = "once"; retry_allow = [ "quick", "once" ]; attempts_max = 4;'
 
 
 class Hook:
-    """A daemon with three schedules, and a callback server that refuses who says so."""
+    """A daemon with three schedules, and a callback server that rejects the jobs that request it."""
 
     def __init__(self, bench, route=ROUTE, sink=""):
         self.hook = bench.keep(collect.FromHttp(self.answer))
@@ -88,7 +88,7 @@ def test_a_message_may_ask_for_fewer_attempts_or_for_more_within_attempts_max(be
         assert h.post(id_, **headers)[0] == 201
     assert h.attempts_until_dead("one") == 1
     assert h.attempts_until_dead("both") == 2
-    assert h.attempts_until_dead("four") == 4  # beyond its schedule, by the last wait of it
+    assert h.attempts_until_dead("four") == 4  # more than its schedule has: the last delay repeats
     numbers = [a.header("delay-attempt") for a in h.of("four")]
     assert numbers == [b"1", b"2", b"3", b"4"]
     for wrong in ("5", "0", "-1", "two", "1.5"):
@@ -109,7 +109,7 @@ def test_without_attempts_max_a_message_may_ask_for_no_more_than_its_schedule_gi
 
 @pytest.mark.slow
 def test_a_job_that_waits_for_its_retry_holds_up_no_other(bench):
-    """Even where the sink takes one delivery at a time."""
+    """Even if the sink allows one delivery at a time."""
     h = Hook(bench, 'retry = [ "4s", "1h" ];', "max_in_flight = 1;")
     assert h.post("bad")[0] == 201
     wait_for("its first failure", lambda: h.tarry.metric("tarry_jobs_retried_total") == 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a message brings along does no harm to the protocol that it leaves by."""
+"""The content of a message cannot harm the protocol that delivers it."""
 import json
 import socket
 import threading
@@ -35,7 +35,7 @@ def topic_in(bench):
 
 
 def read_request(listener, got):
-    """Byte by byte: a lenient parser would hide what was injected."""
+    """Reads byte by byte: a lenient parser would hide an injection."""
     connection, _ = listener.accept()
     with connection:
         connection.settimeout(30)
@@ -82,7 +82,7 @@ def test_to_mqtt_only_text_goes_along(bench, topic_in):
 
 @pytest.mark.slow
 def test_kafka_carries_bytes_as_they_are(bench, topic_in):
-    """Its headers have lengths, no line ends: nothing can be injected, and nothing is lost."""
+    """Kafka headers have lengths instead of line ends: nothing can be injected, and nothing is lost."""
     bench.kafka.add_topic(f"{bench.name}.out", 1)
     out = bench.keep(collect.FromKafka(bench.kafka.address, f"{bench.name}.out", 1))
     tarry = bench.tarry(bench.redis().url, kafka_body(
@@ -90,7 +90,7 @@ def test_kafka_carries_bytes_as_they_are(bench, topic_in):
     send_evil(bench)
     headers = out.wait_count(1)[0].headers
     for name, value in EVIL:
-        if "\0" not in name:  # confluent_kafka ends a name at a NUL on its own way out
+        if "\0" not in name:  # confluent_kafka cuts a name at a NUL when it sends
             assert (name, value) in headers, (name, value, headers)
     tarry.stop()
 
@@ -100,7 +100,7 @@ def test_kafka_carries_bytes_as_they_are(bench, topic_in):
     ("kafka", ["a b", "a\nb", "../x", "a\0b", "ä"]), ("mqtt", ["a/#", "a/+", "a\0b", "a\nb"]),
     ("http", ["http://h/\r\nX: y", "http://h\0/", "file:///etc/passwd", "gopher://h/", "http://a@b/"])])
 def test_a_target_that_a_message_renders_is_checked(bench, topic_in, sink, bad):
-    """No connection is made for it: the brokers of this test do not even exist."""
+    """The daemon makes no connection for it: the brokers of this test do not even exist."""
     options = {"kafka": 'type = "kafka"; brokers = "127.0.0.1:9";',
                "mqtt": 'type = "mqtt"; url = "mqtt://127.0.0.1:9";',
                "http": 'type = "http"; url = "http://127.0.0.1:9/";'}[sink]

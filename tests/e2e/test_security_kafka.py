@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kafka by TLS and every way to log in, on a real broker: what works, and what is said when it
-does not."""
+"""Kafka with TLS and every login mechanism, on a real broker: which work, and the errors if they do not."""
 import os
 import re
 import threading
@@ -46,7 +45,7 @@ def idp(bench):
 
 
 class Setup:
-    """The words of LOGINS filled in, for one test."""
+    """The values of LOGINS, completed for one test."""
 
     def __init__(self, bench, kafka, idp):
         self.bench, self.kafka = bench, kafka
@@ -65,7 +64,7 @@ class Setup:
                 + LOGINS[name].format(**self.words) + more)
 
     def start(self, names, redis, link="", **more):
-        """Each way in and out by one login: from topic NAME-in to NAME-out."""
+        """Starts a daemon with one way in and one way out for each login: from topic NAME-in to NAME-out."""
         b = self.bench.name
         body = BODY.format(
             sources="\n".join(f'in_{n}: {{ {self.link(n, link)} topics = [ "{b}.{n}.in" ]; group = "{b}.{n}"; }};'
@@ -101,7 +100,7 @@ def test_jobs_are_read_and_written_with_every_kind_of_login(bench, setup, idp):
     assert producer.flush(30) == 0
     for n, out in outs.items():
         assert out.wait_count(1, 60)[0].payload == n.encode()
-    # The client's name and secret are encoded before they are Basic authorization (RFC 6749).
+    # The client's name and secret are encoded before they become Basic authorization (RFC 6749).
     who, form = idp.asked[0]
     assert who == "Basic dGFycnklMjBjbGllbnQ6U0VDUkVUaWRwJTJGcHclMkIx"
     assert form == "grant_type=client_credentials&scope=kafka%20all"
@@ -114,7 +113,7 @@ def test_jobs_are_read_and_written_with_every_kind_of_login(bench, setup, idp):
 
 @pytest.mark.long
 def test_tokens_are_renewed_before_they_end(bench, setup, idp):
-    """The broker closes a connection whose token has ended: 40 s need several of 12 s."""
+    """The broker closes a connection whose token has expired: 40 s need several tokens of 12 s."""
     idp.life_s = 12
     setup.give_token(12)
     over = threading.Event()
@@ -187,9 +186,9 @@ def test_a_connection_error_is_logged_once_and_retried(bench, setup, idp):
         wait_for(f"{n} to be told: {words}",
                  lambda: any(all(w in line for w in words) for line in lines(n)), 60)
     time.sleep(15)
-    for n in WRONG:  # of each kind one line, however often it was tried
+    for n in WRONG:  # one line of each kind, however often it was tried
         assert len(lines(n)) <= 6, "\n".join(lines(n))
-    # What can be mended outside is taken up without a restart.
+    # After the fault is fixed outside, the daemon connects without a restart.
     idp.answer = None
     setup.give_token()
     for n in ("tokenfile", "tokenserver"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""MQTT by TLS, passwords and certificates, on a real mosquitto."""
+"""MQTT with TLS, passwords and certificates, on a real mosquitto."""
 import socket
 import ssl
 import threading
@@ -45,7 +45,7 @@ def start(bench, hook, url, options, **more):
 def test_user_certificate_and_host_name(bench, ca, hook, version):
     """Out by the sink and in again by the source's worker process."""
     broker = mosquitto(bench, ca, strict=True)
-    client = secure.Authority(bench.folder / "client")  # keys of its own folder
+    client = secure.Authority(bench.folder / "client")  # a separate folder for its keys
     cert, key, _ = ca.certify("client", "")
     locked = str(client.folder / "locked.key")
     ca.openssl("pkcs8", "-topk8", "-in", key, "-out", locked, "-passout", "pass:SECRETkey-pw")
@@ -55,8 +55,8 @@ def test_user_certificate_and_host_name(bench, ca, hook, version):
     assert tarry.ask("POST", "/v1/routes/around/jobs", "hello")[0] == 201
     assert hook.wait_count(1)[0].payload == b"hello"
     for child in Path(f"/proc/{tarry.child.pid}/task/{tarry.child.pid}/children").read_text().split():
-        told = Path(f"/proc/{child}/cmdline").read_bytes()
-        assert b"worker" in told and b"SECRET" not in told
+        command_line = Path(f"/proc/{child}/cmdline").read_bytes()
+        assert b"worker" in command_line and b"SECRET" not in command_line
     tarry.stop()
     assert "SECRET" not in tarry.log.read_text()
 
@@ -94,7 +94,7 @@ def test_a_connection_error_is_logged_and_retried(bench, ca, hook, what):
 
 
 def test_alpn_contains_the_configured_protocol(bench, ca, hook):
-    """Of a port that several protocols share, as AWS' 443."""
+    """For a port that several protocols share, as port 443 of AWS."""
     _, _, both = ca.certify("alpn")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(both)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Redis by TLS, with a certificate of ours, as the user with least rights of etc/tarry.conf: all
-that tarry does goes that way."""
+"""Redis with TLS and a client certificate, as the user with minimal rights of etc/tarry.conf: all
+operations of tarry work."""
 import subprocess
 import time
 from pathlib import Path
@@ -86,12 +86,12 @@ def test_all_of_it_goes_by_tls_with_the_least_user(bench, redis):
     wait_for("a dead letter", lambda: tarry.metric("tarry_jobs_dead_total", route="main") == 1)
     assert ask("GET", "/v1/routes/main/dead?max=10")["items"][0]["id"] == "fails"
     hook.wait_count(10)
-    # Stops: of a target, and of a route, for all instances.
+    # Stop a target, and pause a route for all instances.
     post("keyed", delay_key="g", test_gone="1")
     wait_for("the target to be stopped", lambda: "stopped" in str(ask("GET", "/v1/routes/keyed/targets")))
     for word in ("pause", "resume"):
         ask("POST", f"/v1/admin/routes/main/{word}")
-    # A queue: pulled, touched, acknowledged.
+    # A queue: pull, touch, acknowledge.
     post("work")
     pulled = ask("POST", "/v1/queues/q1/pull?wait=20s")
     job = pulled["jobs"][0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Secrets: where they may come from, and that none of them is ever told."""
+"""Secrets: where they may be stored, and that tarry reveals none of them."""
 import json
 import os
 import re
@@ -56,7 +56,7 @@ routes: {{ r: {{ from = [ "k", "m" ]; to = "h"; }}; }};
     lines = {int(m[1]): m[2] for m in re.finditer(r"c\.conf:(\d+): (.*)", text)}
     assert code == 0, text
     assert "redis.url contains a secret" in lines[1]
-    told = [line for line in text.splitlines() if re.search(r"c\.conf:\d+: ", line)]
+    warnings = [line for line in text.splitlines() if re.search(r"c\.conf:\d+: ", line)]
     for words in (("c.conf:3:", "sources.k.password contains a secret", "${cred:NAME}"),
                   ("c.conf:3:", "sources.k.ca_file", "this user cannot read", "nothing.pem"),
                   ("c.conf:4:", "sources.k.key_file", "chmod o="),
@@ -64,8 +64,8 @@ routes: {{ r: {{ from = [ "k", "m" ]; to = "h"; }}; }};
                   ("c.conf:7:", "every user can read", "/open"),
                   ("c.conf:9:", "sinks.h.headers.Authorization contains a secret"),
                   ("c.conf:10:", "sinks.h.signing_keys contains a secret")):
-        assert any(all(w in line for w in words) for line in told), (words, text)
-    assert len(told) == 8, text  # and no more
+        assert any(all(w in line for w in words) for line in warnings), (words, text)
+    assert len(warnings) == 8, text  # and no more
     assert "SECRET" not in text and "U0VDUkVU" not in text
 
 
@@ -73,8 +73,8 @@ def test_an_address_without_a_password_is_no_secret(bench):
     conf = bench.folder / "c.conf"
     for url in ("embedded", "redis://127.0.0.1:1/0"):
         conf.write_text(MINIMAL.format(url=url, daemon="", port=free_port()))
-        code, said = tarry_check(conf)
-        assert code == 0 and "contains a secret" not in said, said
+        code, output = tarry_check(conf)
+        assert code == 0 and "contains a secret" not in output, output
 
 
 def test_credentials_of_the_service_manager(bench):
@@ -84,13 +84,13 @@ def test_credentials_of_the_service_manager(bench):
     (bench.folder / "creds/redis").chmod(0o400)
     text = MINIMAL.format(url="redis://:${cred:redis}@127.0.0.1:1/0", daemon="", port=free_port())
     conf.write_text(text)
-    code, said = tarry_check(conf, CREDENTIALS_DIRECTORY=str(bench.folder / "creds"))
-    assert code == 0 and "c.conf:1:" not in said, said
-    code, said = tarry_check(conf, CREDENTIALS_DIRECTORY="")
-    assert code == 78 and "c.conf:1:" in said and "LoadCredential=redis:" in said, said
+    code, output = tarry_check(conf, CREDENTIALS_DIRECTORY=str(bench.folder / "creds"))
+    assert code == 0 and "c.conf:1:" not in output, output
+    code, output = tarry_check(conf, CREDENTIALS_DIRECTORY="")
+    assert code == 78 and "c.conf:1:" in output and "LoadCredential=redis:" in output, output
     conf.write_text(text.replace("cred:redis", "cred:../creds/redis"))
-    code, said = tarry_check(conf, CREDENTIALS_DIRECTORY=str(bench.folder / "creds"))
-    assert code == 78 and 'name of a credential must not contain "/"' in said, said
+    code, output = tarry_check(conf, CREDENTIALS_DIRECTORY=str(bench.folder / "creds"))
+    assert code == 78 and 'name of a credential must not contain "/"' in output, output
 
 
 @pytest.mark.parametrize("conf", [
@@ -150,7 +150,7 @@ routes: {{
 
 
 class Silent:
-    """Takes connections and hangs up: what a client tries to log in to."""
+    """Accepts connections and closes them: a server to which a client tries to log in."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -198,19 +198,19 @@ def test_nothing_tells_a_secret(bench):
     for route in ("kouts", "touts", "mouts"):
         assert tarry.ask("POST", f"/v1/routes/{route}/jobs", "SECRETpayload")[0] == 201
     assert plain_ask("GET", "/metrics", headers={"Authorization": "Bearer SECRETwrong-one-of-them"})[0] in (401, 403)
-    # A path is the client's: the access log must not repeat what he put there.
+    # A path comes from the client: the access log must not contain its secrets.
     with socket.create_connection(("127.0.0.1", lmstfy)) as s:
         s.sendall(b"GET /api/ns/token=SECRETpath/size HTTP/1.1\r\nHost: a\r\n\r\n")
         assert s.recv(100)
     hook.wait_count(4)
     wait_for("the hooks' jobs to be dead", lambda: tarry.metric("tarry_jobs_dead_total", route="hooks") == 4, 30)
     silent_heard = wait_for("a login", lambda: silent.heard)
-    assert b"SECRET" not in silent_heard  # ApiVersions comes first: nothing of a login yet
+    assert b"SECRET" not in silent_heard  # ApiVersions is sent first, without a login
     for path in ("/metrics", "/v1/admin/status", "/v1/admin/routes", "/v1/routes/hooks/targets", "/readyz?verbose",
                  "/v1/routes/hooks/dead?max=10&full=0"):
         status, headers, body = tarry.ask("GET", path)
         text = json.dumps(body) if isinstance(body, (dict, list)) else body.decode()
-        if status == 200 and "/dead" not in path:  # a dead letter is the job itself, for who may see it
+        if status == 200 and "/dead" not in path:  # a dead letter contains the job itself, for authorized readers
             assert "SECRET" not in text, (path, text)
     for pid in [tarry.child.pid, *map(int, Path(f"/proc/{tarry.child.pid}/task/{tarry.child.pid}/children")
                                       .read_text().split())]:
@@ -224,7 +224,7 @@ def test_nothing_tells_a_secret(bench):
 
 
 class Waiting(Server):
-    """A daemon that waits for a Redis that is not there, as somebody who is not root."""
+    """A daemon that waits for an unavailable Redis, not as root."""
 
     def __init__(self, bench, daemon):
         super().__init__(bench.folder, "waiting")
@@ -245,7 +245,7 @@ class Waiting(Server):
 
 @pytest.mark.parametrize("daemon,owner", [("", "root"), ("core_dumps = true;", "its own")])
 def test_who_may_look_into_the_process(bench, daemon, owner):
-    """The kernel gives what tells of a process that may not be dumped to root."""
+    """For a process that is not dumpable, the kernel gives ownership of its /proc files to root."""
     waiting = bench.keep(Waiting(bench, daemon)).start()
     uid = os.stat(f"/proc/{waiting.child.pid}/environ").st_uid
     assert (uid == 0) == (owner == "root")
@@ -285,7 +285,7 @@ def replace_file(path, text):
 
 @pytest.mark.slow
 def test_a_reload_reads_secrets_and_certificates_anew(bench):
-    """Under the same names: a password that was wrong, a certificate that had ended."""
+    """With the same names: a wrong password and an expired certificate are replaced."""
     ca = secure.Authority(bench.folder / "ca")
     broker = bench.keep(secure.SecureMosquitto(bench.folder / "mosquitto", ca, strict=True)).start()
     ended, fresh = ca.certify("ended", "", days=-1), ca.certify("fresh", "")
@@ -305,7 +305,7 @@ def test_a_reload_reads_secrets_and_certificates_anew(bench):
         wait_for("the reload", lambda: tarry.metric("tarry_config_generation") > before)
 
     def connections():
-        return tarry.log.read_text().count("who=out")  # each is told
+        return tarry.log.read_text().count("who=out")  # each message contains this
 
     assert tarry.ask("POST", "/v1/routes/r/jobs", "x")[0] == 201
     wait_for("the ended certificate to be refused", lambda: "who=out" in tarry.log.read_text())
@@ -315,10 +315,10 @@ def test_a_reload_reads_secrets_and_certificates_anew(bench):
     replace_file(password, secure.MQTT_PASSWORD + "\n")
     reload()
     wait_for("the job to be delivered", lambda: tarry.metric("tarry_jobs_delivered_total", route="r") == 1)
-    said = connections()
-    reload()  # nothing has changed: the connection stays
+    output = connections()
+    reload()  # nothing has changed: the connection stays open
     assert tarry.ask("POST", "/v1/routes/r/jobs", "y")[0] == 201
     wait_for("the next one, too", lambda: tarry.metric("tarry_jobs_delivered_total", route="r") == 2)
-    assert connections() == said
+    assert connections() == output
     tarry.stop()
     assert "SECRET" not in tarry.log.read_text()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Redis Sentinel: the daemon finds the master, follows it, and is back in work soon after.
+"""Redis Sentinel: the daemon finds the master, follows it, and works again soon after a failover.
 
-What an asynchronous replica had not yet when its master died is lost with it; how much, and
-what durability = "replicas:N" does about it, is for tests/faults.
+What an asynchronous replica had not received when its master died is lost. tests/faults measures
+how much, and the effect of durability = "replicas:N".
 """
 import os
 import signal
@@ -36,7 +36,7 @@ def start(bench, hook, url, **more):
 
 
 def works(tarry):
-    """Is a job taken?"""
+    """Returns whether the daemon accepts a job."""
     try:
         return tarry.ask("POST", "/v1/routes/main/jobs", "x")[0] == 201
     except OSError:
@@ -44,8 +44,8 @@ def works(tarry):
 
 
 def back_in_work(tarry, hook, what, lost, since=None):
-    """Takes and delivers jobs again; not longer than BACK_S after since, or now: when the sentinels
-    had agreed, which takes them as long as it takes. lost: when the master was."""
+    """Checks that the daemon accepts and delivers jobs again within BACK_S. since: when the
+    sentinels agreed, whose own time does not count; None: now. lost: when the master was lost."""
     since = since or time.monotonic()
     wait_for("jobs to be taken again", lambda: works(tarry), step_s=0.05)
     count = len(hook.arrivals)
@@ -57,7 +57,7 @@ def back_in_work(tarry, hook, what, lost, since=None):
 
 
 def connected_to(tarry, node):
-    """Has the daemon a connection to that server?"""
+    """Returns whether the daemon has a connection to that server."""
     clients = node.ask("CLIENT", "LIST")
     return any("name=tarry " in c for c in clients.splitlines()) if isinstance(clients, str) \
         else any(c["name"] == "tarry" for c in clients)
@@ -68,7 +68,7 @@ def test_a_master_killed_under_load_is_replaced(bench, watched):
     batch = way.make_jobs(4000)
     sending = way.sending(batch, rate=400)
     time.sleep(3)
-    # How far the replicas are behind is a matter of the machine: here they have what was answered.
+    # The lag of the replicas depends on the machine: here they have received everything that was answered.
     master = watched.master()
     master.ask("CLIENT", "PAUSE", "60000", "WRITE")
     watched.wait_replicated()
@@ -108,8 +108,8 @@ def test_a_planned_failover_and_the_return_of_the_old_master_as_a_replica(bench,
 
 
 def test_a_planned_failover_loses_no_job_that_one_of_two_replicas_had(bench, watched):
-    """The old master stays writable until the sentinels notice that they have promoted a replica, and
-    what it accepts then goes to the other replica alone, which drops it."""
+    """The old master is writable until the sentinels notice that they have promoted a replica. What it
+    accepts then reaches only the other replica, which drops it."""
     way = ways.Way(bench, "http-http", route='lease = "5s";', redis=watched,
                    redis_options='durability = "replicas:1"; backoff_max = "1s";')
     batch = way.make_jobs(6000, named=True, max_delay_ms=3000)
@@ -200,7 +200,7 @@ def test_a_wrong_name_is_told_and_no_sentinel_at_all_too(bench, hook, watched):
 
 
 def test_a_sentinel_that_was_left_behind_is_not_believed(bench, hook, watched):
-    """It watches a master of the same name, in a configuration of long ago."""
+    """It monitors a master of the same name, with an outdated configuration."""
     lone = bench.keep(Sentinels(bench.folder / "lone", replicas=0, sentinels=1)).start()
     watched.fail_over()  # from now on the others are one epoch ahead
     tarry = start(bench, hook, watched.url_of(sentinels=lone.sentinels + watched.sentinels))
@@ -219,7 +219,7 @@ def test_a_sentinel_that_was_left_behind_is_not_believed(bench, hook, watched):
 
 @pytest.fixture
 def single(bench):
-    """A Redis of its own that no sentinel watches."""
+    """A separate Redis without sentinels."""
     group = Sentinels(bench.folder / "single", replicas=1, sentinels=0)
     for node in group.redises:
         node.start()
@@ -232,7 +232,7 @@ def test_a_master_that_was_made_a_replica_is_told_and_left(bench, hook, single, 
     master = single.redises[0]
     tarry = start(bench, hook, f"redis://127.0.0.1:{master.port}")
     assert works(tarry)
-    # As long as its master cannot be reached, it answers MASTERDOWN, where it may not be stale.
+    # While its master is unreachable, it answers MASTERDOWN if it must not serve stale data.
     port = single.redises[1].port if stale == "READONLY" else free_port()
     master.ask("CONFIG", "SET", "replica-serve-stale-data", "yes" if stale == "READONLY" else "no")
     master.ask("REPLICAOF", "127.0.0.1", port)
@@ -256,7 +256,7 @@ def test_with_tls_and_users_of_their_own_in_redis_and_at_the_sentinels(bench, ho
     at_sentinels = f'sentinel_user = "tarry"; sentinel_password = "{acl.PASSWORD}";'
 
     tarry = bench.tarry(watched.url_of(login), ROUTE % hook.url, redis_options=files)
-    tarry.spawn(tarry.argv())  # nobody at the sentinels, who want to know who asks
+    tarry.spawn(tarry.argv())  # not logged in at the sentinels, which require a login
     wait_for("the reason", lambda: "NOAUTH" in tarry.log.read_text())
     tarry.stop()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a broker says of a job that it does not take, as the dead letter tells it."""
+"""How a dead letter reports a broker's rejection."""
 import time
 
 import pytest
@@ -16,7 +16,7 @@ TOO_LARGE, INVALID_RECORD = b"10", b"87"
     ({"max.message.bytes": "2000"}, 5000, {"delay-key": "k"}, TOO_LARGE),
     ({"cleanup.policy": "compact"}, 300, {}, INVALID_RECORD)])
 def test_a_record_that_a_topic_rejects_is_rejected_without_its_batch(bench, real_kafka, config, size, key, code):
-    """Its company in the batch is not; and the broker's code is told."""
+    """The other records of the batch are accepted. The dead letter contains the broker's code."""
     topic = f"{bench.name}.out"
     new = NewTopic(topic, 1, 1, config=config)
     admin = AdminClient({"bootstrap.servers": real_kafka.address})
@@ -60,7 +60,7 @@ def test_a_rejection_by_an_mqtt_broker_contains_its_reason(bench):
                             retry = [ "100ms" ]; }}; }};''').start()
     assert tarry.ask("POST", "/v1/routes/main/jobs", b"x")[0] == 201
     letter = letters.wait_count(1)[0]
-    assert letter.header("delay-dead-reason") == b"retries"  # a right may be given meanwhile
+    assert letter.header("delay-dead-reason") == b"retries"  # the permission may be granted later
     assert letter.header("delay-dead-status") == NOT_AUTHORIZED
     assert b"uthor" in letter.header("delay-dead-error")
     tarry.stop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Signals and ends at odd moments: before the daemon is there, while it waits, when it fails."""
+"""Signals and exits at unusual moments: before the daemon has started, while it waits, when it fails."""
 import fcntl
 import signal
 import socket
@@ -24,7 +24,7 @@ def hook(bench):
 
 
 def test_a_reload_requested_during_the_start_runs_after_it(bench, hook):
-    """While it waits for the lock of its own redis-server it has no handlers yet."""
+    """While it waits for the lock of its own redis-server, it has no handlers yet."""
     place = bench.sockets / "redis"
     place.mkdir()
     with open(place / "redis.lock", "w", encoding="ascii") as lock:
@@ -56,7 +56,7 @@ def test_signals_blocked_at_the_start_are_handled(bench, hook):
 @pytest.mark.smoke
 @pytest.mark.parametrize("redis", ["embedded", "none"])
 def test_a_failed_start_stops_its_parts_in_order(bench, redis):
-    """The second source can't listen; the first one needs a moment to end."""
+    """The second source cannot listen; the first one needs a moment to stop."""
     taken = bench.keep(socket.create_server(("127.0.0.1", 0)))
     ports = [free_port() for _ in range(2)]
     url = "embedded" if redis == "embedded" else f"unix://{bench.sockets}/none"
@@ -77,7 +77,7 @@ def test_a_failed_start_stops_its_parts_in_order(bench, redis):
 
 
 def test_redis_connecting_while_the_daemon_stops_starts_no_part(bench):
-    """Its first answers come while lmstfy's listener lingers."""
+    """Its first replies arrive while lmstfy's listener is stopping."""
     redis, ports = bench.redis(), [free_port() for _ in range(3)]
     tarry = bench.tarry(redis.url, f'''
         sources: {{
@@ -99,7 +99,7 @@ def test_redis_connecting_while_the_daemon_stops_starts_no_part(bench):
 
 
 def test_the_first_signal_does_not_shorten_a_stop_in_progress(bench):
-    """It has met a Redis of a later layout, and waits for a delivery."""
+    """The daemon stops because of a newer layout in Redis, and waits for a delivery."""
     go = threading.Event()
     slow, redis = bench.keep(collect.FromHttp(lambda _: ("when", go))), bench.redis()
     tarry = bench.tarry(redis.url, body(slow)).start()
@@ -121,7 +121,7 @@ def test_the_first_signal_does_not_shorten_a_stop_in_progress(bench):
 
 @pytest.mark.slow
 def test_a_hanging_kafka_delays_the_stop_only_once(bench):
-    """First the group would not let go, then librdkafka would not end, for the same unanswered commit."""
+    """A regression: for the same unanswered commit, first leaving the group hung, then closing librdkafka."""
     kafka = bench.keep(servers.KafkaMock(bench.folder / "hangs")).start()
     kafka.add_topic("in", 1)
     tarry = bench.tarry(bench.redis().url, f'''

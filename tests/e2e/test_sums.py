@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The metrics add up: what was stored stands somewhere, or has left by a way that is counted; and
-what was received was stored, or not for a reason that is counted."""
+"""The metrics add up: each stored job is in a state, or has left in a way that is counted. Each
+received job was stored, or rejected for a reason that is counted."""
 import json
 import random
 import threading
@@ -45,8 +45,7 @@ def some_line(rnd, i):
 
 
 class Ledger(Instances):
-    """The sums over daemons that share a Redis, also over those that have ended: what they had
-    counted until their end is noted."""
+    """The sums over daemons that share a Redis, including stopped ones: end() records their counts."""
 
     def __init__(self, daemons):
         self.all, self.past, self.of_queues = daemons, {}, OF_QUEUES
@@ -59,7 +58,8 @@ class Ledger(Instances):
         return {name: self.up[0].metric(name, **labels) for name in names}
 
     def end(self, daemon, labels, how):
-        """It is quiet, so that nothing is counted after the last look."""
+        """Records the daemon's counts and ends it. Call quiet() first, so that nothing is counted
+        afterwards."""
         for label in labels:
             for name in {*CAME, *WENT, *RECEIVED, *BECAME}:
                 key = (name, *label.values())
@@ -67,7 +67,8 @@ class Ledger(Instances):
         how(daemon)
 
     def quiet(self):
-        """Nothing is due, and nothing has been for longer than a job or a retry here waits."""
+        """Waits until nothing is due or in flight, and nothing has changed for longer than any
+        delay or retry of this test."""
         since, last = time.monotonic(), None
 
         def rests():
@@ -86,7 +87,7 @@ class Ledger(Instances):
         return came, self.stands(ARE, route=route), went
 
     def differences(self, route, queues=()):
-        """What is wrong, in words."""
+        """Returns the differences as text."""
         came, are, went = self.of_route(route, queues)
         received, became = self.counted(RECEIVED, route=route), self.counted(BECAME, route=route)
         wrong = []
@@ -153,7 +154,7 @@ def fleet_conf(url, grave_url):
 
 
 def load(rnd, tarry, route, first, count):
-    """Jobs of every kind, some twice, some of them cancelled, some refused."""
+    """Sends jobs of every kind, some twice, some of them cancelled, some invalid."""
     lines = []
     for i in range(first, first + count):
         line = some_line(rnd, i) | {"key": f"k{i % 7}"}
@@ -240,7 +241,7 @@ def test_so_they_do_of_queues_by_every_way_out(bench):
     publish("acked", 5)
     for job in pull("acked", 3):
         assert c.ask("DELETE", c.path("acked", "jobs", job["id"]), token=job["token"]).status in (200, 204)
-    publish("deleted", 5, delay_id="gone")  # four of them are known already
+    publish("deleted", 5, delay_id="gone")  # four of these ids exist already
     assert c.ask("DELETE", c.path("deleted", "jobs", "gone")).status in (200, 204)
     publish("brief", 4, deliver_before="1s")
     publish("dead", 6)
@@ -255,7 +256,7 @@ def test_so_they_do_of_queues_by_every_way_out(bench):
         assert c.ask("DELETE", c.path("whole", "jobs", job["id"]), token=job["token"]).status in (200, 204)
     assert c.ask("DELETE", c.path("whole"), all="true").status == 200
     publish("late", 3, deliver_after="2h")
-    _, are, went = ledger.check("all", "q", timeout_s=60)  # a sweep sums them up
+    _, are, went = ledger.check("all", "q", timeout_s=60)  # a sweep adds them up
     assert went["tarry_queue_expired_total"] == 4 and went["tarry_queue_dropped_total"] == 2 + 5 + 3
     assert went["tarry_jobs_delivered_total"] == 5 and went["tarry_jobs_cancelled_total"] == 1
     assert are["tarry_dead_letters"] == 3 and are["tarry_jobs_pending"] == 2 + 1 + 3
@@ -264,13 +265,13 @@ def test_so_they_do_of_queues_by_every_way_out(bench):
 
 
 def is_counted(tarry, route, queues=(), **values):
-    """These counters come to these values, and all adds up."""
+    """Waits until these counters have these values. Checks that all sums add up."""
     wait_for(str(values), lambda: all(tarry.metric(f"tarry_{n}_total", route=route) == v for n, v in values.items()))
     one(tarry).check(route, queues)
 
 
 def test_a_replacement_that_comes_again_while_it_is_delivered_is_not_stored_twice(bench):
-    """Its producer heard no answer, or a broker sent it again: it hears that it is stored."""
+    """The producer received no answer, or a broker sent it again: the answer is that it is stored."""
     go = threading.Event()
     hook = bench.keep(collect.FromHttp(lambda _: ("when", go)))
     tarry = bench.tarry(bench.redis().url, f'''
@@ -302,7 +303,7 @@ def test_jobs_of_a_queue_that_were_replaced_or_had_expired_are_counted(bench):
     q.put("one", b"anew", id_="a", headers={"delay-op": "replace"}, delay=3600_000)
     q.put("one", b"far", id_="far", delay=9 * 3600_000)
     q.put("one", b"near", id_="far", headers={"delay-op": "replace"})
-    q.put("two", b"x", id_="far")  # an id is of one job in all queues of the sink
+    q.put("two", b"x", id_="far")  # an id is unique in all queues of the sink
     is_counted(tarry, "all", "q", jobs_stored=5, jobs_replaced=3)
     q.put("three", b"brief", id_="b", headers={"deliver-before": "300ms"})
     q.put("three", b"brief", id_="c", headers={"deliver-before": "300ms"})
@@ -364,7 +365,7 @@ def test_a_cancel_that_too_few_replicas_know_of_is_counted_though_its_producer_h
 
 
 def test_a_run_that_was_given_up_twice_is_kept_once_and_counted_so(bench):
-    """The job was replaced by one whose run has the same name."""
+    """The job was replaced by another whose run has the same name."""
     hook = bench.keep(collect.FromHttp(lambda _: 400))
     tarry = bench.tarry(bench.redis().url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};

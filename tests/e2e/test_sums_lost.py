@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The metrics add up also where a daemon lost the answer to what it said of a delivery, or could not
-say it in time, and another one has the job by then."""
+"""The metrics also add up if a daemon lost the reply to an outcome, or reported an outcome late, and another
+daemon holds the job by then."""
 import os
 import threading
 
@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.environ.get("TARRY_E2E_RED
 
 
 class Cut(LostAnswers):
-    """A daemon is cut off from Redis in the moment in which it calls a script for the first time: Redis
-    does not see that call until mend()."""
+    """Disconnects a daemon from Redis when it first calls a script. Redis does not receive that call until
+    mend()."""
 
     def __init__(self, folder, redis_path):
         self.script, self.cut = "", threading.Event()
@@ -84,7 +84,8 @@ def test_a_word_about_a_job_that_was_replaced_is_no_delivery_however_often_it_is
 
 @pytest.mark.parametrize("first", [200, 503])
 def test_a_word_that_came_when_another_had_delivered_is_no_delivery(bench, first):
-    """Cut off with its word, it says it when the lease has ended, and the other has claimed and delivered."""
+    """The daemon is disconnected before its outcome. It reports after the lease has expired, and the other
+    daemon has claimed and delivered the job."""
     c = Case(bench, lambda a: ("after", 0.5, first) if a.header("delay-attempt") == b"1" else 200, Cut)
     c.proxy.script = "ack" if first == 200 else "retry"
     c.post(b"x")
@@ -101,7 +102,8 @@ QUEUE = '''
 
 
 def test_an_ack_of_a_consumer_that_arrives_when_its_job_is_out_of_tries_is_no_delivery(bench):
-    """Cut off with it, the daemon sends it again; the job has ended by then, as another one has seen."""
+    """The daemon is disconnected before the ack, and sends it later. By then another daemon has seen the job
+    exhausted."""
     redis = bench.redis()
     proxy = bench.keep(Cut(bench.sockets, redis.socket))
     one, two = [bench.keep(Tarry(bench.folder / name, url, QUEUE)).start()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Clients that ask for queues, topics, tokens and ids that nobody knows: nothing of it may stay in
-the memory of the daemon or of Redis. TARRY_UNKNOWN=1000000 sends that many requests to each API."""
+"""Requests for unknown queues, topics, tokens and ids must leave nothing in the memory of the
+daemon or of Redis. TARRY_UNKNOWN=1000000 sends that many requests to each API."""
 import json
 import os
 
@@ -15,12 +15,12 @@ pytestmark = [pytest.mark.slow,
               pytest.mark.skipif(SANITIZED, reason="a sanitizer's allocator keeps freed memory: RSS says nothing")]
 
 COUNT = int(os.environ.get("TARRY_UNKNOWN", "50000"))
-WARM = 5000  # buffers, tables and the like have their size then
-# A million of requests may cost 20 MB. What the allocator does besides is in the second number.
+WARM = 5000  # by then buffers, tables etc. have their final size
+# A million requests may cost 20 MB. The second number allows for the allocator's own variation.
 BYTES_EACH, NOISE_BYTES = 20, 1_500_000
 QUEUE = 'q: { type = "queue"; tries = 1; global_ids = %s; };'
 JSON = (("Content-Type", "application/json"),)
-PLACE = 123456789  # of a number in a template; all have nine digits
+PLACE = 123456789  # stands for a number in a template; all numbers have nine digits
 PLACE_BYTES = b"%d" % PLACE
 
 
@@ -71,7 +71,7 @@ def later(n):
             request("POST", f"/u{n}"))
 
 
-# What sends which requests, the source, the sink, its connections.
+# Each row: the requests, the source, the sink, its connections.
 APIS = {
     "native": (native, "", QUEUE % "false", 8),
     "lmstfy": (lmstfy, 'admin_listen = "127.0.0.1:%d"; skip_token_check = true;', QUEUE % "false", 8),
@@ -93,7 +93,7 @@ def conf(api, port, options, sink):
 
 
 def requests(make, numbers, count):
-    """So many requests, each for names that no other one has."""
+    """Yields one request per number, each for names that no other request has."""
     templates = make(PLACE)
     for _ in range(count):
         n = next(numbers)
@@ -127,7 +127,7 @@ def test_requests_for_unknown_names_leave_no_memory(bench, api):
 
 
 def test_polls_of_unknown_queues_leave_no_memory(bench):
-    """A queue object lives as long as its consumer waits."""
+    """A queue object exists as long as its consumer waits."""
     daemon = bench.tarry(bench.redis().url, conf("native", 0, "", QUEUE % "false")).start()
 
     def poll(turn):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The layout of the keys: an empty Redis gets layout 1; a newer layout and the numbers of
-buckets of a development version before the first release are refused, and all keys stay as they are."""
+"""The layout of the keys: an empty Redis gets layout 1. A newer layout, and the bucket counts of a
+development version before the first release, are rejected, and no key changes."""
 import pytest
 
 from lib import collect
@@ -10,7 +10,7 @@ NEWER = "to change them. This version, 0.1.0, supports layout 1: start the newer
 
 
 class World:
-    """A daemon with a route and a queue; what Redis holds of them is made by it."""
+    """A daemon with a route and a queue, which create the keys in Redis."""
 
     def __init__(self, bench):
         self.redis, self.hook = bench.redis(), bench.keep(collect.FromHttp())
@@ -21,7 +21,7 @@ class World:
                        work: {{ from = "http"; to = "q"; topic = "work"; }}; }};''')
 
     def fill(self):
-        """Jobs that are due in 30 s, by a daemon that is gone."""
+        """Stores jobs that are due in 30 s, and stops the daemon."""
         self.tarry.start()
         self.add("main-0", "30s")
         self.tarry.stop()
@@ -35,7 +35,7 @@ class World:
         return sorted((k, self.r.dump(k)) for k in self.r.keys("*"))
 
     def refused(self):
-        """What the daemon says, which leaves all keys as they are."""
+        """Returns the daemon's error. Checks that no key has changed."""
         before = self.keys()
         self.tarry.spawn(self.tarry.argv())
         assert self.tarry.child.wait(30) == 78
@@ -84,8 +84,8 @@ def test_keys_of_a_development_version_with_meta_are_refused(bench):
     w = World(bench)
     w.fill()
     w.r.hset("tarry:meta", "route:main", "1:4")
-    said = w.refused()
-    assert "route:main of tarry:meta" in said and "1:4" in said and "Development versions" in said
+    error = w.refused()
+    assert "route:main of tarry:meta" in error and "1:4" in error and "Development versions" in error
 
 
 def test_keys_whose_meta_is_missing_are_served(bench):
@@ -101,7 +101,7 @@ def test_keys_whose_meta_is_missing_are_served(bench):
 
 
 def test_a_record_of_a_newer_tarry_is_put_back_and_never_dropped(bench):
-    """Byte 0 of the array says the version: 2 is none that this one reads."""
+    """Byte 0 of the array is the version. This tarry does not read version 2."""
     w = World(bench)
     w.tarry.start()
     for id in ("main-0", "main-1"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The watchdog of due jobs, where what it gave up comes after all (others: tests/faults)."""
+"""The watchdog of due jobs, if a claim that it abandoned succeeds later (other cases: tests/faults)."""
 import signal
 
 import pytest
@@ -12,7 +12,8 @@ ROOM, JOBS = 4, 40
 
 @pytest.mark.slow
 def test_claims_that_come_after_they_were_given_up_leave_the_limit_of_the_sink(bench):
-    """Redis hangs; meanwhile each bucket is started again, more than once, and asks anew. Then all answer."""
+    """Redis hangs; meanwhile the watchdog restarts each bucket more than once, and it claims again. Then all
+    replies arrive."""
     redis, most = bench.redis(), 0
     hook = bench.keep(collect.FromHttp(lambda _: ("after", 0.2, 200)))
     tarry = bench.tarry(redis.url, f'''

@@ -6,7 +6,7 @@ from lib.servers import wait_for
 
 pytestmark = pytest.mark.slow
 
-RATE = 2000  # a second: what is late is then the daemon's doing, not a queue before it
+RATE = 2000  # a second: low enough that lateness is caused by the daemon, not by a queue before it
 
 
 @pytest.mark.smoke

@@ -96,8 +96,8 @@ def test_pending_jobs_follow_a_jump_of_redis_clock(bench, scenario, monkeypatch)
         jump(-by)  # by Redis' clock they are now due in by + 3 s
         later = some_more()
         way.collector.wait(later, 20)
-        came = {int(a.header("test-seq")) for a in way.collector.arrivals[here:]}
-        assert not all(job.seq in came for job in waiting), "nothing was waiting at the jump"
+        arrived = {int(a.header("test-seq")) for a in way.collector.arrivals[here:]}
+        assert not all(job.seq in arrived for job in waiting), "nothing was waiting at the jump"
         jump(0)
         way.collector.wait(waiting, 10)
         waiting = some_more()

@@ -74,8 +74,8 @@ def test_a_paused_owner_comes_back_when_its_leases_are_over(bench, scenario):
     g = Group(bench, 3, hook.url, f'lease = "{lease_s}s";', f"max_in_flight = {in_flight};")
     batch = jobs.many(scenario.jobs(6000, least=1500), named=True, max_delay_ms=1500)
     owner = g.owner()
-    taker = next(d for d in g.all if d is not owner)
-    sending = ways.Sending(lambda: load.http(taker.port, "main", batch, 400))
+    other = next(d for d in g.all if d is not owner)
+    sending = ways.Sending(lambda: load.http(other.port, "main", batch, 400))
     while sending.thread.is_alive():
         time.sleep(scenario.rng.uniform(0.3, 1))
         scenario.fault(f"{owner.folder.name}, the owner: SIGSTOP for {2 * lease_s} s")

@@ -149,12 +149,12 @@ def test_while_redis_is_away_no_message_is_acknowledged_and_after_it_all_are_the
     scenario.fault("Redis: SIGSTOP")  # the daemon notices it only after a while
     os.kill(way.redis.child.pid, signal.SIGSTOP)
     time.sleep(0.5)  # log lines for what Redis had answered may still be missing
-    held = pubacks(way)
+    acked_before = pubacks(way)
     time.sleep(away_s / 4)
     scenario.fault(f"Redis: kill -9, away for {away_s * 3 // 4} s")
     servers.Server.kill(way.redis)  # this Redis cannot answer a command
     time.sleep(away_s * 3 / 4)
-    during = pubacks(way) - held
+    during = pubacks(way) - acked_before
     way.redis.start()
     sending.join()
     v = verify.judge(batch, way.collector.wait(batch, 90), way.keys)
@@ -238,11 +238,11 @@ def test_wills_and_retained_messages_and_those_of_qos_0(bench, scenario):
     sent.append("the will")
     hook.wait_count(len(sent), 30)
     time.sleep(0.5)
-    came = [a.payload.decode() for a in hook.arrivals]
+    arrived = [a.payload.decode() for a in hook.arrivals]
     early = [a for a in hook.arrivals if a.ns / 1e6 < int(a.header("delay-due"))]
     scenario.row("20b", "MQTT: a will, retained messages, QoS 0 without a fault", len(sent),
-                 scenario.faults, [s for s in sent if s not in came], early,
-                 [c for c in came if c not in sent], len(came) - len(set(came)), 0)
+                 scenario.faults, [s for s in sent if s not in arrived], early,
+                 [c for c in arrived if c not in sent], len(arrived) - len(set(arrived)), 0)
     publisher.disconnect()
     publisher.loop_stop()
     daemon.stop()

@@ -53,9 +53,9 @@ class Relayed:
         client.max_inflight_messages_set(1000)
         client.connect("127.0.0.1", self.broker.port)
         client.loop_start()
-        said = [client.publish("in/x", f"{self.sent + n:08}{body}", qos=1) for n in range(count)]
+        published = [client.publish("in/x", f"{self.sent + n:08}{body}", qos=1) for n in range(count)]
         self.sent += count
-        for one in said:
+        for one in published:
             one.wait_for_publish(60)
         client.disconnect()
         client.loop_stop()
@@ -78,9 +78,9 @@ class Relayed:
         """Waits until all messages have arrived. Returns the number of duplicates."""
         wait_for(f"all {self.sent}", lambda: len(self.numbers()) >= self.sent, 90, 0.2)
         time.sleep(1)
-        came = self.numbers()
-        assert set(came) == set(range(self.sent))
-        return sum(came.values()) - self.sent
+        arrived = self.numbers()
+        assert set(arrived) == set(range(self.sent))
+        return sum(arrived.values()) - self.sent
 
 
 def kill(way, scenario, victim):

@@ -155,13 +155,13 @@ def run(bench, scenario, good, number, each, large, kill=False):
     wrong = [f'{dose.kind}: {by_body[dose.payload]["reason"]}' for dose in dying
              if dose.payload in by_body and by_body[dose.payload]["reason"]
              not in ANY.get(dose.kind, {dose.reason})]
-    came = collections.Counter(a.payload for a in way.collector.arrivals
+    arrived = collections.Counter(a.payload for a in way.collector.arrivals
                                if not a.header("test-seq"))
-    lost += [dose.kind for dose in living if not came[dose.payload]]
-    lost += [twin["bodies"][0] for twin in twins if not came[twin["bodies"][0]]]
-    twice = sum(came[dose.payload] - 1 for dose in living if dose.payload) + sum(
-        came[twin["bodies"][0]] - 1 for twin in twins)
-    wrong += [f"delivered: {twin['bodies'][1]}" for twin in twins if came[twin["bodies"][1]]]
+    lost += [dose.kind for dose in living if not arrived[dose.payload]]
+    lost += [twin["bodies"][0] for twin in twins if not arrived[twin["bodies"][0]]]
+    twice = sum(arrived[dose.payload] - 1 for dose in living if dose.payload) + sum(
+        arrived[twin["bodies"][0]] - 1 for twin in twins)
+    wrong += [f"delivered: {twin['bodies'][1]}" for twin in twins if arrived[twin["bodies"][1]]]
     assert not wrong and not lost, (wrong, lost)
     assert len(letters) == len(dying), (len(letters), len(dying))
     counted = {reason: way.tarry.metric("tarry_jobs_dead_total", reason=reason)

@@ -196,11 +196,11 @@ def test_each_error_of_redis_shows_in_readyz_until_it_ends(bench, scenario):
         state = getattr(trouble, kind)()
         scenario.fault(f"redis: {kind}")
         next(state)
-        said = wait_for(f"readyz to say {reason}", lambda: says(way.tarry, reason))
+        reason_text = wait_for(f"readyz to say {reason}", lambda: says(way.tarry, reason))
         watch = after.Watch(way.tarry)
         time.sleep(2.5)
         cpu, lines = watch.read()
-        seen.append(f"{kind} {cpu:.1%} of a processor, {lines:.1f} lines/s ({said})")
+        seen.append(f"{kind} {cpu:.1%} of a processor, {lines:.1f} lines/s ({reason_text})")
         next(state)
         wait_for(f"readyz to recover from {kind}",
                  lambda: way.tarry.ask("GET", "/readyz")[0] == 200, 20)

@@ -28,10 +28,10 @@ def test_slots_are_moved_under_load(bench, scenario):
 
     def reshard():
         ids = [cluster.id_of(node) for node in cluster.nodes]
-        for giver, taker in ((0, 1), (1, 2), (2, 0)):
-            scenario.fault(f"2,500 slots go from master {giver} to master {taker}")
-            cluster.cli("reshard", f"127.0.0.1:{cluster.nodes[giver].port}", "--cluster-from",
-                        ids[giver], "--cluster-to", ids[taker], "--cluster-slots", "2500",
+        for source, destination in ((0, 1), (1, 2), (2, 0)):
+            scenario.fault(f"2,500 slots go from master {source} to master {destination}")
+            cluster.cli("reshard", f"127.0.0.1:{cluster.nodes[source].port}", "--cluster-from",
+                        ids[source], "--cluster-to", ids[destination], "--cluster-slots", "2500",
                         "--cluster-yes")
 
     verdict = run(way, batch, 1500, reshard)
@@ -51,19 +51,19 @@ def test_a_slot_that_stays_half_moved_stops_its_bucket_whole_and_no_other(bench,
     way.send(late)
     node, key = next((n, k) for n, k in cluster.keys("tarry:{main/*}:pool") if "{main/3}" in k)
     slot = node.client().execute_command("CLUSTER KEYSLOT", key)
-    taker = next(n for n in cluster.nodes if n is not node)
+    destination = next(n for n in cluster.nodes if n is not node)
     ids = {n: cluster.id_of(n) for n in cluster.nodes}
     scenario.fault(f"slot {slot} is half moved: {key} goes, the others stay")
-    taker.client().execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[node])
-    node.client().execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[taker])
-    node.client().execute_command("MIGRATE", "127.0.0.1", taker.port, key, 0, 5000)
+    destination.client().execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[node])
+    node.client().execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[destination])
+    node.client().execute_command("MIGRATE", "127.0.0.1", destination.port, key, 0, 5000)
     wait_for("jobs of the other buckets", lambda: len(way.collector.arrivals) > 400, 15)
     wait_for("the half moved slot to be met", lambda: errors(way, "moving") > 0, 10)
     assert errors(way, "wrong") == 0
     rest = node.client().execute_command("CLUSTER GETKEYSINSLOT", slot, 100)
-    node.client().execute_command("MIGRATE", "127.0.0.1", taker.port, "", 0, 5000, "KEYS", *rest)
-    for n in (taker, node, *cluster.nodes):
-        n.client().execute_command("CLUSTER SETSLOT", slot, "NODE", ids[taker])
+    node.client().execute_command("MIGRATE", "127.0.0.1", destination.port, "", 0, 5000, "KEYS", *rest)
+    for n in (destination, node, *cluster.nodes):
+        n.client().execute_command("CLUSTER SETSLOT", slot, "NODE", ids[destination])
     verdict = verify.judge(late, way.collector.wait(late), way.keys)
     way.tarry.stop()
     scenario.verdict("10b", "Cluster: a slot stays half moved for seconds", verdict, bound=0)

@@ -63,9 +63,9 @@ class Storm:
     def a_token(self):
         call = next(c for c in every_call.LMSTFY_ADMIN if (c.method, c.path) == ("POST", "/token/{}"))
         self.known.hook = self.known.token = ""
-        asked = flood.Flood([call], self.ports, self.known, "a token", workers=1)
+        probe = flood.Flood([call], self.ports, self.known, "a token", workers=1)
         wait_for("a token", lambda: self.known.kept["tokens"])
-        asked.stop()
+        probe.stop()
         return self.known.kept["tokens"].popleft()
 
     def lives(self):
@@ -113,15 +113,15 @@ class Storm:
         accepted job is lost, and tarry audit finds nothing wrong."""
         answered, lost, arrived = self.flood.answered, self.wait_safe(), self.arrived()
         never = self.never_done() if rounds >= 100 else []  # in few rounds, some calls are never made
-        said = audited(self.daemon)
+        report = audited(self.daemon)
         verify.note(f"{sum(answered.values())} calls of {len(every_call.CALLS)} kinds were answered, "
                     f"{sum(n for key, n in answered.items() if key[3] == 503)} of them by 503; "
                     f"{len(self.flood.silent)} without an answer; {len(self.hook.arrivals)} callbacks; away for "
-                    f"{self.longest_away_s:.1f} s at most; audit: {said['jobs']} jobs, {said['found']} findings")
+                    f"{self.longest_away_s:.1f} s at most; audit: {report['jobs']} jobs, {report['found']} findings")
         assert not self.flood.silent, self.flood.silent[:10]
         assert not never, "\n".join(never)
-        findings = [(b["name"], b["findings"]) for b in said["buckets"] if b["findings"]]
-        assert said["complete"] and not findings, findings
+        findings = [(b["name"], b["findings"]) for b in report["buckets"] if b["findings"]]
+        assert report["complete"] and not findings, findings
         where = ", a master of three" if len(self.victims) > 1 else ""
         self.scenario.row(number, f"Redis kill -9 under {len(every_call.CALLS)} kinds of calls{where}",
                           len(self.known.safe), self.scenario.faults, lost, 0, 0,

@@ -35,12 +35,12 @@ def publish(tarry, **headers):
 
 def watch(tarry, seconds):
     """Returns what /readyz reported in that time: {status: text}."""
-    said, end = {}, time.monotonic() + seconds
+    reports, end = {}, time.monotonic() + seconds
     while time.monotonic() < end:
         status, _, text = tarry.ask("GET", "/readyz")
-        said.setdefault(status, text.decode())
+        reports.setdefault(status, text.decode())
         time.sleep(0.05)
-    return said
+    return reports
 
 
 @pytest.mark.smoke
@@ -59,8 +59,8 @@ def test_a_lost_answer_to_a_claim_ends_no_route(bench, scenario):
     # The claimed job becomes available again when its lease expires. Other jobs need not wait for that.
     publish(tarry)
     publish(tarry)
-    said = watch(tarry, ALARM_S + 3)
-    assert set(said) == {200, 503} and "[-]route r due jobs are stalled in" in said[503], said
+    reports = watch(tarry, ALARM_S + 3)
+    assert set(reports) == {200, 503} and "[-]route r due jobs are stalled in" in reports[503], reports
     wait_for("the two jobs behind it", lambda: len(hook.arrivals) >= 2)
     assert time.monotonic() - started < machine.soon_s(ALARM_S + 6)
     assert tarry.metric("tarry_watchdog_rearms_total", route="r") == 1
@@ -81,10 +81,10 @@ def test_an_answer_that_was_given_up_and_comes_after_all_is_taken(bench, scenari
     redis.child.send_signal(signal.SIGSTOP)
     scenario.fault("redis: stopped before the claim")
     try:
-        said = watch(tarry, 1 + ALARM_S + 3)
+        reports = watch(tarry, 1 + ALARM_S + 3)
     finally:
         redis.child.send_signal(signal.SIGCONT)
-    assert 503 in said and "due jobs are stalled in" in said[503], said
+    assert 503 in reports and "due jobs are stalled in" in reports[503], reports
     hook.wait_count(1, 5)  # much earlier than its lease expires
     wait_for("it to be well again", tarry.is_up)
     publish(tarry)
@@ -122,10 +122,10 @@ def test_what_is_held_back_is_no_alarm(bench, scenario, held):
         time.sleep(2 * ALARM_S)
         redis.start()
         wait_for("Redis", tarry.is_up)
-    said = watch(tarry, 3 * ALARM_S)
+    reports = watch(tarry, 3 * ALARM_S)
     if held != "redis":
         assert tarry.metric("tarry_jobs_due_overdue", route="r") > 0, "or this has shown nothing"
         assert tarry.metric("tarry_oldest_overdue_seconds", route="r") > ALARM_S
-    assert set(said) == {200}, said
+    assert set(reports) == {200}, reports
     assert tarry.metric("tarry_watchdog_rearms_total") == 0
     tarry.stop()

@@ -72,10 +72,10 @@ def test_a_job_that_stands_nowhere_is_due_now(bucket, server, id_):
         server.zrem(bucket.key[part], id_)
     assert audit(bucket) == {"no-index": [id_], "counts": ["-1"]}
     assert server.zscore(bucket.key["delay"], id_) is None, "nothing is written without a repair"
-    with server.pubsub() as ears:
-        ears.subscribe("wake")
+    with server.pubsub() as pubsub:
+        pubsub.subscribe("wake")
         assert audit(bucket, repair=True)["no-index"] == [id_]
-        heard = [m["data"] for m in iter(lambda: ears.get_message(timeout=0.1), None) if m["type"] == "message"]
+        heard = [m["data"] for m in iter(lambda: pubsub.get_message(timeout=0.1), None) if m["type"] == "message"]
     assert heard == [b"r/0 me"], "daemons look at once"
     assert server.zscore(bucket.key["delay"], id_) == 5000 and audit(bucket) == {}
 
@@ -236,15 +236,15 @@ def test_after_a_repair_every_job_still_comes(keyed, server):
                     server.hdel(keyed.key[part], id_) if part != "delay" else server.zrem(keyed.key[part], id_)
         audit(keyed, repair=True)
         assert audit(keyed) == {}
-        came, now = set(), 9000
+        claimed, now = set(), 9000
         while True:
             now += 10
             _, lease, jobs = keyed.claim(now)
             if not jobs:
                 break
-            came |= {id_.decode() for id_, *_ in jobs}
+            claimed |= {id_.decode() for id_, *_ in jobs}
             keyed.ack(lease, *(id_ for id_, *_ in jobs))
-        assert came == {"a1", "a2", "a3", "b1", "b2", "b3"}
+        assert claimed == {"a1", "a2", "a3", "b1", "b2", "b3"}
 
 
 # --------------------------------------------------------------------------- queues

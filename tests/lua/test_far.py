@@ -127,22 +127,22 @@ def test_a_slot_is_moved_shortly_before_it_begins(far):
 
 def test_a_move_that_makes_the_first_job_tells_others(far, server):
     far.put(("a", FAR), ("b", FAR))
-    with server.pubsub() as ears:
-        ears.subscribe("wake")
+    with server.pubsub() as pubsub:
+        pubsub.subscribe("wake")
         far.move(START, most=1)
         far.move(START, most=1)
-        heard = [m["data"] for m in iter(lambda: ears.get_message(timeout=0.1), None) if m["type"] == "message"]
+        heard = [m["data"] for m in iter(lambda: pubsub.get_message(timeout=0.1), None) if m["type"] == "message"]
     assert heard == [b"r/0 me"]
 
 
 def test_an_earlier_slot_is_told_to_others_and_no_later_one(far, server):
     """Another instance may have to move that slot before its next look."""
-    with server.pubsub() as ears:
-        ears.subscribe("wake")
+    with server.pubsub() as pubsub:
+        pubsub.subscribe("wake")
         far.put(("a", FAR + 2 * WIDTH))
         far.put(("later", FAR + 9 * WIDTH), ("same", FAR + 2 * WIDTH))
         far.put(("b", FAR), ("c", FAR + WIDTH))
-        heard = [m["data"] for m in iter(lambda: ears.get_message(timeout=0.1), None) if m["type"] == "message"]
+        heard = [m["data"] for m in iter(lambda: pubsub.get_message(timeout=0.1), None) if m["type"] == "message"]
     assert heard == [b"r/0 me"] * 2, "of a, and of b"
 
 
@@ -370,15 +370,15 @@ def test_lists_have_pages_and_each_job_is_found(far):
         far.put(*[(id_, FAR + j % 10) for j, id_ in enumerate(ids[i:i + 300], i)])
     assert far.client.llen(f"{far.key['far']}:{START}.0") == FAR_PAGE
     rnd = random.Random(1)
-    gone = set()
+    cancelled = set()
     while n - far.move(START, most=rnd.randint(1, 900))[2] < n:
         left = far.far()[0]
         for id_ in rnd.sample(sorted(left), min(20, len(left))):
             assert far.find(id_)[1] == FAR + int(id_[3:]) % 10
             if rnd.random() < 0.5:
                 assert far.cancel(id_) == "c"
-                gone.add(id_)
-    assert far.waiting() == {id_: FAR + i % 10 for i, id_ in enumerate(ids) if id_ not in gone}
+                cancelled.add(id_)
+    assert far.waiting() == {id_: FAR + i % 10 for i, id_ in enumerate(ids) if id_ not in cancelled}
 
 
 def test_a_call_of_many_jobs_fills_many_slots(far):

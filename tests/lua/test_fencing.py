@@ -310,8 +310,8 @@ def test_an_ack_that_comes_again_is_not_counted_where_the_job_has_ended_without_
     case["act"](q, old)
     if case["anew"]:
         assert q.pull(1310) == [["a"]] and q.finish(1311, "a", lease=q.token["a"]) == "f"
-    said = q.finish(1320, "a", lease=old, how="+") + q.finish(1321, "a", lease=old, how="a+")
-    assert said in ("mm", "MN"), said
+    codes = q.finish(1320, "a", lease=old, how="+") + q.finish(1321, "a", lease=old, how="a+")
+    assert codes in ("mm", "MN"), codes
     assert q.sums().get("delivered", 0) == case["anew"]
 
 
@@ -333,12 +333,12 @@ ENDS_OF_ANOTHER = {
 }
 
 
-@pytest.mark.parametrize("end, said", zip(ENDS_OF_ANOTHER, ("b", "r", "k", "k", "f1", "fc", "fc")))
-def test_an_ack_that_comes_again_is_not_counted_where_another_holder_has_ended_the_job(bucket, end, said):
+@pytest.mark.parametrize("end, code", zip(ENDS_OF_ANOTHER, ("b", "r", "k", "k", "f1", "fc", "fc")))
+def test_an_ack_that_comes_again_is_not_counted_where_another_holder_has_ended_the_job(bucket, end, code):
     bucket.enqueue([("a", 900)])
     first = bucket.claim(1000)[1]
     bucket.reap(first)
-    assert ENDS_OF_ANOTHER[end](bucket, bucket.claim(first)[1]) == said
+    assert ENDS_OF_ANOTHER[end](bucket, bucket.claim(first)[1]) == code
     assert bucket.ack(first, "a", how="+") == "y"
 
 

@@ -261,14 +261,14 @@ def test_measure_counts_every_part_and_the_spans_of_time(q):
     q.pull(1201, (5000, 2))
     q.finish(1202, "done")
     q.put(("soon", 1300), "ready", ("late", 9000), now=1203)
-    now, ready, waiting, flying, dead, ended, age, oldest, *rest = q.ask("measure", 1204, 100, 1000)
-    assert (ready, waiting, flying, dead, ended, age, oldest) == (1, 2, 1, 1, 1, 0, 1204)
+    now, ready, waiting, in_flight, dead, ended, age, oldest, *rest = q.ask("measure", 1204, 100, 1000)
+    assert (ready, waiting, in_flight, dead, ended, age, oldest) == (1, 2, 1, 1, 1, 0, 1204)
     assert rest == [0, 2, 0, 1, 0, 0, 0, -1], "none is far, nothing was settled; ready is soon"
 
 
 def test_measure_tells_the_age_of_the_ready_ones_and_when_they_became_ready(q):
     q.put(("a", 1000), ("b", 2000), ("c", 3000), ("later", 9000), now=500)
-    now, ready, waiting, flying, dead, ended, age, oldest, *rest = q.ask("measure", 4000, -2500, -1500, 60000)
+    now, ready, waiting, in_flight, dead, ended, age, oldest, *rest = q.ask("measure", 4000, -2500, -1500, 60000)
     assert (ready, waiting, age, oldest) == (3, 1, 2000, 1000)
     assert rest[:5] == [0, 1, 1, 2, 0], "none is far; before 1500, until 2500, until in a minute, later"
     q.put(*[(f"m{n}", 3000 + n) for n in range(1000)], now=500)

@@ -170,7 +170,7 @@ def test_cancel_tells_waiting_dead_in_flight_and_unknown_apart(bucket):
     assert bucket.cancel("w", "f", "d", "n") == "nfnn"
 
 
-def flying(bucket, *ids, now=10, lease=100):
+def claim_lease(bucket, *ids, now=10, lease=100):
     bucket.enqueue([(id_, 1) for id_ in ids])
     _, token, jobs = bucket.claim(now, lease=lease)
     assert len(jobs) == len(ids)
@@ -178,7 +178,7 @@ def flying(bucket, *ids, now=10, lease=100):
 
 
 def test_a_job_cancelled_in_flight_is_never_tried_again(bucket, server):
-    lease = flying(bucket, "retried", "buried", "again", "lost", "acked")
+    lease = claim_lease(bucket, "retried", "buried", "again", "lost", "acked")
     assert bucket.cancel("retried", "buried", "again", "lost", "acked") == "fffff"
     assert bucket.cancel("lost") == "f"
     assert bucket.retry(("retried", lease, 50, "1||0/0/0|1|1|x"),
@@ -201,14 +201,14 @@ def test_the_mark_of_a_cancel_keeps_what_is_known_and_takes_the_place_of_a_reaso
 
 
 def test_an_error_that_reads_like_the_mark_is_none(bucket):
-    lease = flying(bucket, "a")
+    lease = claim_lease(bucket, "a")
     assert bucket.retry(("a", lease, 20, "1||0/0/0|1|1|0|cancelled|x"))[1] == "r"
     _, lease, _ = bucket.claim(20)
     assert bucket.retry(("a", lease, 30, "2||0/0/0|1|1|0|cancelled|x"))[1] == "r"
 
 
 def test_an_add_after_the_cancel_of_a_job_in_flight_is_a_new_job(bucket):
-    lease = flying(bucket, "a")
+    lease = claim_lease(bucket, "a")
     bucket.cancel("a")
     assert bucket.enqueue([("a", 5)], now=10) == (11, "i")
     assert bucket.retry(("a", lease, 50, "1||0/0/0|1|1|x"))[1] == "y"
@@ -216,7 +216,7 @@ def test_an_add_after_the_cancel_of_a_job_in_flight_is_a_new_job(bucket):
 
 
 def test_replace_says_what_was_there(bucket, server):
-    lease = flying(bucket, "f", "d")
+    lease = claim_lease(bucket, "f", "d")
     bucket.bury(10, ("d", lease, "1|rejected|0/0/0|1|1|x"))
     bucket.enqueue([("w", 99)])
     rows = [(id_, 50, "", "r", 0, -1, "", "new") for id_ in ("w", "d", "f", "n")]
@@ -227,7 +227,7 @@ def test_replace_says_what_was_there(bucket, server):
 
 
 def test_words_of_a_replaced_lease_do_not_touch_the_new_job(bucket, server):
-    old = flying(bucket, "a")
+    old = claim_lease(bucket, "a")
     bucket.enqueue([("a", 5, "", "r", 0, -1, "", "new")], now=10)
     assert bucket.claim(10)[2] == []  # it would have the token of the old lease
     _, lease, jobs = bucket.claim(11)
@@ -240,7 +240,7 @@ def test_words_of_a_replaced_lease_do_not_touch_the_new_job(bucket, server):
 
 
 def test_an_ack_of_an_ended_lease_is_not_taken_for_a_job_that_replaced_it(bucket):
-    old = flying(bucket, "a")
+    old = claim_lease(bucket, "a")
     bucket.reap(110)
     assert bucket.enqueue([("a", 120, "", "r", 0, -1, "", "new")], now=115)[1] == "r"
     bucket.claim(120)
@@ -260,7 +260,7 @@ def test_a_replacement_that_comes_again_does_not_deliver_twice(bucket):
 
 def test_a_delivered_id_is_remembered_for_its_time(bucket, server):
     bucket.remember = 1000
-    lease = flying(bucket, "a", "b", "c")
+    lease = claim_lease(bucket, "a", "b", "c")
     assert bucket.ack(lease, "a", now=20) == "a"
     assert bucket.ack(lease, "b", now=20, how="l") == "a"  # expired: no receiver got it
     assert bucket.enqueue([("a", 50), ("b", 50)], now=1019)[1] == "ms"
@@ -273,14 +273,14 @@ def test_a_delivered_id_is_remembered_for_its_time(bucket, server):
 def test_what_is_remembered_is_pruned_as_more_comes(bucket, server):
     bucket.remember = 100
     for now in range(10, 5000, 50):
-        lease = flying(bucket, f"j{now}", f"k{now}", now=now)
+        lease = claim_lease(bucket, f"j{now}", f"k{now}", now=now)
         bucket.ack(lease, f"j{now}", f"k{now}", now=now)
     assert server.zcard(bucket.key["seen"]) <= 6
 
 
 def test_a_replacement_and_a_dead_letter_of_a_remembered_id_are_stored(bucket):
     bucket.remember = 1000
-    lease = flying(bucket, "a", "b")
+    lease = claim_lease(bucket, "a", "b")
     bucket.ack(lease, "a", "b", now=20)
     rows = [("a", 50, "", "r"), ("b", "", "0|bad-delay|0/0/0|1|1|x", "d")]
     assert bucket.enqueue(rows, now=20)[1] == "ss"
@@ -289,7 +289,7 @@ def test_a_replacement_and_a_dead_letter_of_a_remembered_id_are_stored(bucket):
 
 
 def test_a_bucket_that_remembers_nothing_keeps_nothing(bucket, server):
-    bucket.ack(flying(bucket, "a"), "a")
+    bucket.ack(claim_lease(bucket, "a"), "a")
     assert bucket.rest() == []
 
 
@@ -310,14 +310,14 @@ def test_a_job_put_back_unspent_has_no_tries(bucket, server):
 
 
 def test_a_lapse_is_for_its_own_lease_only(bucket):
-    lease = flying(bucket, "a")
+    lease = claim_lease(bucket, "a")
     bucket.reap(110)
     assert bucket.ack(lease, "a", how="l") == "x"
     assert bucket.ack(lease, "a") == "a"
 
 
 def test_the_leases_that_are_noted_of_one_job_are_bounded(bucket, server):
-    first = flying(bucket, "a")
+    first = claim_lease(bucket, "a")
     for now in range(200, 200000, 1000):
         bucket.reap(now)
         _, last, _ = bucket.claim(now)
@@ -344,16 +344,16 @@ def test_no_window_of_time_sees_more_than_the_rate_and_the_burst(bucket):
         bucket.client.flushall()
         bucket.limits = (rate, burst, "", "")
         bucket.enqueue([(f"j{n}", 1) for n in range(1000)], now=1)
-        now, went = 10**12, []
-        while len(went) < 900 and len(went) < rate * 60:
+        now, delivered = 10**12, []
+        while len(delivered) < 900 and len(delivered) < rate * 60:
             _, _, jobs = bucket.claim(now, most=rnd.choice([1, 3, 1000]))
-            went += [now] * len(jobs)
+            delivered += [now] * len(jobs)
             now += max(1, bucket.wait_us // 1000 + rnd.choice([0, 0, 1, 20]))
-        for i in range(0, len(went), 7):
-            for k in range(i, len(went), 5):
-                assert k - i + 1 <= rate * (went[k] - went[i]) / 1000 + burst + 1e-6
+        for i in range(0, len(delivered), 7):
+            for k in range(i, len(delivered), 5):
+                assert k - i + 1 <= rate * (delivered[k] - delivered[i]) / 1000 + burst + 1e-6
         if rate <= 1000:  # at higher rates, the sleeps of this test are the limit
-            assert len(went) - burst >= 0.5 * rate * (went[-1] - went[0]) / 1000
+            assert len(delivered) - burst >= 0.5 * rate * (delivered[-1] - delivered[0]) / 1000
 
 
 def test_at_a_rate_the_wait_is_neither_too_short_nor_too_long(bucket):

@@ -76,8 +76,8 @@ def test_it_holds_what_make_install_brings_and_the_list_of_parts(debs):
 
 
 def test_lintian_has_nothing_to_say(debs):
-    said = [line for line in debs.lintian().splitlines() if re.match(r"[EWIP]: ", line)]
-    assert said == []
+    warnings = [line for line in debs.lintian().splitlines() if re.match(r"[EWIP]: ", line)]
+    assert warnings == []
 
 
 # --- service ---
@@ -97,16 +97,16 @@ def publish(machine, count, after, name):
 
 def pull_all(machine, count, timeout_s=60):
     """Pulls and acknowledges jobs. Returns their payloads."""
-    came, end = [], time.monotonic() + timeout_s
-    while len(came) < count and time.monotonic() < end:
+    payloads, end = [], time.monotonic() + timeout_s
+    while len(payloads) < count and time.monotonic() < end:
         text = machine.run(f"curl -s -X POST '{QUEUE}/pull?wait=2s&max=100'")[1]
         jobs = json.loads(text)["jobs"] if text.strip().startswith("{") else []
         if jobs:
-            came += [job["payload"] for job in jobs]
+            payloads += [job["payload"] for job in jobs]
             acks = {"jobs": [{"id": job["id"], "token": job["token"]} for job in jobs]}
             machine.write("acks.json", json.dumps(acks))
             machine.do(f"curl -fsS --data-binary @/acks.json {QUEUE}/ack")
-    return came
+    return payloads
 
 
 def test_it_runs_once_it_is_installed(installed):

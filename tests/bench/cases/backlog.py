@@ -22,17 +22,17 @@ def run(b, backlog):
     redis = b.redis()
     if backlog:
         raw(b, redis, "enqueue", jobs=backlog, depth=4, route="r/0", due=-1000, horizon=0)
-    asked, late = b.jobs(ASKED), b.program("late")
-    daemon = b.tarry(CONF.format(jobs=asked), redis, binary=b.program("steady"))
-    producer = b.spawn([late, "publish", daemon.port, "/v1/routes/q/jobs", 1000, asked])
-    consumer = b.spawn([late, "ack", daemon.port, 1000, asked * 9 // 10])
-    told = {"publish": json.loads(producer.stdout.readline()), "ack": json.loads(consumer.stdout.readline())}
+    requests, late = b.jobs(ASKED), b.program("late")
+    daemon = b.tarry(CONF.format(jobs=requests), redis, binary=b.program("steady"))
+    producer = b.spawn([late, "publish", daemon.port, "/v1/routes/q/jobs", 1000, requests])
+    consumer = b.spawn([late, "ack", daemon.port, 1000, requests * 9 // 10])
+    results = {"publish": json.loads(producer.stdout.readline()), "ack": json.loads(consumer.stdout.readline())}
     left = redis.client().zcard("tarry:{r/0}:delay")
     assert bool(left) == bool(backlog), f"{left} of {backlog} were left: the backlog was too small for this machine"
     redis.client().unlink("tarry:{r/0}:delay")  # not DEL, which blocks Redis for 40 ms
     daemon.stop()
     rows = [json.loads(line) for line in daemon.log.read_text().splitlines() if line.startswith('{"who"')]
-    return {**told, **{f"lateness of the other route, {row['who']}": row for row in rows if row["who"] == "punctual"}}
+    return {**results, **{f"lateness of the other route, {row['who']}": row for row in rows if row["who"] == "punctual"}}
 
 
 @case("backlog")

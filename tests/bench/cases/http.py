@@ -85,14 +85,14 @@ def http_malformed(b):
         b.redis()
         daemon = b.tarry(f'admin: {{ listen = ""; }};\n{CONF}')
         before = daemon.log.read_text().count("\n")
-        said = json.loads(b.run([b.program("abuse"), "--port", daemon.port, "--corpus",
+        measured = json.loads(b.run([b.program("abuse"), "--port", daemon.port, "--corpus",
                                  TOP / "tests/corpus/http", "--rounds", 3, "--bad", 1500,
                                  "--seconds", max(1, SECONDS * b.scale)], timeout_s=120))
-        malformed = said["bad_per_s"] * (1 - said["taken"] / (said["taken"] + said["refused"] + said["unanswered"]))
-        assert said["failed"] == 0 and malformed >= 500, said  # half of the time there are none
+        malformed = measured["bad_per_s"] * (1 - measured["taken"] / (measured["taken"] + measured["refused"] + measured["unanswered"]))
+        assert measured["failed"] == 0 and malformed >= 500, measured  # half of the time there are none
         assert daemon.log.read_text().count("\n") < before + 10
-        quiet += said["quiet_p99_ms"]
-        abused += said["abused_p99_ms"]
+        quiet += measured["quiet_p99_ms"]
+        abused += measured["abused_p99_ms"]
         daemon.stop()
     return [Figure("HTTP publish p99 beside 1,000 malformed requests a second", "ms", abused,
                    limit=("without them", quiet), want=("ratio<=", 2))]

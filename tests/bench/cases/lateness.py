@@ -40,8 +40,8 @@ def core(b, redis, rate, jobs, kind="steady"):
     spent = redis.cpu_s() - started[0], daemon.cpu_s() - started[1]
     daemon.stop()
     rows = [json.loads(line) for line in daemon.log.read_text().splitlines() if line.startswith('{"who"')]
-    told = {row["who"]: row for row in rows}
-    return {"late": told["now"], "stored": told["load"],
+    results = {row["who"]: row for row in rows}
+    return {"late": results["now"], "stored": results["load"],
             "redis_us": spent[0] / jobs * 1e6, "core_us": spent[1] / jobs * 1e6}
 
 

@@ -38,8 +38,8 @@ def beanstalk(b, what, kind, count, number, connections=CONNECTIONS):
     b.need("beanstalkd")
     server = b.keep(Beanstalkd(b.fresh("beanstalkd"), BINLOG[kind])).start()
     before = server.rss_bytes()
-    told = json.loads(b.run([b.program("beanstalk"), what, server.port, count, number, connections]))
-    return {**told, "bytes": (server.rss_bytes() - before) / count}
+    results = json.loads(b.run([b.program("beanstalk"), what, server.port, count, number, connections]))
+    return {**results, "bytes": (server.rss_bytes() - before) / count}
 
 
 def tarry_due(b, count, kind):
@@ -55,9 +55,9 @@ def due(b, kind):
     ours, put, drain = [], [], []
     count = b.jobs(COUNT[kind])
     for _ in b.rounds():
-        told = beanstalk(b, "burst", kind, count, FILL_S[kind])
-        put.append(count / (told["put_us"] / 1e6))
-        drain.append(count / (told["drain_us"] / 1e6))
+        results = beanstalk(b, "burst", kind, count, FILL_S[kind])
+        put.append(count / (results["put_us"] / 1e6))
+        drain.append(count / (results["drain_us"] / 1e6))
         ours.append(tarry_due(b, count, kind))
     return [Figure("beanstalkd, delayed put", "jobs/s", put),
             Figure("pull queue, all due at once", "jobs/s", ours, limit=("beanstalkd reserve, delete", drain))]

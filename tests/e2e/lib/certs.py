@@ -18,11 +18,11 @@ class Authority:
         """Returns the paths (certificate, key) of a new pair. If the pair exists already, replaces it."""
         self.issued += 1
         stem = f"{self.issued}-{name}"
-        asked, more = self.folder / f"{stem}.csr", self.folder / f"{stem}.ext"
+        request, more = self.folder / f"{stem}.csr", self.folder / f"{stem}.ext"
         cert, key = cert or self.folder / f"{stem}.pem", key or self.folder / f"{stem}.key"
         more.write_text(f"{ISSUED}subjectAltName={alternative}\nextendedKeyUsage={purpose}\n")
-        openssl(*NEW_KEY, key, "-subj", f"/CN={name}", "-out", asked)
-        openssl("x509", "-req", "-in", asked, "-CA", self.pem, "-CAkey", self.key, *validity(days),
+        openssl(*NEW_KEY, key, "-subj", f"/CN={name}", "-out", request)
+        openssl("x509", "-req", "-in", request, "-CA", self.pem, "-CAkey", self.key, *validity(days),
                 "-set_serial", self.issued, "-extfile", more, "-out", cert)
         return cert, key
 

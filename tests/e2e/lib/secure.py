@@ -31,13 +31,13 @@ class Authority:
     def certify(self, name, names="IP:127.0.0.1,DNS:localhost", days=2):
         """Returns the paths of (certificate, key, both in one file), in PEM. days below 0: the
         certificate has expired."""
-        cert, key, asked, more, both = (str(self.folder / f"{name}.{end}")
+        cert, key, request, more, both = (str(self.folder / f"{name}.{end}")
                                         for end in ("pem", "key", "csr", "ext", "both"))
         with open(more, "w", encoding="ascii") as out:
             out.write(ISSUED + (f"subjectAltName={names}\n" if names else ""))
         self.openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", key,
-                     "-out", asked)
-        self.openssl("x509", "-req", "-in", asked, "-CA", self.file, "-CAkey", self.key,
+                     "-out", request)
+        self.openssl("x509", "-req", "-in", request, "-CA", self.file, "-CAkey", self.key,
                      *validity(days), "-set_serial", str(abs(hash(name)) % 2**60), "-extfile", more,
                      "-out", cert)
         with open(both, "w", encoding="ascii") as out:

@@ -25,14 +25,14 @@ class Certificates:
     def __init__(self, folder):
         folder.mkdir(parents=True, exist_ok=True)
         self.ca, self.cert, self.key = (str(folder / f) for f in ("ca.pem", "own.pem", "own.key"))
-        key, asked, more = (str(folder / f) for f in ("ca.key", "own.csr", "own.ext"))
+        key, request, more = (str(folder / f) for f in ("ca.key", "own.csr", "own.ext"))
         with open(more, "w", encoding="ascii") as out:
             out.write(f"{ISSUED}subjectAltName=IP:127.0.0.1,IP:::1,DNS:localhost\n")
         new = ["req", "-newkey", "rsa:2048", "-nodes", "-subj"]
         for argv in ([*new, "/CN=tarry test authority", "-x509", "-days", "2", *SIGNS, "-keyout", key,
                       "-out", self.ca],
-                     [*new, "/CN=127.0.0.1", "-keyout", self.key, "-out", asked],
-                     ["x509", "-req", "-in", asked, "-CA", self.ca, "-CAkey", key, "-days", "2",
+                     [*new, "/CN=127.0.0.1", "-keyout", self.key, "-out", request],
+                     ["x509", "-req", "-in", request, "-CA", self.ca, "-CAkey", key, "-days", "2",
                       "-set_serial", "1", "-extfile", more, "-out", self.cert]):
             subprocess.run(["openssl", *argv], check=True, capture_output=True, timeout=60)
 

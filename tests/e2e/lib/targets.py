@@ -21,8 +21,8 @@ def hooks(bench):
 
 
 def conf(options, sink="", topic='topic = "{header.x-to}";'):
-    asked = 'url_from_message = true; allow = [ "127.0.0.0/8" ];'
-    return (f'sinks: {{ out: {{ type = "http"; {asked} {sink} }}; }};'
+    sink_options = 'url_from_message = true; allow = [ "127.0.0.0/8" ];'
+    return (f'sinks: {{ out: {{ type = "http"; {sink_options} {sink} }}; }};'
             f'routes: {{ r: {{ from = "http"; to = "out"; {topic} {options} }}; }};')
 
 

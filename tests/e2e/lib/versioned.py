@@ -32,13 +32,13 @@ class Versioned:
             server = socket.socket(socket.AF_UNIX)
             server.connect(self.redis.socket)
             self.pairs.append((client, server))
-            for source, to, told in ((client, server, False), (server, client, True)):
-                threading.Thread(target=self.pass_on, args=(source, to, told), daemon=True).start()
+            for source, to, from_redis in ((client, server, False), (server, client, True)):
+                threading.Thread(target=self.pass_on, args=(source, to, from_redis), daemon=True).start()
 
-    def pass_on(self, source, to, told):
+    def pass_on(self, source, to, from_redis):
         try:
             while text := source.recv(1 << 20):
-                to.sendall(VERSION.sub(self.version.encode(), text) if told and self.version else text)
+                to.sendall(VERSION.sub(self.version.encode(), text) if from_redis and self.version else text)
         except OSError:
             pass
         for end in (source, to):

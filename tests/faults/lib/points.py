@@ -30,11 +30,11 @@ class Killed:
         self.tarry.argv = lambda: [BIN, *self.release[1:]] if fault else self.release
         self.tarry.env["TARRY_FAULT"] = fault or ""
         if wait:
-            said = self.tarry.log.read_text().count(ASSIGNED)
+            assigned = self.tarry.log.read_text().count(ASSIGNED)
             self.tarry.start()
             if self.way.source == "kafka":
                 wait_for("the group to assign partitions",
-                         lambda: self.tarry.log.read_text().count(ASSIGNED) > said)
+                         lambda: self.tarry.log.read_text().count(ASSIGNED) > assigned)
         else:
             self.tarry.spawn(self.tarry.argv())
 
