@@ -17,7 +17,7 @@ struct asker {
 struct part {
     struct census *census;
     struct route *route;
-    struct counts sum;
+    struct store_count_reply sum;
     unsigned open;
     bool torn; /* at least one bucket did not answer */
 };
@@ -34,7 +34,7 @@ struct census {
     int64_t begun_ms;
 };
 
-static void take(struct counts *sum, const struct counts *one)
+static void take(struct store_count_reply *sum, const struct store_count_reply *one)
 {
     sum->waiting += one->waiting;
     sum->far += one->far;
@@ -96,7 +96,7 @@ bool census_knows(const struct route *route, int64_t since_ms)
 static void take_queues(struct route *route)
 {
     bool here = census_of(route) == route;
-    route->counts = here ? route->sink->sum : (struct counts){.head_ms = -1};
+    route->counts = here ? route->sink->sum : (struct store_count_reply){.head_ms = -1};
     route->counted_ms = here ? route->sink->sum_ms : 0;
 }
 
@@ -111,7 +111,7 @@ static void end(struct census *c)
         timer_set(c->start, 0);
 }
 
-static void on_counts(void *arg, const struct counts *counts)
+static void on_counts(void *arg, const struct store_count_reply *counts)
 {
     struct part *part = arg;
     struct census *c = part->census;
@@ -130,39 +130,14 @@ static void on_counts(void *arg, const struct counts *counts)
         end(c);
 }
 
-/* Buckets for one call, at most as many as the store accepts. */
-struct batch_of_asks {
-    unsigned n, most;
-    struct count_ask asks[64];
-};
-
-static void send(struct batch_of_asks *b)
-{
-    if (b->n > 0)
-        store_count_many(b->asks, b->n);
-    b->n = 0;
-}
-
-static void ask_for(struct part *part, struct batch_of_asks *b)
-{
-    struct route *route = part->route;
-    EACH_SCHED (route, s) {
-        part->open++;
-        b->asks[b->n++] = (struct count_ask){s->bucket, on_counts, part};
-        if (b->n == b->most)
-            send(b);
-    }
-}
-
 /* Counts nothing for a route without known buckets: Redis has not been reached yet. */
 static void begin(void *arg)
 {
     struct census *c = arg;
     struct bridge *bridge = c->bridge;
-    struct batch_of_asks b = {.most = store_count_max(bridge->store)};
     struct asker *asker;
     size_t n = 0;
-    must(c->parts == NULL && b.most <= sizeof(b.asks) / sizeof(b.asks[0]));
+    must(c->parts == NULL);
     STAILQ_FOREACH(asker, &c->askers, link)
     asker->counted = true;
     EACH_ROUTE (bridge, route)
@@ -180,9 +155,12 @@ static void begin(void *arg)
             c->torn = true;
         else
             c->open++;
-        ask_for(part++, &b);
+        EACH_SCHED (route, s) {
+            part->open++;
+            store_count(s->bucket, on_counts, part);
+        }
+        part++;
     }
-    send(&b);
     if (--c->open == 0)
         end(c);
 }

@@ -87,8 +87,8 @@ struct route {
 
     /* Counted since the start of the process: */
     struct route_stats stats;
-    struct recent recent; /* of stats.lateness */
-    struct counts counts; /* of its jobs, at counted_ms (census.h) */
+    struct recent recent;            /* of stats.lateness */
+    struct store_count_reply counts; /* of its jobs, at counted_ms (census.h) */
     int64_t counted_ms;
     struct log_limit complain;       /* jobs that become dead letters */
     struct log_limit complain_dead;  /* its dead-letter sink */

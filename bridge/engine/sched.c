@@ -259,7 +259,7 @@ static void on_claim(void *arg, const struct store_claim_reply *reply)
     pump(s);
 }
 
-static void on_head_read(void *arg, const struct counts *counts)
+static void on_head_read(void *arg, const struct store_count_reply *counts)
 {
     struct sched *s = arg;
     bool again = s->read_again;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# embed-lua.sh FILE.lua ... - prints a C file that holds the scripts as struct lua_file lua_files[].
+# embed-lua.sh FILE.lua ... - prints a C file that holds the scripts: script_texts[].
 # embed-lua.sh -e FILE.lua - prints one script as Redis gets it.
 # A script begins with lib/bucket.lua and the names that etc/build/scripts.awk makes of lua/scripts.def. All other
 # libraries follow, lib/queue.lua only in a script of a queue.
@@ -72,14 +72,13 @@ if [ "$1" = -e ]; then
     exit
 fi
 printf '/* SPDX-License-Identifier: BSD-2-Clause */\n/* Made by etc/build/embed-lua.sh. */\n'
-printf '#include "bridge/store/script.h"\n\n#include <stddef.h>\n\n'
-printf 'const struct lua_file lua_files[] = {\n'
+printf '#include "bridge/store/calls.h"\n\nconst char *const script_texts[SCRIPTS] = {\n'
 for file in "$@"; do
-    printf '    {"%s",\n' "$(basename "$file" .lua)"
+    printf '    [SCRIPT_%s] =\n' "$(basename "$file" .lua | tr a-z A-Z)"
     # C11 still knows trigraphs, hence the question mark.
     script=$(expand "$file")
     printf '%s\n' "$script" |
         sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/?/\\?/g' -e 's/^/     "/' -e 's/$/\\n"/'
-    printf '    },\n'
+    printf '     "",\n'
 done
-printf '    {NULL, NULL},\n};\n'
+printf '};\n'
