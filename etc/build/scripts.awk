@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# scripts.awk - reads lua/scripts.def and prints, by -v mode=
+# scripts.awk - reads lua/scripts.def and prints, depending on -v mode=
 #   h    build/bridge/store/calls.h: an enum of the scripts, one for each set of named values, the replies, the calls
-#   c    build/bridge/store/calls.c: the calls, which put arguments and read replies
+#   c    build/bridge/store/calls.c: the calls, which write arguments and read replies
 #   lua  the names at the top of the script given by -v script=
-# What the words of scripts.def mean stands at its head.
+# The first comment of scripts.def explains its words.
 
 function fail(why) { printf "scripts.def:%d: %s\n", FNR, why > "/dev/stderr"; failed = 1; exit 1 }
 function add(list, name, type) { n[s, list]++; names[s, list, n[s, list]] = name; types[s, list, n[s, list]] = type }
@@ -38,7 +38,7 @@ END {
 
 # --- Lua ---
 
-# One "local" of a list of names and one of values.
+# Prints one "local" statement for a list of names and a list of values.
 function locals(list, values,    i, left, right) {
     for (i = 1; i in list; i++) {
         left = left (i > 1 ? ", " : "") list[i]
@@ -52,7 +52,7 @@ function from_text(type, at) {
         return "tonumber(ARGV[" at "])"
     return type == "flag" ? "ARGV[" at "] == '1'" : "ARGV[" at "]"
 }
-# Adds to list and values what the arguments of s are, from ARGV[at] on.
+# Adds the names and values of the arguments of s, from ARGV[at] on.
 function arguments(s,    i, type) {
     for (i = 1; i <= n[s, "arg"]; i++) {
         type = types[s, "arg", i]
@@ -82,7 +82,7 @@ function lua(s,    i, type, width) {
     locals(list, values)
     for (i = 1; i <= n[s, "row"]; i++) {
         type = types[s, "row", i]
-        width += type !~ /^(group|stamp)$/ # those are not always there
+        width += type !~ /^(group|stamp)$/ # optional columns
         constant(toupper(names[s, "row", i]), i - 1)
     }
     constant("FIRST_ROW", at)
@@ -251,7 +251,7 @@ function batcher(    i, type, line) {
     }
     print "}"
 }
-# What a field of a reply is read as.
+# Returns the C expression that reads a field of a reply.
 function got(type, at) {
     if (type ~ /^(int)$/)
         return "redis_integer(" at ")"
