@@ -78,7 +78,7 @@ static void hand_over(struct sink *sink)
 static bool look_at_sink(struct sink *sink)
 {
     if (sink->rules)
-        queue_old_tick(sink);
+        queue_objects_tick(sink);
     if (!inst_sink_quiet(sink) || is_used(sink) || !inst_sink_end(sink))
         return false;
     hand_over(sink);

@@ -376,7 +376,7 @@ static void on_notified(void *arg, struct slice name)
     struct meta *m = arg;
     if (name.p == NULL || slice_is(name, "#meta"))
         meta_look(m);
-    if (!m->of_pool)
+    if (!m->of_pool && m->events->notified)
         m->events->notified(m->arg, name);
 }
 

@@ -43,13 +43,6 @@ enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)
     return SCHED_SLEEP;
 }
 
-static void pump(struct sched *s);
-
-static void on_timer(void *arg)
-{
-    pump(arg);
-}
-
 static unsigned room(unsigned used, int64_t most)
 {
     return used < most ? (unsigned)most - used : 0;
@@ -160,8 +153,10 @@ static bool may_claim(const struct sched *s)
            route->use == PART_USED && route_may_claim(route);
 }
 
-static void pump(struct sched *s)
+/* Do what is possible now, and set the timer for the rest. */
+static void pump(void *arg)
 {
+    struct sched *s = arg;
     struct sink *sink = s->route->sink;
     int64_t now_us = loop_mono_us(), wait_us;
     if (s->claim || !may_claim(s))
@@ -452,7 +447,7 @@ void sched_init(struct sched *s, struct route *route, const char *name)
     s->bucket = bucket_new(route->bridge->store, name, &route->rules, &events, s);
     s->rank = membership_rank(route->bridge->membership, route->conf->name, name);
     bucket_set_owner_first(s->bucket, s->rank > 0);
-    s->timer = timer_new(on_timer, s);
+    s->timer = timer_new(pump, s);
 }
 
 void sched_stop_waiting(struct sched *s)
