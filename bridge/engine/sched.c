@@ -91,19 +91,23 @@ static void claim(struct sched *s)
     bucket_claim(s->bucket, claim->count, sched_lease_ms(s->route), on_claim, claim);
 }
 
-static void on_recover(void *arg, const struct store_reap_reply *r)
+static void note_reaped(struct sched *s, const struct store_reap_reply *r,
+                        enum log_level level, const char *why)
 {
-    struct sched *s = arg;
-    if (r == NULL) {
-        s->claim_lost = true; /* the next tick repeats it */
-        return;
-    }
     s->lease_ms = r->lease_ms;
     s->route->stats.cancelled += (uint64_t)r->dropped; /* while they were in flight */
     if (r->moved > 0)
-        log_event(LOG_INFO, &(struct log_about){.route = s->route->conf->name},
-                  "%lld jobs are available again: the reply to their claim was lost",
-                  (long long)r->moved);
+        log_event(level, &(struct log_about){.route = s->route->conf->name},
+                  "%lld jobs are available again: %s", (long long)r->moved, why);
+}
+
+static void on_recover(void *arg, const struct store_reap_reply *r)
+{
+    struct sched *s = arg;
+    if (r)
+        note_reaped(s, r, LOG_INFO, "the reply to their claim was lost");
+    else
+        s->claim_lost = true; /* the next tick repeats it */
 }
 
 /* Recover before the next claim, because Redis stores only the lease of the last
@@ -313,12 +317,7 @@ static void on_reap(void *arg, const struct store_reap_reply *r)
     s->reaping = false;
     if (r == NULL)
         return; /* the next tick repeats it */
-    s->lease_ms = r->lease_ms;
-    s->route->stats.cancelled += (uint64_t)r->dropped; /* while they were in flight */
-    if (r->moved > 0)
-        log_event(LOG_WARN, &(struct log_about){.route = s->route->conf->name},
-                  "%lld jobs are available again: their leases expired",
-                  (long long)r->moved);
+    note_reaped(s, r, LOG_WARN, "their leases expired");
     if (r->moved + r->dropped == s->route->bridge->conf->daemon.batch_max_jobs)
         reap(s);
 }
