@@ -1,10 +1,9 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- ack.lua - forgets delivered jobs of one bucket.
 --
--- An ack also counts after its lease has expired, since the job was delivered: the job then is in :delay again,
--- or in flight with another lease. lua/reap.lua has noted the expired lease. Any other lease is that of an earlier
--- job of that id: that job was acked by a call whose answer was lost, or it was replaced.
--- Cost: O(k log n) for k jobs.
+-- An ack also counts after its lease has expired, since the job was delivered: the job then is in :delay again, or in
+-- flight with another lease. lua/reap.lua has noted the expired lease. Any other lease is that of an earlier job of
+-- that id: that job was acked by a call whose answer was lost, or it was replaced.
 local ids, by = {}, {} -- of each row: id and lease
 for at = FIRST_ROW, #ARGV, ROW do
   ids[#ids + 1], by[#ids + 1] = ARGV[at], ARGV[at + LEASE]
@@ -70,8 +69,7 @@ if #gone > 0 then
     local till = {}
     for k, id in ipairs(gone) do
       if not is_lapsed(rows[k]) then
-        till[#till + 1] = now + remember_ms
-        till[#till + 1] = id
+        push(till, now + remember_ms, id)
       end
     end
     call_in_slices('ZADD', seen, till)

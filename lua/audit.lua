@@ -13,8 +13,7 @@
 --   counts    number of indexed jobs minus jobs of :pool, where no finding above explains it; or
 --             counted far jobs minus existing ones. In buckets with more slots than one step reads
 --             (SLOTS_STEP) this is judged only if no far job changed meanwhile
--- The caller checks first the indexes, then the other keys, then :pool, and last the sums. Repairs
--- rely on this order. Cost: O(k log n) for k examined entries.
+-- Repairs rely on the order of the caller: the indexes, the other keys, :pool, the sums.
 local INDEXES = { 'delay', 'held', 'unack', 'error', 'done' } -- of two indexes the first keeps the job
 local SLOTS_STEP = 1000 -- fields of :slots; HSCAN returns a smaller hash at once
 local out = { '0', 0, 0, 0, 0, 0, 0, 0, 0 }
@@ -25,8 +24,7 @@ end
 
 -- Reports a finding. Returns whether to repair it.
 local function found(kind, id)
-  out[#out + 1] = kind
-  out[#out + 1] = id
+  push(out, kind, id)
   return repair
 end
 
@@ -161,9 +159,8 @@ local function look_for(is_there, remove)
   end
 end
 
--- The far jobs (lib/far.lua): first :slots, then the entries slot by slot, then :where. Cursor for
--- :slots: s, the cursor of HSCAN, and the counts so far. For entries: START.ORDINAL. For :where: w
--- and the cursor of HSCAN.
+-- The far jobs (lib/far.lua): first :slots, then the entries slot by slot, then :where. Cursor for :slots: s, the
+-- cursor of HSCAN, and the counts so far. For entries: START.ORDINAL. For :where: w and the cursor of HSCAN.
 
 -- Returns the id of an entry and whether it is in :where, or nil: the entry is invalid.
 local function read_entry(entry, start)
@@ -193,11 +190,9 @@ local function look_at_entry(start, ordinal, list, index, entry)
   end
 end
 
--- Checks entries of one list from an ordinal on. Returns the cursor: in this slot, at the next
--- slot, or at :where.
+-- Checks entries of one list from an ordinal on. Returns the cursor: in this slot, at the next slot, or at :where.
 local function look_at_slot(start, ordinal)
-  local counts = redis.call('HMGET', key('slots'), start, start .. '<')
-  local size, removed = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+  local removed, size = far().span(start)
   ordinal = math.max(ordinal, removed)
   local page = math.floor(ordinal / FAR_PAGE)
   local list_end = math.min((page + 1) * FAR_PAGE, size)

@@ -1,12 +1,10 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- claim.lua - leases due jobs of one bucket to the caller. The reply has at most BYTES_MAX of bodies,
--- or a single larger job.
+-- claim.lua - leases due jobs of one bucket to the caller.
 --
 --   hash  :pace    '' or name of an instance -> until when the rate is used, us
 --
--- In any time t at most rate * t + burst jobs are claimed. :pace stores the time at which the
--- claimed jobs would end if they ran one after another at that rate. It may be ahead of now by the
--- time of the burst.
+-- In any time t at most rate * t + burst jobs are claimed. :pace stores the time at which the claimed jobs would end
+-- if they ran one after another at that rate. It may be ahead of now by the time of the burst.
 rate = tonumber(rate)
 local step_us, ahead_us, used_us, known
 local by_rate, by_flight = math.huge, math.huge -- limits of this claim
@@ -23,8 +21,6 @@ if flight_max then
 end
 local most = math.min(max, by_rate, by_flight)
 
-local BYTES_MAX = 16 * 1024 * 1024
-local AT_ONCE = 64
 local ids = most > 0 and redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT', 0, most) or {}
 local taken = 0
 local out = { now, -1, now + lease_ms, 0 }
@@ -33,28 +29,23 @@ if #ids > 0 then
   local lease = at + lease_ms
   out[3] = lease
   local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
-  local leased, bytes = {}, 0
-  -- Read some bodies at a time: they may be large.
-  while taken < #ids and bytes <= BYTES_MAX do
-    local from, upto = taken + 1, math.min(taken + AT_ONCE, #ids)
-    local bodies = redis.call('HMGET', pool, unpack(ids, from, upto))
-    for i = from, upto do
-      local id, body = ids[i], bodies[i - from + 1]
-      bytes = bytes + #(body or '')
-      if bytes > BYTES_MAX and i > 1 then
-        break
-      end
-      taken = i
-      local n = #out
-      out[n + 1], out[n + 2], out[n + 3] = id, body or '', tried[i] or false
-      if body then
-        leased[#leased + 1] = lease
-        leased[#leased + 1] = id
-      else
-        redis.call('HDEL', tries, id)
-        redis.call('HDEL', base .. ':ended', id)
-        order().left(id)
-      end
+  local leased, bytes, body_of = {}, 0, claim_bodies(ids)
+  for i, id in ipairs(ids) do
+    local body = body_of(i)
+    bytes = bytes + #(body or '')
+    if bytes > CLAIM_BYTES and i > 1 then
+      break
+    end
+    taken = i
+    local n = #out
+    out[n + 1], out[n + 2], out[n + 3] = id, body or '', tried[i] or false
+    if body then
+      leased[#leased + 1] = lease
+      leased[#leased + 1] = id
+    else
+      redis.call('HDEL', tries, id)
+      redis.call('HDEL', base .. ':ended', id)
+      order().left(id)
     end
   end
   redis.call('ZREM', delay, unpack(ids, 1, taken))
@@ -63,23 +54,6 @@ if #ids > 0 then
 end
 if rate or by_flight < math.huge then
   local pace = base .. ':pace'
-
-  -- How long another claim would be useless.
-  local function wait_us(count)
-    if count < most or most == max then
-      return 0
-    end
-    local due = redis.call('ZCOUNT', delay, '-inf', now)
-    if due == 0 then
-      return 0
-    elseif by_flight <= by_rate then
-      return -1
-    end
-    -- Half of the burst, so that the other half remains for the time until the next call arrives.
-    local worth = math.max(1, math.floor(math.min(ahead_us / step_us / 2, rate / 200, due)))
-    return math.max(1, math.ceil(used_us + worth * step_us - ahead_us - now_us))
-  end
-
   if rate and taken > 0 then
     -- Quarters of a us, rounded up, which a Lua number holds exactly.
     used_us = used_us + math.ceil(taken * step_us * 4) / 4
@@ -92,7 +66,14 @@ if rate or by_flight < math.huge then
     redis.call('HSET', pace, pace_owner, string.format('%.2f', used_us))
     redis.call('PEXPIRE', pace, math.ceil(ahead_us / 1000) + 1000)
   end
-  out[4] = wait_us(taken)
+  local due = taken == most and most < max and redis.call('ZCOUNT', delay, '-inf', now) or 0
+  if due > 0 and by_flight <= by_rate then
+    out[4] = -1
+  elseif due > 0 then
+    -- Half of the burst, so that the other half remains for the time until the next call arrives.
+    local worth = math.max(1, math.floor(math.min(ahead_us / step_us / 2, rate / 200, due)))
+    out[4] = math.max(1, math.ceil(used_us + worth * step_us - ahead_us - now_us))
+  end
 end
 out[2] = first_score(delay)
 return out

@@ -1,6 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- dead.lua - lists the dead letters of one bucket, the oldest first; replays or deletes those that
--- match.
+-- dead.lua - lists the dead letters of one bucket, the oldest first; replays or deletes those that match.
 --
 -- If the next call passes end_ms of the reply, it sees no letters that were buried meanwhile. A
 -- replayed job starts anew: its tries keep only the number of replays. The script finds its

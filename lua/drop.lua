@@ -1,6 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- drop.lua - deletes jobs of a queue. To delete all, the caller repeats the call until it returns
--- 0.
+-- drop.lua - deletes jobs of a queue. To delete all, the caller repeats the call until it returns 0.
 local n, lived = 0, 0
 
 local function dropped(count)
@@ -22,8 +21,7 @@ local function drop(key, ids)
   end
 end
 
--- Deletes the far jobs of the first slot and returns their number. The caller repeats it until none
--- is left.
+-- Deletes the far jobs of the first slot and returns their number. The caller repeats it until none is left.
 local function drop_far()
   local start = slot >= 0 and far().first() or -1
   if start < 0 then

@@ -1,11 +1,10 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- enqueue.lua - stores a batch of jobs in one bucket, each id once, each Kafka record once.
 --
--- If groups keep their order, a replacement of a job in flight waits for the end of that lease
--- (lib/order.lua). So does a job without REPLACE if the job in flight was cancelled. Repeatable: a
--- second run answers EXISTS or READ_BEFORE. It answers STORED if the change is marked as sent again
--- and the job is there as stored, and the same as before for a replacement with a number. A
--- replacement without a number may answer REPLACED, and then changes only the tries of the job.
+-- If groups keep their order, a replacement of a job in flight, or of a cancelled one, waits for the end of that lease
+-- (lib/order.lua). Repeatable: a second run answers EXISTS or READ_BEFORE. It answers STORED if the change is marked as
+-- sent again and the job is there as stored, and the same as before for a replacement with a number. Without a number a
+-- replacement may answer REPLACED, and then changes only the tries of the job.
 local argv = ARGV -- a local variable is faster
 
 local was = first_score(delay)
@@ -14,8 +13,7 @@ local first_row, stamped = ingest_read(ingest, PARTS)
 local FIELDS = ROW + (by_key and 1 or 0) + stamped
 local slot = tonumber(redis.call('ZRANGE', base .. ':far', 0, 0)[1] or -1)
 
--- Removes a job of a queue in any state. An ended job was counted before. Returns the number of
--- newly counted jobs.
+-- Removes a job of a queue in any state. An ended job was counted before. Returns the number of newly counted jobs.
 local function leave(id, keys, kind)
   if keys == base then
     outdate(id, '', redis.call('ZSCORE', unack, id))
@@ -72,10 +70,8 @@ end
 local pending, placed = {}, {} -- pending: key -> {field, value, ...} or {score, member, ...}
 local bodies, body_n, dues, due_n = {}, 0, {}, 0 -- for :pool and :delay
 local function write(key, a, b)
-  local list = pending[key] or {}
-  list[#list + 1] = a
-  list[#list + 1] = b
-  pending[key] = list
+  pending[key] = pending[key] or {}
+  push(pending[key], a, b)
 end
 local function flush()
   if body_n > 0 then
@@ -136,9 +132,8 @@ local FAR_END_MS = 1e14 -- limit of slot starts: Lua writes later ones with an e
 horizon = horizon or 0
 local width = math.min(FAR_WIDTH, math.max(1000, math.floor(horizon / 2)))
 
--- A job due at this time or earlier is near. The test compares texts, which is faster than numbers.
--- If keys keep their order, a job is far while a slot of any width covers its time, so that jobs
--- due at one time leave in order of arrival.
+-- A job due at this time or earlier is near. Compared as texts, which is faster. If keys keep their order, a job is far
+-- while a slot of any width covers its time, so that jobs due at one time leave in order of arrival.
 local near = horizon > 0 and now + horizon or math.huge
 if by_key and slot >= 0 then
   near = math.min(near, slot - 1)
@@ -204,10 +199,8 @@ end
 local codes, index, stored = {}, {}, 0
 local at = first_row
 for i, id in ipairs(ids) do
-  local how, again, name, mine = argv[at + HOW], false, nil, false
-  if #how > 1 or how == '+' then
-    how, again, name = read_how(how)
-  end
+  local how, again, name = read_how(argv[at + HOW])
+  local mine = false
   if name then
     name = wake_text .. ' ' .. name
   elseif again then
@@ -271,8 +264,7 @@ if of_queue and stored > 0 and redis.call('HLEN', pool) + (far_made and far().co
 end
 write_notes(of_queue)
 
--- Wakes other instances for an earlier head or an earlier slot, which they may have to move before
--- their next look.
+-- Wakes other instances for an earlier head or an earlier slot, which they may have to move before their next look.
 local head, first = first_score(delay), far_made and far().first() or slot
 if (head >= 0 and (was < 0 or head < was)) or (first >= 0 and (slot < 0 or first < slot)) then
   redis.pcall('PUBLISH', wake_channel, wake_text) -- may be denied: other instances then notice later

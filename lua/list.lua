@@ -1,8 +1,7 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- list.lua - lists the jobs of one bucket, a page at a time. Changes nothing.
 --
--- Scores are in ms; scores of a queue's :delay and of its far slots are in us. Cost: O(k log n) for
--- k examined jobs, plus their records.
+-- Scores are in ms; scores of a queue's :delay and of its far slots are in us.
 local LOOK_MAX = 500
 look = math.min(look, LOOK_MAX)
 to_ms = to_ms or math.huge
@@ -73,8 +72,7 @@ local function next_slot()
   end
   local first = tonumber(start) == tonumber(least_slot) and slot_at or 0
   least_slot = '(' .. start
-  local counts = redis.call('HMGET', base .. ':slots', start, start .. '<')
-  local size, removed = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+  local removed, size = far().span(start)
   return { ms = tonumber(start), removed = removed, at = math.max(first, removed), size = size }
 end
 

@@ -2,8 +2,7 @@
 -- move.lua - moves jobs of the first slot of far jobs (lib/far.lua) to the normal indexes, shortly
 -- before they are due.
 --
--- If the slot may not be moved yet, moved and taken are 0. Any number of instances may call it. It
--- reads before the first write, so an error loses nothing. Cost: O(k log n) for k entries.
+-- If the slot may not be moved yet, moved and taken are 0. Any number of instances may call it.
 local was, start = first_score(delay), far().first()
 local moved, taken, left = 0, 0, 0
 if start >= 0 and start - now <= early_ms then

@@ -9,8 +9,7 @@ local due = at_ms or now + after_ms
 local score = of_queue and due * 1000 or due
 local was = first_score(delay)
 
--- The first bytes of a record of bridge/job/job.c: an array of four or six, version 1, the due
--- time.
+-- The first bytes of a record of bridge/job/job.c: an array of four or six, version 1, the due time.
 local function due_anew(record)
   local head = string.sub(record, 1, 3)
   if #record < 11 or (head ~= '\148\1\207' and head ~= '\150\1\207') then

@@ -6,7 +6,6 @@ for at = FIRST_ROW, #ARGV, ROW do
   total = total + tonumber(ARGV[at + MAX])
 end
 total = math.min(total, 1000)
-local BYTES_MAX = 16 * 1024 * 1024 -- limit of bodies in one reply, except a single job
 local out, names, dues = { 0, 0, 0 }, {}, {}
 if total > 0 then
   local found = redis.call('ZRANGEBYSCORE', delay, '-inf', now_due, 'WITHSCORES', 'LIMIT', 0, total)
@@ -16,23 +15,14 @@ if total > 0 then
   end
 end
 if #names > 0 then
-  local bodies = {}
-  local function body(i) -- read some at a time: they may exceed the reply
-    if not bodies[i] and (i - 1) % 64 == 0 then
-      for k, one in ipairs(redis.call('HMGET', pool, unpack(names, i, math.min(i + 63, #names)))) do
-        bodies[i + k - 1] = one
-      end
-    end
-    return bodies[i]
-  end
   local notes = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(names)) or {}
   local ends = redis.call('EXISTS', ttl) == 1 and redis.call('ZMSCORE', ttl, unpack(names)) or {}
   local consumer, left, leased, taken, bytes = 1, tonumber(ARGV[FIRST_ROW + MAX]), {}, {}, 0
-  local from_ms = claim_time(soon)
+  local from_ms, body = claim_time(soon), claim_bodies(names)
   for i, id in ipairs(names) do
     local over_ms, record = tonumber(ends[i] or nil), body(i)
     bytes = bytes + #(record or '')
-    if bytes > BYTES_MAX and i > 1 then
+    if bytes > CLAIM_BYTES and i > 1 then
       break
     elseif over_ms and over_ms <= now then
       expire(id) -- more expired jobs than one call settles
@@ -49,8 +39,7 @@ if #names > 0 then
       local lease = from_ms + (wanted > 0 and wanted or lease_ms)
       taken[#taken + 1] = id
       if record then
-        leased[#leased + 1] = lease
-        leased[#leased + 1] = id
+        push(leased, lease, id)
       else
         forget(id)
       end

@@ -1,6 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- reap.lua - puts jobs of one bucket back whose lease expired without an outcome, or whose claim was
--- lost.
+-- reap.lua - puts jobs of one bucket back whose lease expired without an outcome, or whose claim was lost.
 --
 -- If Redis executed the lost claim, :sums has its lease in the field of the claimant. The claimant
 -- never received these jobs, so they return without an attempt.

@@ -16,8 +16,7 @@ for i, held in ipairs(redis.call('ZMSCORE', unack, unpack(ids))) do
   held = held and tonumber(held)
   codes[i] = (held == lease or held == new) and RENEWED or STALE
   if held == lease then
-    renewed[#renewed + 1] = ARGV[at + NEW_LEASE]
-    renewed[#renewed + 1] = ids[i]
+    push(renewed, ARGV[at + NEW_LEASE], ids[i])
   elseif held ~= new then
     lost[#lost + 1] = { i, ids[i], ARGV[at + LEASE], ARGV[at + NEW_LEASE] }
   end

@@ -1,12 +1,11 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- retry.lua - puts claimed jobs of one bucket back for a later claim, or buries them.
 --
--- Only the lease that claimed the job counts: a late outcome of an earlier claim changes nothing,
--- and a run of a cancelled or replaced job is not kept. A retried job stays in front of its group.
--- A next run is a new job of that group (lib/order.lua). A failed run is kept under ID@DIGITS; if
--- another job has that id, under ID@0DIGITS, and so on. Without a next run the original job is
--- removed. A second run answers STALE if the first put the job back or buried it, else the same as
--- the first.
+-- Only the lease that claimed the job counts: a late outcome of an earlier claim changes nothing, and a run of a
+-- cancelled or replaced job is not kept. A retried job stays in front of its group. A next run is a new job of that
+-- group (lib/order.lua). A failed run is kept under ID@DIGITS; if another job has that id, under ID@0DIGITS, and so
+-- on. Without a next run the original job is removed. A second run answers STALE if the first put the job back or
+-- buried it, else the same as the first.
 
 -- Keeps a failed run as a job of its own. If another near or far job (lib/far.lua) has the id,
 -- zeros are added before its final digits, and the run stays in this bucket
@@ -75,10 +74,7 @@ end
 
 local codes = {}
 for at = FIRST_ROW, #ARGV, ROW do
-  local id, lease, how, again = ARGV[at], ARGV[at + LEASE], ARGV[at + HOW], false
-  if #how > 1 or how == '+' then
-    how, again = read_how(how)
-  end
+  local id, lease, how, again = ARGV[at], ARGV[at + LEASE], read_how(ARGV[at + HOW])
   local held = redis.call('ZSCORE', unack, id)
   local code
   if held and tonumber(held) == tonumber(lease) then

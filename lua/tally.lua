@@ -3,9 +3,8 @@
 --
 --   KEYS[1]  hash  {SOURCE}:tally:NAME  n -> counted so far; gone when the window is over
 --
--- Returns 1: counted or subtracted; 0: the limit would be exceeded, nothing was counted. Invariant:
--- n is not negative, and its key has a time to live. Not repeatable: a second run counts twice.
--- Cost: O(1).
+-- Returns 1: counted or subtracted; 0: the limit would be exceeded, nothing was counted. Invariant: n is not
+-- negative, and its key has a time to live. Not repeatable: a second run counts twice. Cost: O(1).
 local key = KEYS[1]
 redis.call('HDEL', key, '') -- never there; refused for lack of memory is a first write only
 local have = tonumber(redis.call('HGET', key, 'n') or nil)

@@ -11,11 +11,7 @@ enum { LEASE_MIN_MS = 1, TRIES_MAX = 1000000 };
 #define HUNDRED_YEARS_MS (INT64_C(36525) * 24 * 3600 * 1000)
 #define WEEK_MS (INT64_C(7) * 24 * 3600 * 1000)
 
-struct queue_sink {
-    struct queue_rules rules;
-};
-
-#define AT(field) offsetof(struct queue_sink, rules.field)
+#define AT(field) offsetof(struct queue_rules, field)
 static const struct opt opts[] = {
     {"lease", OPT_MS, AT(lease_ms), "30s",
      "Default lease: time until a pulled job becomes available again if the consumer "
@@ -49,9 +45,7 @@ static const struct opt opts[] = {
 
 static const struct queue_rules *queue(const void *self)
 {
-    const struct queue_sink *s = self;
-
-    return &s->rules;
+    return self;
 }
 
 static int start(struct sink *sink, void *self, struct err *err)
@@ -71,7 +65,7 @@ static void stop(struct sink *sink, void *self)
 const struct sink_ops sink_queue = {
     .name = "queue",
     .help = "Stores jobs for consumers, which pull them through an HTTP API.",
-    .size = sizeof(struct queue_sink),
+    .size = sizeof(struct queue_rules),
     .opts = opts,
     .target = "{topic}",
     .max_in_flight = 1000,

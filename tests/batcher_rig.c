@@ -58,7 +58,7 @@ static unsigned record_call(const struct fake_command *c)
 
     at += shape->partitions ? 1 + 2 * partitions : 0;
     stride += partitions > 0;
-    buf_add_str(&rig.sent, script_name(c->script));
+    buf_add_str(&rig.sent, script_names[c->script]);
     for (; at + stride <= c->n; at += stride, count++) {
         struct slice mark = shape->mark ? c->word[at + shape->mark] : SLICE_LIT("");
         buf_addf(&rig.sent, " %.*s", SLICE_ARG(c->word[at]));

@@ -4,7 +4,7 @@
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/redis/redis.h"
-#include "bridge/store/script.h"
+#include "bridge/store/calls.h"
 #include "tests/fuzz.h"
 
 #include <arpa/inet.h>
@@ -77,10 +77,8 @@ static unsigned script_of(struct slice code)
 {
     unsigned script = 0;
 
-    for (const struct lua_file *f = lua_files; f->name; f++)
-        if (slice_is(code, f->text))
-            while (script < SCRIPTS && strcmp(script_name(script), f->name) != 0)
-                script++;
+    while (script < SCRIPTS && !slice_is(code, script_texts[script]))
+        script++;
     return script;
 }
 

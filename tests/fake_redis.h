@@ -12,7 +12,7 @@
 #define TESTS_FAKE_REDIS_H
 
 #include "bridge/base/buf.h"
-#include "bridge/store/script.h"
+#include "bridge/store/calls.h"
 
 #include <stdbool.h>
 

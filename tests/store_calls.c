@@ -33,7 +33,7 @@ static void done(void *arg)
 ON(on_code, char)
 ON(on_command, const struct redisReply *)
 ON(on_reap, const struct store_reap_reply *)
-ON(on_count, const struct counts *)
+ON(on_count, const struct store_count_reply *)
 ON(on_touch, const struct store_touch_reply *)
 ON(on_measure, const struct store_measure_reply *)
 ON(on_respawn, const struct store_respawn_reply *)
@@ -108,8 +108,7 @@ static void call_reap(void *arg)
 }
 static void call_count(void *arg)
 {
-    const struct count_ask ask = {ROUTE, on_count, arg};
-    store_count_many(&ask, 1);
+    store_count(ROUTE, on_count, arg);
 }
 static void call_find(void *arg)
 {
@@ -177,16 +176,21 @@ static void call_pace(void *arg)
 }
 static void call_meta(void *arg)
 {
-    store_script(store_calls.store, SCRIPT_META, ID, NULL, 0, on_command, arg);
+    store_meta(store_calls.store, ID, NULL, 0, on_command, arg);
 }
 static void call_audit(void *arg)
 {
     store_audit(ROUTE, SLICE_LIT("delay"), SLICE_LIT("0"), 10, false, on_audit, arg);
 }
+static void on_unlisted(void *arg, const struct redisReply *reply)
+{
+    (void)arg;
+    (void)reply;
+}
 static void call_command(void *arg)
 {
     const struct slice args[] = {SLICE_LIT("HGETALL"), ID};
-    store_unlist(store_calls.store, ID, ID, 5);
+    store_unlist(store_calls.store, ID, ID, 5, on_unlisted, NULL);
     store_notify(store_calls.store, "=@x");
     store_command(store_calls.store, args, 2, on_command, arg);
 }

@@ -124,7 +124,7 @@ static void assert_past_deadline(enum batcher_kind kind, const char *codes,
     assert_true(rig_wait_for(&rig.answers, n));
     assert_string_equal(buf_str(&rig.results), past);
     assert_int_equal(rig.calls, 1); /* it was executed */
-    assert_int_equal(store_wait_shortfalls(rig.store), 1);
+    assert_int_equal(store_counters(rig.store)->wait_shortfalls, 1);
     rig_stop();
 }
 

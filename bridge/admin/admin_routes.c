@@ -40,7 +40,7 @@ static int64_t next_due_ms(const struct route *route)
 /* since_ms: monotonic; older counts are written as null. */
 static void add_counts(struct buf *out, const struct route *route, int64_t since_ms)
 {
-    const struct counts *c = &route->counts;
+    const struct store_count_reply *c = &route->counts;
     bool known = census_knows(route, since_ms);
     bool late = known && c->head_ms >= 0 && c->head_ms < c->now_ms;
     add_number(out, "pending", known ? c->waiting : -1);

@@ -9,7 +9,7 @@
 struct part {
     struct census *census;
     struct route *route;
-    struct counts sum;
+    struct store_count_reply sum;
     unsigned open;
     bool torn; /* at least one bucket did not answer */
 };
@@ -25,7 +25,7 @@ struct census { /* of one request; freed when all buckets have answered */
     struct part parts[];
 };
 
-static void take(struct counts *sum, const struct counts *one)
+static void take(struct store_count_reply *sum, const struct store_count_reply *one)
 {
     sum->waiting += one->waiting;
     sum->far += one->far;
@@ -55,7 +55,7 @@ bool census_knows(const struct route *route, int64_t since_ms)
 static void take_queues(struct route *route)
 {
     bool here = census_of(route) == route;
-    route->counts = here ? route->sink->sum : (struct counts){.head_ms = -1};
+    route->counts = here ? route->sink->sum : (struct store_count_reply){.head_ms = -1};
     route->counted_ms = here ? route->sink->sum_ms : 0;
 }
 
@@ -83,7 +83,7 @@ static void on_limit(void *arg)
         answer(c, false);
 }
 
-static void on_counts(void *arg, const struct counts *counts)
+static void on_counts(void *arg, const struct store_count_reply *counts)
 {
     struct part *part = arg;
     struct census *c = part->census;
@@ -103,34 +103,9 @@ static void on_counts(void *arg, const struct counts *counts)
         end(c);
 }
 
-/* Buckets for one call, at most as many as the store accepts. */
-struct batch_of_asks {
-    unsigned n, most;
-    struct count_ask asks[64];
-};
-
-static void send(struct batch_of_asks *b)
-{
-    if (b->n > 0)
-        store_count_many(b->asks, b->n);
-    b->n = 0;
-}
-
-static void ask_for(struct part *part, struct batch_of_asks *b)
-{
-    EACH_SCHED (part->route, s) {
-        part->open++;
-        b->asks[b->n++] = (struct count_ask){s->bucket, on_counts, part};
-        if (b->n == b->most)
-            send(b);
-    }
-}
-
 void census_take(struct bridge *bridge, census_cb *cb, void *arg)
 {
-    struct batch_of_asks b = {.most = store_count_max(bridge->store)};
     size_t n = 0;
-    must(b.most <= sizeof(b.asks) / sizeof(b.asks[0]));
     EACH_ROUTE (bridge, route)
         n++;
     struct census *c = mem_alloc(sizeof(*c) + n * sizeof(c->parts[0]));
@@ -144,9 +119,12 @@ void census_take(struct bridge *bridge, census_cb *cb, void *arg)
             c->torn = true;
         else
             c->open++;
-        ask_for(part++, &b);
+        EACH_SCHED (route, s) {
+            part->open++;
+            store_count(s->bucket, on_counts, part);
+        }
+        part++;
     }
-    send(&b);
     c->limit = timer_new(on_limit, c);
     timer_set(c->limit, c->open > 0 ? CENSUS_WAIT_MS : 0);
 }

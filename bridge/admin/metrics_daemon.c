@@ -69,20 +69,19 @@ static void print_buckets(const struct bridge *bridge, struct buf *out)
 /* full: also scripts that were never called. */
 static void print_scripts(const struct store *store, bool full, struct buf *out)
 {
+    const struct store_counters *n = store_counters(store);
     metric_head(out, "tarry_redis_scripts_total", "counter",
                 "Script calls sent to Redis.");
     for (int i = 0; i < SCRIPTS; i++)
-        if (full || store_script_calls(store, (enum script)i) > 0)
+        if (full || n->calls[i] > 0)
             metric_count(out, "tarry_redis_scripts_total",
-                         LABELS({"script", script_name((enum script)i)}),
-                         store_script_calls(store, (enum script)i));
+                         LABELS({"script", script_names[i]}), n->calls[i]);
     metric_head(out, "tarry_redis_command_duration_seconds", "histogram",
                 "Time from sending a script call to its reply.");
     for (int i = 0; i < SCRIPTS; i++)
-        if (full || store_script_calls(store, (enum script)i) > 0)
+        if (full || n->calls[i] > 0)
             metric_histogram(out, "tarry_redis_command_duration_seconds",
-                             LABELS({"script", script_name((enum script)i)}),
-                             store_script_durations(store, (enum script)i), full);
+                             LABELS({"script", script_names[i]}), &n->took[i], full);
 }
 
 static void print_errors(const struct store *store, struct buf *out)
@@ -97,7 +96,7 @@ static void print_errors(const struct store *store, struct buf *out)
                 "Error replies of Redis by their meaning.");
     for (int e = REDIS_NO_SCRIPT; e <= REDIS_WRONG; e++)
         metric_count(out, "tarry_redis_errors_total", LABELS({"code", codes[e]}),
-                     store_errors(store, (enum redis_error)e));
+                     store_counters(store)->errors[e]);
 }
 
 /* The one that waits for messages of other instances is included. */
@@ -124,11 +123,11 @@ static void print_redis(const struct bridge *bridge, bool answers, struct buf *o
           store_is_up(store) && answers);
     print_connections(bridge, out);
     counter(out, "tarry_redis_connects_total", "Connections made to Redis.",
-            store_connections(store));
+            store_counters(store)->connections);
     counter(
         out, "tarry_redis_wait_shortfall_total",
         "Times that fewer replicas had the latest jobs than redis.durability requires.",
-        store_wait_shortfalls(store));
+        store_counters(store)->wait_shortfalls);
     gauge(out, "tarry_redis_durability_level",
           "How Redis persists data: 0 unknown, 1 memory only, 2 snapshots, 3 append-only "
           "file synced each second, 4 append-only file synced before each reply.",

@@ -35,7 +35,7 @@ static const char *const results[] = {"delivered", "try_again", "rejected"};
 
 static double overdue_s(const void *of)
 {
-    const struct counts *c = &((const struct route *)of)->counts;
+    const struct store_count_reply *c = &((const struct route *)of)->counts;
     return c->head_ms < 0 || c->head_ms > c->now_ms
                ? 0
                : (double)(c->now_ms - c->head_ms) / 1000;

@@ -32,15 +32,6 @@ static bool look_at_source(struct source *src)
     return true;
 }
 
-static bool look_at_route(struct route *route)
-{
-    if (route->refs > 0 || !route_is_idle(route) || !route_buckets_are_idle(route))
-        return false;
-    route_free_buckets(route);
-    route_free(route);
-    return true;
-}
-
 bool leave_needs_sink(const struct sink *sink)
 {
     EVERY_ROUTE (sink->bridge, route)
@@ -78,7 +69,7 @@ static void hand_over(struct sink *sink)
 static bool look_at_sink(struct sink *sink)
 {
     if (sink->rules)
-        queue_old_tick(sink);
+        queue_objects_tick(sink);
     if (!inst_sink_quiet(sink) || is_used(sink) || !inst_sink_end(sink))
         return false;
     hand_over(sink);
@@ -94,7 +85,7 @@ bool leave_look(struct bridge *bridge)
             left = true;
     EVERY_ROUTE (bridge, route)
         if (route->use == PART_LEAVING) {
-            bool gone = look_at_route(route);
+            bool gone = route_end(route);
             route_gone |= gone;
             left |= !gone;
         }

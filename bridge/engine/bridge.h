@@ -27,7 +27,7 @@ struct queue;
 struct reload;
 struct route_states;
 
-struct pool { /* a Redis */
+struct pool {         /* a Redis */
     const char *name; /* of the main Redis: "redis" */
     const struct conf_redis *conf;
     struct store *store;

@@ -134,28 +134,16 @@ void core_release(struct bridge *bridge)
 
 /* --- tools --- */
 
-static void on_tool_up(void *arg)
+static void on_tool_event(void *arg)
 {
     (void)arg;
     loop_stop();
-}
-
-static void on_tool_notified(void *arg, struct slice name)
-{
-    (void)arg;
-    (void)name;
 }
 
 static void on_tool_incompatible(void *arg, const char *why)
 {
     struct tool *tool = arg;
     err_set(&tool->incompatible, "%s", why);
-    loop_stop();
-}
-
-static void on_tool_tick(void *arg)
-{
-    (void)arg;
     loop_stop();
 }
 
@@ -170,14 +158,14 @@ static const char *trouble(const struct bridge *bridge)
 
 int tool_start(struct tool *tool, int64_t patience_ms, struct err *err)
 {
-    static const struct core_events events = {on_tool_up, on_tool_notified, on_tool_up,
+    static const struct core_events events = {on_tool_event, NULL, on_tool_event,
                                               on_tool_incompatible};
     struct bridge *bridge = tool->bridge;
     int64_t begun_ms = loop_mono_ms();
     const char *why;
     if (core_start(bridge, &events, tool, err) < 0)
         return EX_UNAVAILABLE;
-    bridge->tick = timer_every(TOOL_TICK_MS, on_tool_tick, NULL);
+    bridge->tick = timer_every(TOOL_TICK_MS, on_tool_event, NULL);
     while ((why = trouble(bridge)) != NULL) {
         loop_run();
         if (tool->incompatible.text[0] != '\0') {

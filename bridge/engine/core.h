@@ -16,8 +16,8 @@ struct conf_redis;
 
 struct core_events { /* of the stores: see store.h, and meta.h for the time of `up` */
     void (*up)(void *arg);
-    void (*notified)(void *arg, struct slice name);
-    void (*pool_up)(void *arg); /* one of pools: { } is up */
+    void (*notified)(void *arg, struct slice name); /* may be NULL */
+    void (*pool_up)(void *arg);                     /* one of pools: { } is up */
     /* called once: only a newer tarry may use these keys */
     void (*incompatible)(void *arg, const char *why);
 };

@@ -32,9 +32,8 @@ struct handover {
     int64_t lateness_ms;
     int64_t lease_us;      /* monotonic: the lease of its claim expires no earlier */
     int64_t until_ms;      /* Redis' clock: the lease is not renewed beyond this */
-    int64_t renew_us;      /* monotonic: time of the next renewal */
+    int64_t renew_us;      /* monotonic: time of the next renewal; 0: none */
     int64_t renewed_lease; /* the lease of the renewal in flight; 0: none */
-    bool listed;           /* in bridge->under_way */
     /* The outcome, if it was reported during a renewal: */
     bool ended;
     enum outcome outcome;
@@ -127,11 +126,17 @@ static void on_dead_failed(struct handover *h, const char *why)
     settle_retry(&h->l, back_ms);
 }
 
-static void (*const outcomes[2][3])(struct handover *h, const char *why) = {
-    {[DELIVERED] = on_delivered, [TRY_AGAIN] = on_try_again, [REJECTED] = on_rejected},
-    {[DELIVERED] = on_dead_delivered,
-     [TRY_AGAIN] = on_dead_failed,
-     [REJECTED] = on_dead_failed},
+/* Of a job, and of a dead letter. */
+static const struct {
+    void (*settle)(struct handover *h, const char *why);
+    const char *word; /* for tap */
+} outcomes[2][3] = {
+    {[DELIVERED] = {on_delivered, "delivered"},
+     [TRY_AGAIN] = {on_try_again, "failed"},
+     [REJECTED] = {on_rejected, "rejected"}},
+    {[DELIVERED] = {on_dead_delivered, "dead-delivered"},
+     [TRY_AGAIN] = {on_dead_failed, "dead-failed"},
+     [REJECTED] = {on_dead_failed, "dead-failed"}},
 };
 
 static void note_attempt(struct handover *h)
@@ -161,16 +166,15 @@ static void await_renewal(struct handover *h, int64_t now_us)
 {
     if (h->l.lease >= h->until_ms)
         return; /* the sink must report before it expires */
-    h->listed = true;
     h->renew_us = now_us + RENEW_MS * 1000;
     TAILQ_INSERT_TAIL(&h->sink->bridge->under_way, h, link);
 }
 
 static void no_renewal(struct handover *h)
 {
-    if (h->listed)
+    if (h->renew_us > 0)
         TAILQ_REMOVE(&h->sink->bridge->under_way, h, link);
-    h->listed = false;
+    h->renew_us = 0;
 }
 
 /* The job is no longer in flight. */
@@ -182,14 +186,8 @@ static void give_credit(struct handover *h)
 
 static void tell_tap(const struct handover *h, enum outcome outcome, const char *why)
 {
-    static const char *const words[2][3] = {
-        {[DELIVERED] = "delivered", [TRY_AGAIN] = "failed", [REJECTED] = "rejected"},
-        {[DELIVERED] = "dead-delivered",
-         [TRY_AGAIN] = "dead-failed",
-         [REJECTED] = "dead-failed"},
-    };
     tap_note(route_of(h)->tap,
-             &(struct tap_event){.what = words[h->d.dead != NULL][outcome],
+             &(struct tap_event){.what = outcomes[h->d.dead != NULL][outcome].word,
                                  .id = h->l.id,
                                  .job = h->l.job,
                                  .reason = why,
@@ -213,7 +211,7 @@ static void end(struct handover *h, enum outcome outcome, const char *why)
     if (stopped)
         settle_park(&h->l, STOPPED_MS);
     else
-        outcomes[dead][outcome](h, why ? why : "");
+        outcomes[dead][outcome].settle(h, why ? why : "");
     free_handover(h);
 }
 

@@ -235,7 +235,7 @@ static uint64_t arrivals(const struct bridge *bridge)
 {
     uint64_t n = 0;
     EACH_POOL (bridge, pool)
-        n += store_ready_count(pool->store);
+        n += store_counters(pool->store)->arrivals;
     return n;
 }
 

@@ -80,9 +80,9 @@ struct queue_sweep {
     struct queue_listed *next;  /* the next to sweep; NULL: all were swept */
     unsigned open;              /* calls in flight */
     bool listing;
-    bool torn;         /* a call failed: the sum would be wrong */
-    int64_t begun_ms;  /* monotonic; 0: not started */
-    struct counts sum; /* of the sweep in progress */
+    bool torn;                    /* a call failed: the sum would be wrong */
+    int64_t begun_ms;             /* monotonic; 0: not started */
+    struct store_count_reply sum; /* of the sweep in progress */
 };
 
 struct sink {
@@ -113,11 +113,12 @@ struct sink {
     struct queue *queues;            /* queue objects of this process, by name */
     struct queue_stats queue_stats;
     struct queue_sweep sweep;
-    struct counts sum; /* of all its queues, at the last sweep (queue_list.c) */
-    size_t sum_names;  /* number of queues in it */
-    int64_t sum_ms;    /* monotonic: start of that sweep; 0: none yet */
-    unsigned notings;  /* ZADDs in flight that store the name of a queue */
-    bool notes_lost;   /* some of them failed: queue_tick() repeats them */
+    struct store_count_reply
+        sum;          /* of all its queues, at the last sweep (queue_list.c) */
+    size_t sum_names; /* number of queues in it */
+    int64_t sum_ms;   /* monotonic: start of that sweep; 0: none yet */
+    unsigned notings; /* ZADDs in flight that store the name of a queue */
+    bool notes_lost;  /* some of them failed: queue_tick() repeats them */
 };
 
 /* Find a part in use by its name. NULL: no such part, or name is NULL. */

@@ -203,16 +203,9 @@ void kv_tally(struct source *src, struct slice name, int64_t amount, int64_t lim
               int64_t window_ms, kv_cb *cb, void *arg)
 {
     struct ask *ask = ask_done(src, cb, arg);
-    const int64_t number[] = {amount, limit, window_ms};
-    char text[3][24];
-    struct slice argv[3];
     struct buf key = {0};
-    for (int i = 0; i < 3; i++) {
-        snprintf(text[i], sizeof(text[i]), "%" PRId64, number[i]);
-        argv[i] = slice_of(text[i]);
-    }
     add_key(&key, src, "tally", name);
-    store_script(src->bridge->store, SCRIPT_TALLY, buf_slice(&key), argv, 3, on_reply,
-                 ask);
+    store_tally(src->bridge->store, buf_slice(&key), amount, limit, window_ms, on_reply,
+                ask);
     buf_free(&key);
 }

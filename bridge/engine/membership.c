@@ -152,14 +152,11 @@ static void on_reply(void *arg, const struct redisReply *reply)
 
 static void ask(struct membership *a)
 {
-    char span[24];
     struct buf key = {0};
-    snprintf(span, sizeof(span), "%d", MEMBER_TIMEOUT_MS);
     buf_addf(&key, "%s:alive", store_prefix(a->bridge->store));
-    const struct slice argv[] = {SLICE_LIT(""), slice_of(a->member),
-                                 slice_of(a->leaving ? "1" : ""), slice_of(span)};
     a->open++;
-    store_script(a->bridge->store, SCRIPT_ALIVE, buf_slice(&key), argv, 4, on_reply, a);
+    store_alive(a->bridge->store, buf_slice(&key), slice_of(a->member), a->leaving,
+                MEMBER_TIMEOUT_MS, on_reply, a);
     buf_free(&key);
 }
 

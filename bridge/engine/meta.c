@@ -266,14 +266,15 @@ static void on_read(void *arg, const struct redisReply *reply);
  * old value. */
 static void ask(struct meta *m, const struct plan *plan)
 {
-    struct slice argv[3 * CHANGES_MAX];
+    struct store_meta_want changes[CHANGES_MAX];
     struct buf key = {0};
-    for (unsigned i = 0; i < 3 * plan->count; i++)
-        argv[i] = slice_of(plan->rows[i / 3][i % 3]);
+    for (unsigned i = 0; i < plan->count; i++)
+        changes[i] = (struct store_meta_want){slice_of(plan->rows[i][0]),
+                                              slice_of(plan->rows[i][1]),
+                                              slice_of(plan->rows[i][2])};
     buf_addf(&key, "%s:meta", store_prefix(m->store));
     m->asking = true;
-    store_script(m->store, SCRIPT_META, buf_slice(&key), argv, 3 * plan->count, on_read,
-                 m);
+    store_meta(m->store, buf_slice(&key), changes, plan->count, on_read, m);
     buf_free(&key);
 }
 
@@ -375,7 +376,7 @@ static void on_notified(void *arg, struct slice name)
     struct meta *m = arg;
     if (name.p == NULL || slice_is(name, "#meta"))
         meta_look(m);
-    if (!m->of_pool)
+    if (!m->of_pool && m->events->notified)
         m->events->notified(m->arg, name);
 }
 

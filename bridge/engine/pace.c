@@ -120,8 +120,9 @@ static void leave(struct pace *p, struct target *t)
 }
 
 /* Time has passed since let_in(): check the target again. */
-static void go_if_still(struct ask *ask)
+static void go_if_still(void *arg)
 {
+    struct ask *ask = arg;
     const struct target *t = ask->target;
     if (!t->stopped && (ask->probe || t->breaker.state == BREAKER_CLOSED)) {
         go(ask);
@@ -206,15 +207,10 @@ struct batch {
     struct ask *ask[STORE_PACE_MAX];
 };
 
-static void on_gate(void *arg)
-{
-    go_if_still(arg);
-}
-
 static void on_place_reached(void *arg)
 {
     struct ask *ask = arg;
-    ask->gate = (struct gate_wait){.cb = on_gate, .arg = ask};
+    ask->gate = (struct gate_wait){.cb = go_if_still, .arg = ask};
     gate_pass(&ask->target->gate, &ask->pace->gate, &ask->gate);
 }
 

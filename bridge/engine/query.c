@@ -110,23 +110,7 @@ void source_find(struct source *src, struct slice route, struct slice id, found_
 static void on_cancelled(void *arg, char code)
 {
     struct query *q = arg;
-    static const struct {
-        char code;
-        enum cancelled answer;
-    } rows[] = {{CANCEL_CANCELLED, CANCELLED},
-                {CANCEL_CANCELLED_DEAD, CANCELLED},
-                {CANCEL_IN_FLIGHT, CANCEL_TOO_LATE},
-                {CANCEL_REMEMBERED, CANCEL_EMITTED},
-                {CANCEL_NOT_THERE, CANCEL_NOT_FOUND}};
-    enum cancelled said = CANCEL_UNKNOWN;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (rows[i].code == code)
-            said = rows[i].answer;
-    bool done = said == CANCELLED || code == change_unsafe(CANCEL_CANCELLED) ||
-                code == change_unsafe(CANCEL_CANCELLED_DEAD);
-    q->route->stats.cancelled += done;
-    q->route->stats.cancels_missed += said != CANCELLED && said != CANCEL_UNKNOWN;
-    q->cb.cancelled(q->arg, said);
+    q->cb.cancelled(q->arg, submit_note_cancel(&q->route->stats, code));
     query_end(q);
 }
 

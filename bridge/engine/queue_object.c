@@ -66,7 +66,17 @@ static void on_settled(void *owner, unsigned expired, unsigned timed_out,
     }
 }
 
-static bool may_go(const struct queue *q);
+static bool is_unused(const struct queue *q)
+{
+    return !q->pulling && !q->due_listed && q->refs == 0 && bucket_is_idle(q->bucket);
+}
+
+/* Return whether no code uses the object, and the queue has no known job. */
+static bool may_go(const struct queue *q)
+{
+    return is_unused(q) && !q->known && !q->note_lost && q->head_ms < 0 &&
+           q->lease_ms < 0 && bucket_far_ms(q->bucket) < 0;
+}
 
 void queue_leave(struct queue *q)
 {
@@ -154,22 +164,12 @@ static void queue_free(struct queue *q)
     object_free(q);
 }
 
-static bool is_unused(const struct queue *q)
-{
-    return !q->pulling && !q->due_listed && q->refs == 0 && bucket_is_idle(q->bucket);
-}
-
-/* Return whether no code uses the object, and the queue has no known job. */
-static bool may_go(const struct queue *q)
-{
-    return is_unused(q) && !q->known && !q->note_lost && q->head_ms < 0 &&
-           q->lease_ms < 0 && bucket_far_ms(q->bucket) < 0;
-}
-
+/* Of a sink that a reload has taken out, every unused object can be freed. */
 static bool is_idle(const struct queue *q, int64_t now_ms)
 {
-    return is_unused(q) && now_ms - q->used_ms > IDLE_MS && q->lease_ms < 0 &&
-           !q->note_lost;
+    return is_unused(q) && !q->note_lost &&
+           (q->sink->use == PART_LEAVING ||
+            (now_ms - q->used_ms > IDLE_MS && q->lease_ms < 0));
 }
 
 /* A busy queue moves to the end of the list, so a tick need not check all of them. */
@@ -340,15 +340,6 @@ void queue_objects_tick(struct sink *sink)
 {
     note_again(sink);
     free_old(sink);
-}
-
-void queue_old_tick(struct sink *sink)
-{
-    struct queue *q, *next;
-    note_again(sink);
-    HASH_ITER (hh, sink->queues, q, next)
-        if (is_unused(q) && !q->note_lost)
-            queue_free(q);
 }
 
 bool queue_sink_is_idle(const struct sink *sink)

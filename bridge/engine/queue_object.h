@@ -103,12 +103,11 @@ void queue_sink_key(const struct sink *sink, const char *what, struct buf *key);
 unsigned queue_consumers(const struct sink *sink);
 /* Ask for all queues again: Redis is usable again, or wake-ups may have been missed. */
 void queue_look_all(struct bridge *bridge);
-/* Free unused objects, and repeat writes of names that failed; call it once a second. */
+/* Free unused objects, and repeat writes of names that failed; call it once a second, and
+ * for a sink that a reload has taken out until it is idle. */
 void queue_objects_tick(struct sink *sink);
 /* Free the oldest unused objects above the number that is kept; call it once per turn. */
 void queue_free_idle(struct bridge *bridge);
-/* The same for a sink that a reload has taken out: free all unused objects. */
-void queue_old_tick(struct sink *sink);
 /* Return whether no queue of this sink has an object or a call in flight, so a reload can
  * free it. */
 bool queue_sink_is_idle(const struct sink *sink);

@@ -158,20 +158,6 @@ bool route_is_open(const struct route *route)
     return route->sink->rules || route->bucket_count > 0;
 }
 
-bool route_buckets_are_idle(const struct route *route)
-{
-    for (int64_t i = 0; i < route->sched_count; i++)
-        if (!bucket_is_idle(route->scheds[i]->bucket))
-            return false;
-    return true;
-}
-
-void route_free_buckets(struct route *route)
-{
-    for (int64_t i = 0; i < route->sched_count; i++)
-        bucket_free(route->scheds[i]->bucket);
-}
-
 static uint32_t hash32(struct slice s)
 {
     uint32_t hash = 2166136261u;
@@ -264,11 +250,6 @@ void route_start(struct route *route)
         pace_start(route->pace);
 }
 
-bool route_is_idle(const struct route *route)
-{
-    return route->in_flight == 0 && route->reserved == 0 && pace_is_idle(route->pace);
-}
-
 void route_free(struct route *route)
 {
     TAILQ_REMOVE(&route->bridge->routes, route, link);
@@ -280,6 +261,25 @@ void route_free(struct route *route)
     forget_conf(route);
     conf_part_free(CONF_ROUTES, route->conf);
     free(route);
+}
+
+static bool is_idle(const struct route *route)
+{
+    for (int64_t i = 0; i < route->sched_count; i++)
+        if (!bucket_is_idle(route->scheds[i]->bucket))
+            return false;
+    return route->refs == 0 && route->in_flight == 0 && route->reserved == 0 &&
+           pace_is_idle(route->pace);
+}
+
+bool route_end(struct route *route)
+{
+    if (!is_idle(route))
+        return false;
+    for (int64_t i = 0; i < route->sched_count; i++)
+        bucket_free(route->scheds[i]->bucket);
+    route_free(route);
+    return true;
 }
 
 bool route_comes_from(const struct route *route, const struct source *src)

@@ -87,8 +87,8 @@ struct route {
 
     /* Counted since the start of the process: */
     struct route_stats stats;
-    struct recent recent; /* of stats.lateness */
-    struct counts counts; /* of its jobs, at counted_ms (census.h) */
+    struct recent recent;            /* of stats.lateness */
+    struct store_count_reply counts; /* of its jobs, at counted_ms (census.h) */
     int64_t counted_ms;
     struct log_limit complain;       /* jobs that become dead letters */
     struct log_limit complain_dead;  /* its dead-letter sink */
@@ -109,8 +109,11 @@ struct route {
  * says why. */
 struct route *route_new(struct bridge *bridge, struct conf_route *conf, struct sink *sink,
                         struct sink *dead, struct err *err);
-/* Free the route. Its buckets, or their store, must be freed already. */
+/* Free the route; its store must be freed already. */
 void route_free(struct route *route);
+/* Free a route that a reload has taken out, and its buckets, if it has no work left.
+ * Returns whether it has. */
+bool route_end(struct route *route);
 /* Apply new values of route->conf, which conf_check.c has accepted, or new sinks.
  * Deliveries in flight are not affected. The sink must be a queue if and only if the old
  * one was. */
@@ -118,8 +121,6 @@ void route_change(struct route *route, struct sink *sink, struct sink *dead);
 /* Read from Redis what the route must know: it is in use now, or Redis is usable again.
  * Does nothing while Redis is unreachable. */
 void route_start(struct route *route);
-/* Return whether no delivery and no claim is in flight. */
-bool route_is_idle(const struct route *route);
 
 /* Find the route of a job: the route that it names, or else the first in the file that
  * accepts this source and topic. Sets job->target. NULL: no route. *bad is -1 if the
@@ -165,11 +166,6 @@ int64_t route_spread_ms(const struct route *route, const struct job *job);
 void route_open_buckets(struct route *route, int64_t n);
 /* Return whether the route ends at a queue, or its number of buckets is known. */
 bool route_is_open(const struct route *route);
-/* Return whether no call of its buckets is in flight. */
-bool route_buckets_are_idle(const struct route *route);
-/* Free the buckets, which must be idle, while the store continues; before
- * route_free(). */
-void route_free_buckets(struct route *route);
 /* Return the bucket of an id by its hash (FNV-1a, 32 bits), the same in every instance. A
  * suffix of "@" and digits does not count. */
 struct sched *route_bucket(const struct route *route, struct slice id);

@@ -43,13 +43,6 @@ enum sched_next sched_next(const struct sched_view *v, int64_t *wait_us)
     return SCHED_SLEEP;
 }
 
-static void pump(struct sched *s);
-
-static void on_timer(void *arg)
-{
-    pump(arg);
-}
-
 static unsigned room(unsigned used, int64_t most)
 {
     return used < most ? (unsigned)most - used : 0;
@@ -98,19 +91,23 @@ static void claim(struct sched *s)
     bucket_claim(s->bucket, claim->count, sched_lease_ms(s->route), on_claim, claim);
 }
 
-static void on_recover(void *arg, const struct store_reap_reply *r)
+static void note_reaped(struct sched *s, const struct store_reap_reply *r,
+                        enum log_level level, const char *why)
 {
-    struct sched *s = arg;
-    if (r == NULL) {
-        s->claim_lost = true; /* the next tick repeats it */
-        return;
-    }
     s->lease_ms = r->lease_ms;
     s->route->stats.cancelled += (uint64_t)r->dropped; /* while they were in flight */
     if (r->moved > 0)
-        log_event(LOG_INFO, &(struct log_about){.route = s->route->conf->name},
-                  "%lld jobs are available again: the reply to their claim was lost",
-                  (long long)r->moved);
+        log_event(level, &(struct log_about){.route = s->route->conf->name},
+                  "%lld jobs are available again: %s", (long long)r->moved, why);
+}
+
+static void on_recover(void *arg, const struct store_reap_reply *r)
+{
+    struct sched *s = arg;
+    if (r)
+        note_reaped(s, r, LOG_INFO, "the reply to their claim was lost");
+    else
+        s->claim_lost = true; /* the next tick repeats it */
 }
 
 /* Recover before the next claim, because Redis stores only the lease of the last
@@ -160,8 +157,10 @@ static bool may_claim(const struct sched *s)
            route->use == PART_USED && route_may_claim(route);
 }
 
-static void pump(struct sched *s)
+/* Do what is possible now, and set the timer for the rest. */
+static void pump(void *arg)
 {
+    struct sched *s = arg;
     struct sink *sink = s->route->sink;
     int64_t now_us = loop_mono_us(), wait_us;
     if (s->claim || !may_claim(s))
@@ -259,7 +258,7 @@ static void on_claim(void *arg, const struct store_claim_reply *reply)
     pump(s);
 }
 
-static void on_head_read(void *arg, const struct counts *counts)
+static void on_head_read(void *arg, const struct store_count_reply *counts)
 {
     struct sched *s = arg;
     bool again = s->read_again;
@@ -318,12 +317,7 @@ static void on_reap(void *arg, const struct store_reap_reply *r)
     s->reaping = false;
     if (r == NULL)
         return; /* the next tick repeats it */
-    s->lease_ms = r->lease_ms;
-    s->route->stats.cancelled += (uint64_t)r->dropped; /* while they were in flight */
-    if (r->moved > 0)
-        log_event(LOG_WARN, &(struct log_about){.route = s->route->conf->name},
-                  "%lld jobs are available again: their leases expired",
-                  (long long)r->moved);
+    note_reaped(s, r, LOG_WARN, "their leases expired");
     if (r->moved + r->dropped == s->route->bridge->conf->daemon.batch_max_jobs)
         reap(s);
 }
@@ -452,7 +446,7 @@ void sched_init(struct sched *s, struct route *route, const char *name)
     s->bucket = bucket_new(route->bridge->store, name, &route->rules, &events, s);
     s->rank = membership_rank(route->bridge->membership, route->conf->name, name);
     bucket_set_owner_first(s->bucket, s->rank > 0);
-    s->timer = timer_new(on_timer, s);
+    s->timer = timer_new(pump, s);
 }
 
 void sched_stop_waiting(struct sched *s)

@@ -159,41 +159,53 @@ static void on_enqueued(void *arg, char code)
     }
 }
 
+enum cancelled submit_note_cancel(struct route_stats *stats, char code)
+{
+    static const struct {
+        char code;
+        enum cancelled answer;
+    } rows[] = {{CANCEL_CANCELLED, CANCELLED},
+                {CANCEL_CANCELLED_DEAD, CANCELLED},
+                {CANCEL_IN_FLIGHT, CANCEL_TOO_LATE},
+                {CANCEL_REMEMBERED, CANCEL_EMITTED},
+                {CANCEL_NOT_THERE, CANCEL_NOT_FOUND}};
+    enum cancelled said = CANCEL_UNKNOWN;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].code == code)
+            said = rows[i].answer;
+        if (rows[i].code == change_safe(code)) /* also if too few replicas have it */
+            stats->cancelled += rows[i].answer == CANCELLED;
+    }
+    stats->cancels_missed += said != CANCELLED && said != CANCEL_UNKNOWN;
+    return said;
+}
+
 /* Handle the answer to a cancel. A producer that waits for an answer gets the reason;
  * others only continue. */
 static void on_cancel_done(void *arg, char code)
 {
-    struct submission *sub = arg;
     static const struct {
-        char code;
         const char *reason, *why;
-    } rows[] = {
-        {CANCEL_IN_FLIGHT, "in-flight",
-         "too late: the job is being delivered; if that fails, tarry does not retry it"},
-        {CANCEL_REMEMBERED, "emitted", "too late: the job was delivered"},
-        {CANCEL_NOT_THERE, "not-found",
-         "no pending job has this id: it was delivered or rejected, or never existed"}};
+    } late[] = {
+        [CANCEL_TOO_LATE] = {"in-flight", "too late: the job is being delivered; if that "
+                                          "fails, tarry does not retry it"},
+        [CANCEL_EMITTED] = {"emitted", "too late: the job was delivered"},
+        [CANCEL_NOT_FOUND] = {"not-found", "no pending job has this id: it was delivered "
+                                           "or rejected, or never existed"}};
+    struct submission *sub = arg;
     struct route_stats *stats = &sub->route->stats;
-    char was = change_safe(code); /* also if too few replicas have it */
+    enum cancelled said = submit_note_cancel(stats, code);
     stats->cancels += code != 0 && code != CANCEL_READ_BEFORE;
     stats->not_stored += code == 0;
-    if (was == CANCEL_CANCELLED || was == CANCEL_CANCELLED_DEAD)
-        stats->cancelled++;
-    if (code == CANCEL_READ_BEFORE &&
-        is_duplicate(sub, code)) { /* executed when it was read first */
-        answer(sub, STORED_ALREADY);
-        return;
-    }
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].code != code)
-            continue;
-        stats->cancels_missed++;
-        sub->reply.reason = rows[i].reason;
-        sub->reply.why = rows[i].why;
+    if (code == CANCEL_READ_BEFORE && is_duplicate(sub, code)) {
+        answer(sub, STORED_ALREADY); /* executed when it was read first */
+    } else if (said == CANCELLED || said == CANCEL_UNKNOWN) {
+        answer(sub, said == CANCELLED ? STORED_NOTHING : NOT_STORED);
+    } else {
+        sub->reply.reason = late[said].reason;
+        sub->reply.why = late[said].why;
         answer(sub, sub->src->ops->answers ? REFUSED : STORED_NOTHING);
-        return;
     }
-    answer(sub, code && code == was ? STORED_NOTHING : NOT_STORED);
 }
 
 /* Answer a submission that needed no call to Redis. */

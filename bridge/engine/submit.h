@@ -7,11 +7,17 @@
 #ifndef BRIDGE_ENGINE_SUBMIT_H
 #define BRIDGE_ENGINE_SUBMIT_H
 
+#include "bridge/plugin.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
 /* How long a producer that waits for an answer waits for Redis. */
 enum { SUBMIT_ANSWER_MS = 8 * 1000 };
+
+struct route_stats;
+/* Count the answer of lua/cancel.lua in the statistics of the route, and return it. */
+enum cancelled submit_note_cancel(struct route_stats *stats, char code);
 
 struct flow {
     int64_t max_jobs, max_bytes; /* limits of submissions that Redis has not answered */

@@ -139,8 +139,9 @@ static bool has_events(const struct tap_reader *reader)
     return n < tap->next;
 }
 
-static void answer(struct tap_reader *reader)
+static void answer(void *arg)
 {
+    struct tap_reader *reader = arg;
     struct tap *tap = reader->tap;
     uint64_t cursor = (uint64_t)reader->want.cursor;
     struct buf json = {0};
@@ -154,11 +155,6 @@ static void answer(struct tap_reader *reader)
     reader->cb(reader->arg, buf_slice(&json));
     buf_free(&json);
     free(reader);
-}
-
-static void on_waited(void *arg)
-{
-    answer(arg);
 }
 
 static void on_gathered(void *arg)
@@ -205,7 +201,7 @@ struct tap_reader *tap_read(struct route *route, const struct tap_want *want, ta
         tap->sample = want->sample;
     tap->payload |= want->payload;
     TAILQ_INSERT_TAIL(&tap->readers, reader, link);
-    reader->timer = timer_new(on_waited, reader);
+    reader->timer = timer_new(answer, reader);
     timer_set(reader->timer, has_events(reader) ? 0 : want->wait_ms);
     return reader;
 }

@@ -11,7 +11,7 @@
 
 enum { ANSWER_MS = 4000 }; /* camellia's SDK waits 5 s */
 #define DELAY_MAX_MS (INT64_C(1000) * 366 * 24 * 3600 * 1000) /* a thousand years */
-enum op_kind { OP_FINISH, OP_RELEASE, OP_TOUCH, OP_FIND, OP_PEEK };
+enum op_kind { OP_FINISH, OP_RELEASE, OP_TOUCH, OP_LOOK };
 
 struct op {
     struct source *src;
@@ -61,16 +61,56 @@ static void on_refused(void *arg)
 
 static void look_up(struct op *op);
 
-/* The job is missing: if its queue was looked up, it may have moved, so look it up
- * again. */
-static bool looked_again(struct op *op, bool missing)
+/* What the answers of the scripts mean. */
+static const struct meaning {
+    enum op_kind kind;
+    char answer;
+    enum queue_code code;
+    enum queue_state state;
+} meanings[] = {
+    {OP_FINISH, FINISH_WAITED, QUEUE_OK, QUEUE_WAITING},
+    {OP_FINISH, FINISH_IN_FLIGHT, QUEUE_OK, QUEUE_IN_FLIGHT},
+    {OP_FINISH, FINISH_WAS_DEAD, QUEUE_OK, QUEUE_DEAD},
+    {OP_FINISH, FINISH_ENDED, QUEUE_OK, QUEUE_ENDED},
+    {OP_FINISH, FINISH_STAYS_ENDED, QUEUE_REFUSED, QUEUE_ENDED},
+    {OP_FINISH, FINISH_STALE, QUEUE_REFUSED, QUEUE_WAITING},
+    {OP_FINISH, FINISH_LEFT_FLYING, QUEUE_REFUSED, QUEUE_IN_FLIGHT},
+    {OP_FINISH, FINISH_LEFT_DEAD, QUEUE_REFUSED, QUEUE_DEAD},
+    {OP_FINISH, FINISH_NOT_THERE, QUEUE_NONE, QUEUE_WAITING},
+    {OP_RELEASE, RELEASE_READY, QUEUE_OK, QUEUE_IN_FLIGHT},
+    {OP_RELEASE, RELEASE_EXHAUSTED, QUEUE_OK, QUEUE_IN_FLIGHT},
+    {OP_RELEASE, RELEASE_STALE, QUEUE_REFUSED, QUEUE_WAITING},
+    {OP_RELEASE, RELEASE_NOT_THERE, QUEUE_NONE, QUEUE_WAITING},
+    {OP_TOUCH, TOUCH_TOUCHED, QUEUE_OK, QUEUE_IN_FLIGHT},
+    {OP_TOUCH, TOUCH_STALE, QUEUE_REFUSED, QUEUE_WAITING},
+    {OP_TOUCH, TOUCH_NOT_THERE, QUEUE_NONE, QUEUE_WAITING},
+    {OP_LOOK, LOOK_WAITS, QUEUE_OK, QUEUE_WAITING},
+    {OP_LOOK, LOOK_READY, QUEUE_OK, QUEUE_READY},
+    {OP_LOOK, LOOK_IN_FLIGHT, QUEUE_OK, QUEUE_IN_FLIGHT},
+    {OP_LOOK, LOOK_DEAD, QUEUE_OK, QUEUE_DEAD},
+    {OP_LOOK, LOOK_ENDED, QUEUE_OK, QUEUE_ENDED},
+    {OP_LOOK, LOOK_NOT_THERE, QUEUE_NONE, QUEUE_WAITING},
+};
+
+/* Returns what a successful answer means; NULL: the op has been answered, or its job is
+ * looked up again, because it may have moved. */
+static const struct meaning *read_answer(struct op *op, char answer)
 {
-    if (!missing || !op->looked_up)
-        return false;
-    op->looked_up = false; /* only once */
-    op->queue = NULL;
-    look_up(op);
-    return true;
+    static const struct meaning away = {0, 0, QUEUE_AWAY, QUEUE_WAITING};
+    const struct meaning *is = &away;
+    for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++)
+        if (meanings[i].kind == op->kind && meanings[i].answer == answer)
+            is = &meanings[i];
+    if (is->code == QUEUE_OK)
+        return is;
+    if (is->code == QUEUE_NONE && op->looked_up) {
+        op->looked_up = false; /* only once */
+        op->queue = NULL;
+        look_up(op);
+    } else {
+        answer_code(op, is->code, is->state);
+    }
+    return NULL;
 }
 
 static void count_finish(struct op *op, enum queue_state was)
@@ -86,103 +126,55 @@ static void count_finish(struct op *op, enum queue_state was)
 
 static void on_finished(void *arg, char answer)
 {
-    static const struct {
-        char answer;
-        enum queue_code code;
-        enum queue_state was;
-    } rows[] = {{FINISH_WAITED, QUEUE_OK, QUEUE_WAITING},
-                {FINISH_IN_FLIGHT, QUEUE_OK, QUEUE_IN_FLIGHT},
-                {FINISH_WAS_DEAD, QUEUE_OK, QUEUE_DEAD},
-                {FINISH_ENDED, QUEUE_OK, QUEUE_ENDED},
-                {FINISH_STAYS_ENDED, QUEUE_REFUSED, QUEUE_ENDED},
-                {FINISH_STALE, QUEUE_REFUSED, QUEUE_WAITING},
-                {FINISH_LEFT_FLYING, QUEUE_REFUSED, QUEUE_IN_FLIGHT},
-                {FINISH_LEFT_DEAD, QUEUE_REFUSED, QUEUE_DEAD},
-                {FINISH_NOT_THERE, QUEUE_NONE, QUEUE_WAITING}};
     struct op *op = arg;
-    if (looked_again(op, answer == FINISH_NOT_THERE))
+    const struct meaning *is = read_answer(op, answer);
+    if (is == NULL)
         return;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].answer != answer)
-            continue;
-        if (rows[i].code == QUEUE_OK)
-            count_finish(op, rows[i].was);
-        answer_code(op, rows[i].code, rows[i].was);
-        return;
-    }
-    answer_code(op, QUEUE_AWAY, QUEUE_WAITING);
+    count_finish(op, is->state);
+    answer_code(op, QUEUE_OK, is->state);
 }
 
 static void on_released(void *arg, char answer)
 {
     struct op *op = arg;
-    if (looked_again(op, answer == RELEASE_NOT_THERE))
+    const struct meaning *is = read_answer(op, answer);
+    if (is == NULL)
         return;
-    bool done = answer == RELEASE_READY || answer == RELEASE_EXHAUSTED;
     op->route->stats.retried += answer == RELEASE_READY;
-    op->route->sink->queue_stats.released += done;
-    answer_code(op,
-                done                          ? QUEUE_OK
-                : answer == RELEASE_STALE     ? QUEUE_REFUSED
-                : answer == RELEASE_NOT_THERE ? QUEUE_NONE
-                                              : QUEUE_AWAY,
-                done ? QUEUE_IN_FLIGHT : QUEUE_WAITING);
+    op->route->sink->queue_stats.released++;
+    answer_code(op, QUEUE_OK, is->state);
 }
 
 static void on_touched(void *arg, const struct store_touch_reply *reply)
 {
     struct op *op = arg;
-    char answer = reply ? reply->code : 0;
-    if (looked_again(op, answer == TOUCH_NOT_THERE))
+    if (read_answer(op, reply ? reply->code : 0) == NULL)
         return;
-    if (answer == TOUCH_TOUCHED) {
-        struct queue *q = op->queue;
-        if (q && (q->lease_ms < 0 || reply->lease < q->lease_ms)) {
-            q->lease_ms = reply->lease;
-            queue_list_due(q);
-        }
-        op->cb.touched(op->arg, QUEUE_OK, reply->lease);
-        op_end(op);
-    } else {
-        answer_code(op,
-                    answer == TOUCH_STALE       ? QUEUE_REFUSED
-                    : answer == TOUCH_NOT_THERE ? QUEUE_NONE
-                                                : QUEUE_AWAY,
-                    QUEUE_WAITING);
+    struct queue *q = op->queue;
+    if (q && (q->lease_ms < 0 || reply->lease < q->lease_ms)) {
+        q->lease_ms = reply->lease;
+        queue_list_due(q);
     }
+    op->cb.touched(op->arg, QUEUE_OK, reply->lease);
+    op_end(op);
 }
 
 static void on_looked(void *arg, const struct store_look_reply *look)
 {
-    static const struct {
-        char answer;
-        enum queue_state state;
-    } rows[] = {{LOOK_WAITS, QUEUE_WAITING},
-                {LOOK_READY, QUEUE_READY},
-                {LOOK_IN_FLIGHT, QUEUE_IN_FLIGHT},
-                {LOOK_DEAD, QUEUE_DEAD},
-                {LOOK_ENDED, QUEUE_ENDED}};
     struct op *op = arg;
-    if (looked_again(op, look && look->state == LOOK_NOT_THERE))
+    const struct meaning *is = read_answer(op, look ? look->state : 0);
+    if (is == NULL)
         return;
-    for (size_t i = 0; look && i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].answer != look->state)
-            continue;
-        struct queue_job found = {.state = rows[i].state,
-                                  .at_ms = look->at_ms,
-                                  .expires_ms = look->expires_ms,
-                                  .lease =
-                                      look->state == LOOK_IN_FLIGHT ? look->at_ms : 0,
-                                  .now_ms = look->now_ms};
-        struct job *job = queue_read(op->route->sink->rules, &op->route->names, look->id,
-                                     look->record, look->tries, &found);
-        op->cb.found(op->arg, QUEUE_OK, &found);
-        job_free(job);
-        op_end(op);
-        return;
-    }
-    answer_code(op, look && look->state == LOOK_NOT_THERE ? QUEUE_NONE : QUEUE_AWAY,
-                QUEUE_WAITING);
+    struct queue_job found = {.state = is->state,
+                              .at_ms = look->at_ms,
+                              .expires_ms = look->expires_ms,
+                              .lease = is->state == QUEUE_IN_FLIGHT ? look->at_ms : 0,
+                              .now_ms = look->now_ms};
+    struct job *job = queue_read(op->route->sink->rules, &op->route->names, look->id,
+                                 look->record, look->tries, &found);
+    op->cb.found(op->arg, QUEUE_OK, &found);
+    job_free(job);
+    op_end(op);
 }
 
 static const char *const end_names[] = {[QUEUE_END_NOT] = "deleted",
@@ -211,8 +203,7 @@ static void act(struct op *op, struct bucket *b)
     case OP_TOUCH:
         store_touch(b, id, op->lease, op->ms, on_touched, op);
         break;
-    case OP_FIND:
-    case OP_PEEK:
+    case OP_LOOK:
         store_look(b, op->which, id, on_looked, op);
         break;
     }
@@ -251,25 +242,22 @@ static void look_up(struct op *op)
 static void start(struct op *op, struct slice topic, struct slice id)
 {
     struct place place;
+    bool fits = id.n <= JOB_ID_MAX, by_id = op->which == LOOK_WHICH_ID;
     op->src->open++;
-    op->id_n = id.n <= JOB_ID_MAX ? id.n : 0;
+    op->id_n = fits ? id.n : 0;
     memcpy(op->id, id.p ? id.p : "", op->id_n);
-    place_find(op->src, topic, op->kind == OP_PEEK ? (struct slice){NULL, 0} : id,
-               &place);
+    place_find(op->src, topic, by_id ? id : (struct slice){NULL, 0}, &place);
     op->route = place.route;
-    if (op->route)
-        op->route->refs++;
     op->queue = place.queue;
     op->code = place.code == QUEUE_OK ? QUEUE_NONE : place.code;
     const struct queue_rules *rules = place.route ? place.route->sink->rules : NULL;
+    if (place.route)
+        place.route->refs++;
     if (topic.p == NULL && rules && !rules->global_ids)
         op->code = QUEUE_NO_ROUTE; /* an id alone is not sufficient */
-    bool known =
-        place.code == QUEUE_OK && place.route && place.bucket && op->id_n == id.n;
-    if (known) {
+    if (place.bucket && fits) {
         act(op, place.bucket);
-    } else if (place.code == QUEUE_OK && topic.p == NULL && op->id_n == id.n &&
-               id.n > 0 && rules && rules->global_ids) {
+    } else if (topic.p == NULL && rules && rules->global_ids && fits && id.n > 0) {
         op->looked_up = true;
         look_up(op);
     } else {
@@ -319,7 +307,7 @@ void queue_touch(struct source *src, struct slice topic, struct slice id, int64_
 void queue_find(struct source *src, struct slice topic, struct slice id,
                 queue_find_cb *cb, void *arg)
 {
-    struct op *op = op_new(src, OP_FIND, arg);
+    struct op *op = op_new(src, OP_LOOK, arg);
     op->cb.found = cb;
     start(op, topic, id);
 }
@@ -327,7 +315,7 @@ void queue_find(struct source *src, struct slice topic, struct slice id,
 void queue_peek(struct source *src, struct slice topic, enum queue_state part,
                 queue_find_cb *cb, void *arg)
 {
-    struct op *op = op_new(src, OP_PEEK, arg);
+    struct op *op = op_new(src, OP_LOOK, arg);
     op->which = part == QUEUE_DEAD ? LOOK_WHICH_DEAD : LOOK_WHICH_READY;
     op->cb.found = cb;
     start(op, topic, (struct slice){NULL, 0});

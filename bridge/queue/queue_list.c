@@ -103,6 +103,12 @@ static void answer_number(void *arg)
     ask_end(ask);
 }
 
+static void on_unlisted(void *arg, const struct redisReply *reply)
+{
+    (void)arg;
+    (void)reply; /* on failure the queue stays listed, until the next sweep */
+}
+
 /* Removes the name, unless its score is not used_ms any more: then a job was added. */
 static void unlist_unused(struct queue *q, int64_t used_ms)
 {
@@ -110,7 +116,7 @@ static void unlist_unused(struct queue *q, int64_t used_ms)
     struct buf key = {0};
     queue_sink_key(sink, "queues", &key);
     store_unlist(sink->store, buf_slice(&key), (struct slice){q->name, q->name_n},
-                 used_ms);
+                 used_ms, on_unlisted, NULL);
     buf_free(&key);
     queue_name_drop(sink, (struct slice){q->name, q->name_n});
     q->listed_ms = QUEUE_NOT_LISTED;
@@ -189,12 +195,6 @@ void queue_drop_dead(struct source *src, struct slice topic, int64_t limit,
                      queue_number_cb *cb, void *arg)
 {
     many(src, topic, DROP_WHICH_DEAD, limit, 0, cb, arg);
-}
-
-static void on_unlisted(void *arg, const struct redisReply *reply)
-{
-    (void)arg;
-    (void)reply; /* on failure the queue stays listed */
 }
 
 /* Score 0 hides the queue from queue_list(), but not from the sweep and tarry audit. If
@@ -353,7 +353,7 @@ static void on_names(void *arg, const struct redisReply *reply)
     sweep->listing = false;
     sweep->torn = reply == NULL;
     size_t n = redis_items(reply) / 2;
-    sweep->sum = (struct counts){.head_ms = -1, .lease_ms = -1};
+    sweep->sum = (struct store_count_reply){.head_ms = -1, .lease_ms = -1};
     if (reply)
         queue_names_forget(sink);
     for (size_t i = 0; i < n; i++) {

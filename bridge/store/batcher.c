@@ -284,7 +284,7 @@ static void send_batch(struct batcher *batcher, struct node *node, int64_t now_u
     struct store *st = batcher->bucket->store;
     struct batch *batch = next_batch(batcher);
     batch->node = node;
-    args_begin_bucket(&st->args, batcher->bucket, row->script);
+    args_begin_bucket(batcher->bucket, row->script);
     row->head(&st->args, batch);
     const struct change *c;
     TAILQ_FOREACH (c, &batch->list, link)
@@ -292,7 +292,7 @@ static void send_batch(struct batcher *batcher, struct node *node, int64_t now_u
     pacer_sent(&batcher->pacer, batch->count, pacer_changes_us(batch->count), now_us);
     batcher->in_flight_count++;
     TAILQ_INSERT_TAIL(&batcher->in_flight, batch, link);
-    args_send(&st->args, &st->scripts, row->script, node->redis, on_reply, batch);
+    args_send(st, row->script, node->redis, on_reply, batch);
     FAULT_QUEUED(BATCHER_POINT(batcher, "S2", "K3"));
 }
 

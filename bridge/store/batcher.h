@@ -11,6 +11,7 @@
 
 #include "bridge/base/hash.h"
 #include "bridge/base/log.h"
+#include "bridge/redis/resp.h"
 #include "bridge/store/pacer.h"
 #include "bridge/store/store.h"
 
@@ -32,7 +33,6 @@ struct node {
     struct store *store;
     struct redis_place place; /* of a master in a cluster; else NULLs */
     struct redis *redis;
-    struct script_load load;
     struct clock clock;
     struct redis_facts facts; /* results of the probe of this connection */
     enum node_state state;
@@ -43,6 +43,9 @@ struct node {
     bool clock_stale;       /* clock was measured on an earlier connection */
     bool reloading;         /* only the scripts are loaded again */
     bool probing;           /* the probe is waiting for a reply */
+    bool load_failed;       /* a reply to SCRIPT LOAD is missing or an error */
+    unsigned loading;       /* scripts without a reply to SCRIPT LOAD */
+    int64_t time_sent_us;   /* of the TIME without a reply; 0: none */
     int64_t pause_until_us; /* monotonic; set by an error reply that affects all calls */
     char trouble[160];      /* why the node is not usable; "" = it is */
     struct batch_list
@@ -146,8 +149,8 @@ struct batch {
 struct batcher_row {
     enum script script;
     /* Writes the arguments before the changes. */
-    void (*head)(struct args *a, const struct batch *batch);
-    void (*change)(struct args *a, const struct batch *batch, const struct change *c);
+    void (*head)(struct resp *a, const struct batch *batch);
+    void (*change)(struct resp *a, const struct batch *batch, const struct change *c);
     const char *resent_answers; /* pairs like script_again; NULL: use script_again */
     bool replicated;            /* answer only after durability's replicas have it */
     unsigned jobs_max;          /* limit per call for slow changes; 0: batch_max */
@@ -176,48 +179,54 @@ void batch_expire(struct batch *batch, int64_t now_us);
 /* A query or a claim without a reply. call_cb casts cb to its real type and calls it
  * once; reply NULL: there was no answer, or an error. */
 struct call {
+    struct store *store;
     struct bucket *bucket; /* NULL: the call concerns no bucket */
-    struct node *node;     /* the node that is asked; NULL: none is known */
+    struct node *node;     /* the node that is asked; NULL: none is up */
     enum script script;
     void (*call_cb)(struct call *call, const struct redisReply *reply);
     void (*cb)(void);
     void *arg;
 };
-/* Starts a call; its arguments are written to bucket->store->args. */
+/* Start a call; its arguments are written to store->args. */
 struct call *call_begin(struct bucket *b, enum script script);
+struct call *call_begin_key(struct store *st, struct slice key, enum script script);
+/* Without a node the call is answered with NULL in the next turn of the loop. */
 void call_send(struct call *call,
                void (*call_cb)(struct call *, const struct redisReply *),
                void (*cb)(void), void *arg);
-/* Sends a call whose script, call_cb, cb and arg are set. node NULL: the call is answered
- * with NULL in the next turn of the loop. */
-void call_send_to(struct call *call, struct store *st, struct node *node);
 /* Reports the first due time to the owner of the bucket. head: as the script returned it;
  * -1 = none. */
 void call_report_head(struct call *call, int64_t head);
-int64_t reply_number(const struct redisReply *r);
-/* Starts the arguments of a call on b. Its keys are :pool, :ids if ids are global, and in
+/* Starts the call in store->args. Its keys are :pool, :ids if ids are global, and in
  * a cluster :whole. */
-void args_begin_bucket(struct args *a, const struct bucket *b, enum script script);
+void args_begin_bucket(const struct bucket *b, enum script script);
 /* Reports the counters at the end of a reply of lib/queue.lua. */
 void queue_settled(struct bucket *b, const struct redisReply *r);
 
+/* Writes one argument: '' for 0 or false. */
+void args_number_or_none(struct resp *a, int64_t n);
+void args_letter(struct resp *a, char letter);
+void args_flag(struct resp *a, bool on);
+/* Sends the call in st->args. */
+void args_send(struct store *st, enum script script, struct redis *r, redis_reply_cb *cb,
+               void *arg);
 /* Arguments that come neither from the caller nor from a plain field of the change: see
  * lua/scripts.def. */
-void put_kind(struct args *a, const struct bucket *b);
-void put_wake(struct args *a, const struct bucket *b);
-void put_horizon(struct args *a, const struct bucket *b);
+void put_kind(struct resp *a, const struct bucket *b);
+void put_wake(struct resp *a, const struct bucket *b);
+void put_horizon(struct resp *a, const struct bucket *b);
 /* The arguments that lib/queue.lua reads first. */
-void put_queue(struct args *a, const struct bucket *b);
-void put_remembers(struct args *a, const struct batch *batch);
-void put_remember_ms(struct args *a, const struct batch *batch);
-void put_asker(struct args *a, const struct batch *batch);
-void put_parts(struct args *a, const struct batch *batch);
-void put_due(struct args *a, const struct batch *batch, const struct change *c);
-void put_offset(struct args *a, const struct batch *batch, const struct change *c);
-void put_how(struct args *a, const struct batch *batch, const struct change *c);
-void put_group(struct args *a, const struct batch *batch, const struct change *c);
-void put_stamp(struct args *a, const struct batch *batch, const struct change *c);
-void put_number(struct args *a, const struct batch *batch, const struct change *c);
+void put_queue(struct resp *a, const struct bucket *b);
+void put_remembers(struct resp *a, const struct batch *batch);
+void put_remember_ms(struct resp *a, const struct batch *batch);
+void put_asker(struct resp *a, const struct batch *batch);
+void put_parts(struct resp *a, const struct batch *batch);
+void put_due(struct resp *a, const struct batch *batch, const struct change *c);
+void put_offset(struct resp *a, const struct batch *batch, const struct change *c);
+void put_how(struct resp *a, const struct batch *batch, const struct change *c);
+void put_group(struct resp *a, const struct batch *batch, const struct change *c);
+void put_stamp(struct resp *a, const struct batch *batch, const struct change *c);
+void put_number(struct resp *a, const struct batch *batch, const struct change *c);
 
 /* Internal state of the store. */
 struct store {
@@ -228,12 +237,12 @@ struct store {
     unsigned node_count, node_cap;
     struct map *map; /* NULL: not a cluster */
     struct redis *wakes;
-    struct scripts scripts;
-    struct args args;
+    char sha[SCRIPTS][41];
+    struct resp args;  /* of the call that is being written; reused */
     struct buf record; /* record of a job that store_call.c encodes */
     bool up, was_up;   /* as last reported by events; was up at least once */
     unsigned open_count;
-    uint64_t errors[REDIS_WRONG + 1], connections, arrivals, wait_shortfalls;
+    struct store_counters counters;
     struct batcher_list batchers; /* that have work */
     struct timer *flush_timer, *tick;
     struct turn_hook *hook;
@@ -249,7 +258,8 @@ struct node *store_add_node(struct store *st, const struct redis_place *place);
 /* A node or the map calls it after a recovery: checks whether the store is up. */
 void store_node_up(struct store *st);
 void store_node_down(struct store *st, const char *why);
-/* Returns the node that serves the bucket; NULL: none at present. */
+/* Return the node that serves the slot, or the bucket; NULL: none at present. */
+struct node *slot_node(const struct store *st, unsigned slot);
 struct node *bucket_node(const struct bucket *b);
 
 void batcher_init(struct batcher *batcher, struct bucket *b, enum batcher_kind kind);

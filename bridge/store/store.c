@@ -279,7 +279,7 @@ void store_free(struct store *st)
         bucket_free(b);
     far_fini(st);
     map_free(st->map);
-    args_free(&st->args);
+    resp_free(&st->args);
     buf_free(&st->record);
     free(st->nodes);
     free(st->wake_channel);
@@ -304,24 +304,9 @@ void store_reject_kafka_changes(struct store *st)
     }
 }
 
-uint64_t store_script_calls(const struct store *st, enum script s)
+const struct store_counters *store_counters(const struct store *st)
 {
-    return st->scripts.calls[s];
-}
-
-const struct histogram *store_script_durations(const struct store *st, enum script s)
-{
-    return &st->scripts.took[s];
-}
-
-uint64_t store_wait_shortfalls(const struct store *st)
-{
-    return st->wait_shortfalls;
-}
-
-uint64_t store_connections(const struct store *st)
-{
-    return st->connections;
+    return &st->counters;
 }
 
 unsigned store_open_connections(const struct store *st)
@@ -330,16 +315,6 @@ unsigned store_open_connections(const struct store *st)
     for (unsigned i = 0; i < st->node_count; i++)
         n += st->nodes[i]->state != NODE_DOWN;
     return n;
-}
-
-uint64_t store_ready_count(const struct store *st)
-{
-    return st->arrivals;
-}
-
-uint64_t store_errors(const struct store *st, enum redis_error e)
-{
-    return st->errors[e];
 }
 
 void store_move_far(struct store *st, bool moves)

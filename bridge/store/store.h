@@ -21,7 +21,8 @@
 #include "bridge/queue.h"
 #include "bridge/redis/redis_probe.h"
 #include "bridge/redis/redis.h"
-#include "bridge/store/script.h"
+#include "bridge/base/histogram.h"
+#include "bridge/store/calls.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,17 +81,18 @@ void store_reject_kafka_changes(struct store *st);
 bool store_knows_time(const struct store *st);
 /* Redis' time in ms, see clock_now_ms(); in a cluster the latest of all clocks. */
 int64_t store_now_ms(const struct store *st);
-uint64_t store_script_calls(const struct store *st, enum script s);
-const struct histogram *store_script_durations(const struct store *st, enum script s);
-/* Number of WAIT replies with fewer replicas than durability requires. */
-uint64_t store_wait_shortfalls(const struct store *st);
-uint64_t store_connections(const struct store *st); /* made since the start */
 unsigned store_open_connections(const struct store *st);
-/* How often a server became ready on a new connection. It may have lost its last writes.
- * */
-uint64_t store_ready_count(const struct store *st);
-/* Number of error replies of class e. */
-uint64_t store_errors(const struct store *st, enum redis_error e);
+/* What happened since the start. */
+struct store_counters {
+    uint64_t calls[SCRIPTS];        /* sent */
+    struct histogram took[SCRIPTS]; /* from sending them to their reply */
+    uint64_t errors[REDIS_WRONG + 1];
+    uint64_t connections;     /* made */
+    uint64_t arrivals;        /* a server became ready on a new connection; it may have
+                               * lost its last writes */
+    uint64_t wait_shortfalls; /* WAIT replies with too few replicas for durability */
+};
+const struct store_counters *store_counters(const struct store *st);
 
 /* store_persistence: how Redis persists data; of several servers the weakest.
  * store_memory: memory in use and its limit (0: no limit), summed over the servers. */
@@ -278,21 +280,6 @@ void bucket_reap(struct bucket *b, unsigned max, store_reap_cb *cb, void *arg);
 void bucket_recover(struct bucket *b, unsigned max, int64_t known_lease,
                     store_reap_cb *cb, void *arg);
 
-struct counts {
-    int64_t waiting, in_flight, dead, overdue, head_ms, lease_ms, now_ms;
-    int64_t far; /* part of waiting: jobs in the second tier */
-};
-typedef void count_cb(void *arg, const struct counts *counts); /* NULL: no answer */
-void store_count(struct bucket *b, count_cb *cb, void *arg);
-/* Counts several buckets of one store in one call; n is at most store_count_max(). */
-struct count_ask {
-    struct bucket *bucket;
-    count_cb *cb; /* called for each bucket, in order */
-    void *arg;
-};
-unsigned store_count_max(const struct store *st);
-void store_count_many(const struct count_ask *asks, unsigned n);
-
 /* --- for operators --- */
 
 enum {
@@ -335,9 +322,6 @@ void bucket_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
 /* r NULL: returns zeros. */
 struct queue_counts measure_counts(const struct store_measure_reply *r);
 
-/* Removes a name from the list of queues at key if its score is still used_ms. */
-void store_unlist(struct store *st, struct slice key, struct slice name, int64_t used_ms);
-
 enum { STORE_STEP_MAX = 1000 }; /* limit of max in store_respawn() and store_drop() */
 
 /* Sends INFO to each server and reports the total usage once. */
@@ -362,12 +346,5 @@ struct pace_rate {
 void bucket_pace(struct bucket *b, const struct pace_rate *rate,
                  const struct store_pace_want *jobs, unsigned n, store_pace_cb *cb,
                  void *arg);
-
-/* --- scripts on other keys --- */
-
-/* Calls a script; never repeated. cb is called once, later; reply NULL: Redis is not
- * reachable, or answered with an error, which is logged. All arguments are copied. */
-void store_script(struct store *st, enum script script, struct slice key,
-                  const struct slice *argv, unsigned n, redis_reply_cb *cb, void *arg);
 
 #endif

@@ -177,9 +177,14 @@ void bucket_free(struct bucket *b)
     free(b);
 }
 
+struct node *slot_node(const struct store *st, unsigned slot)
+{
+    return st->map ? map_node(st->map, slot) : st->nodes[0];
+}
+
 struct node *bucket_node(const struct bucket *b)
 {
-    return b->store->map ? map_node(b->store->map, b->slot) : b->store->nodes[0];
+    return slot_node(b->store, b->slot);
 }
 
 bool bucket_is_up(const struct bucket *b)

@@ -7,6 +7,7 @@
 #include "bridge/base/mem.h"
 #include "bridge/store/batcher.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -187,7 +188,18 @@ static void on_unreachable(void *arg)
     on_reply(arg, NULL);
 }
 
-void args_begin_bucket(struct args *a, const struct bucket *b, enum script script)
+static void args_begin(struct store *st, enum script script, const struct slice *keys,
+                       unsigned key_count)
+{
+    resp_begin(&st->args);
+    resp_add(&st->args, SLICE_LIT("EVALSHA"));
+    resp_add(&st->args, slice_of(st->sha[script]));
+    resp_add_number(&st->args, key_count);
+    for (unsigned i = 0; i < key_count; i++)
+        resp_add(&st->args, keys[i]);
+}
+
+void args_begin_bucket(const struct bucket *b, enum script script)
 {
     struct slice keys[3];
     unsigned n = 0;
@@ -196,42 +208,69 @@ void args_begin_bucket(struct args *a, const struct bucket *b, enum script scrip
         keys[n++] = b->key[KEY_IDS];
     if (b->store->map)
         keys[n++] = b->key[KEY_WHOLE];
-    args_begin(a, &b->store->scripts, script, keys, n);
+    args_begin(b->store, script, keys, n);
+}
+
+void args_number_or_none(struct resp *a, int64_t n)
+{
+    if (n)
+        resp_add_number(a, n);
+    else
+        resp_add(a, SLICE_LIT(""));
+}
+
+void args_letter(struct resp *a, char letter)
+{
+    resp_add(a, (struct slice){&letter, letter ? 1 : 0});
+}
+
+void args_flag(struct resp *a, bool on)
+{
+    args_letter(a, on ? '1' : 0);
+}
+
+void args_send(struct store *st, enum script script, struct redis *r, redis_reply_cb *cb,
+               void *arg)
+{
+    st->counters.calls[script]++;
+    redis_whole_command(r, resp_end(&st->args), &st->counters.took[script], cb, arg);
+}
+
+static struct call *call_new(struct store *st, struct node *node, enum script script)
+{
+    struct call *call = mem_alloc(sizeof(*call));
+    call->store = st;
+    call->node = node && node->state == NODE_UP ? node : NULL;
+    call->script = script;
+    return call;
 }
 
 struct call *call_begin(struct bucket *b, enum script script)
 {
-    struct call *call = mem_alloc(sizeof(*call));
+    struct call *call = call_new(b->store, bucket_node(b), script);
     call->bucket = b;
-    call->script = script;
-    args_begin_bucket(&b->store->args, b, script);
     b->calls++;
+    args_begin_bucket(b, script);
     return call;
 }
 
-void call_send_to(struct call *call, struct store *st, struct node *node)
+struct call *call_begin_key(struct store *st, struct slice key, enum script script)
 {
-    call->node = node;
-    if (node)
-        args_send(&st->args, &st->scripts, call->script, node->redis, on_reply, call);
-    else
-        loop_defer(on_unreachable, call);
+    args_begin(st, script, &key, 1);
+    return call_new(st, slot_node(st, redis_slot(key)), script);
 }
 
 void call_send(struct call *call,
                void (*call_cb)(struct call *, const struct redisReply *),
                void (*cb)(void), void *arg)
 {
-    struct bucket *b = call->bucket;
     call->call_cb = call_cb;
     call->cb = cb;
     call->arg = arg;
-    call_send_to(call, b->store, bucket_is_up(b) ? bucket_node(b) : NULL);
-}
-
-int64_t reply_number(const struct redisReply *r)
-{
-    return r->integer;
+    if (call->node)
+        args_send(call->store, call->script, call->node->redis, on_reply, call);
+    else
+        loop_defer(on_unreachable, call);
 }
 
 /* For a queue: in us. */
@@ -277,4 +316,73 @@ void bucket_recover(struct bucket *b, unsigned max, int64_t known_lease,
                     store_reap_cb *cb, void *arg)
 {
     store_reap(b, max, nothing, slice_of(b->claimant), known_lease, cb, arg);
+}
+
+/* Compute where the page starts in this bucket: in the index at a score, after a score
+ * ("("), or after a member of that score; in the slots likewise, with an ordinal. */
+void bucket_list(struct bucket *b, struct store_list_ask *ask,
+                 const struct list_position *behind, int64_t number, store_list_cb *cb,
+                 void *arg)
+{
+    char from[24], after[24];
+    ask->look = STORE_LIST_EXAMINE_MAX;
+    ask->least = ask->what == LIST_WHAT_HELD ? SLICE_LIT("0") : SLICE_LIT("-inf");
+    ask->least_slot = SLICE_LIT("-inf");
+    if (behind) {
+        bool far = behind->ordinal >= 0, here = number == behind->bucket;
+        bool passed = number < behind->bucket; /* a previous page listed this score */
+        snprintf(from, sizeof(from), "%" PRId64, behind->score);
+        snprintf(after, sizeof(after), "(%" PRId64, behind->score);
+        ask->least = slice_of(!far && passed ? after : from);
+        ask->least_slot = slice_of(!far || passed ? after : from);
+        if (far && here)
+            ask->slot_at = behind->ordinal + 1;
+        else if (here)
+            ask->behind = behind->member;
+    }
+    store_list(b, ask, cb, arg);
+}
+
+/* --- queues --- */
+
+enum { SETTLED = 4 }; /* numbers at the end of each reply: see lua/lib/queue.lua */
+
+void queue_settled(struct bucket *b, const struct redisReply *r)
+{
+    if (r->elements < SETTLED)
+        return;
+    const struct redisReply *const *last =
+        (const struct redisReply *const *)r->element + r->elements - SETTLED;
+    far_set_first(b, last[3]->integer);
+    if (b->events->settled && last[0]->integer + last[1]->integer + last[2]->integer > 0)
+        b->events->settled(b->owner, (unsigned)last[0]->integer,
+                           (unsigned)last[1]->integer, (unsigned)last[2]->integer);
+}
+
+void bucket_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
+                    store_measure_cb *cb, void *arg)
+{
+    struct store_measure_want wants[QUEUE_SPANS];
+    must(limits <= QUEUE_SPANS);
+    for (unsigned i = 0; i < limits; i++)
+        wants[i].limit_ms = limits_ms[i];
+    store_measure(b, wants, limits, cb, arg);
+}
+
+struct queue_counts measure_counts(const struct store_measure_reply *r)
+{
+    if (r == NULL)
+        return (struct queue_counts){0};
+    struct queue_counts counts = {.now_ms = r->now_ms,
+                                  .ready = r->ready,
+                                  .waiting = r->waiting,
+                                  .in_flight = r->in_flight,
+                                  .dead = r->dead,
+                                  .ended = r->ended,
+                                  .far = r->far,
+                                  .ready_age_ms = r->age_ms,
+                                  .oldest_ready_ms = r->oldest_ms > 0 ? r->oldest_ms : 0};
+    for (unsigned i = 0; i < r->count && i <= QUEUE_SPANS; i++)
+        counts.span[i] = r->items[i].due;
+    return counts;
 }

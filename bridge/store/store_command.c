@@ -1,34 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * store_command.c - single commands, sent in a cluster to the node that owns their key;
- * scripts about a key that belongs to no bucket.
+ * the memory and key usage of the servers.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/store/batcher.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <hiredis/hiredis.h>
 
 enum { REDIRECTS_MAX = 4 };
 
-/* Return the node that serves key; NULL: none at present. */
-static struct node *node_of(const struct store *st, struct slice key)
-{
-    return st->map ? map_node(st->map, redis_slot(key)) : st->nodes[0];
-}
-
-/* Likewise, but only if the node is up. */
-static struct node *up_node(const struct store *st, struct slice key)
-{
-    struct node *node = node_of(st, key);
-    return node && node->state == NODE_UP ? node : NULL;
-}
-
-/* --- commands --- */
-
-/* A command to a cluster, with a copy of its arguments for a redirect. */
+/* A command without a reply, with a copy of its arguments for a redirect. */
 struct errand {
     struct node *node;
     redis_reply_cb *cb;
@@ -70,7 +56,7 @@ static bool redirected(struct errand *errand, const struct redisReply *reply)
     if (errand->redirects++ >= REDIRECTS_MAX)
         return false;
     if (e == REDIS_ELSEWHERE && map_moved(map, reply->str))
-        node = node_of(errand->node->store, errand->args[1]);
+        node = slot_node(errand->node->store, redis_slot(errand->args[1]));
     else if (e == REDIS_MOVING)
         node = map_asked(map, reply->str);
     if (node == NULL || node->state != NODE_UP)
@@ -86,61 +72,28 @@ static bool redirected(struct errand *errand, const struct redisReply *reply)
 static void on_errand(void *arg, const struct redisReply *reply)
 {
     struct errand *errand = arg;
-    if (reply && redirected(errand, reply))
+    if (reply && errand->node->store->map && redirected(errand, reply))
         return;
     errand->cb(errand->arg, reply);
     free(errand);
 }
 
-/* A command that could not be sent. Its callback runs at the end of the turn. */
-struct unasked {
-    redis_reply_cb *cb;
-    void *arg;
-};
-
-static void on_away(void *arg)
+static void on_unreachable(void *arg)
 {
-    struct unasked *unasked = arg;
-    unasked->cb(unasked->arg, NULL);
-    free(unasked);
+    on_errand(arg, NULL);
 }
 
 void store_command(struct store *st, const struct slice *args, unsigned n,
                    redis_reply_cb *cb, void *arg)
 {
-    struct node *node = up_node(st, n > 1 ? args[1] : SLICE_LIT(""));
-    if (node == NULL) {
-        struct unasked *unasked = mem_alloc(sizeof(*unasked));
-        *unasked = (struct unasked){cb, arg};
-        loop_defer(on_away, unasked);
-    } else if (st->map == NULL) {
-        redis_command(node->redis, args, n, cb, arg);
-    } else {
-        struct errand *errand = errand_new(args, n);
-        errand->node = node;
-        errand->cb = cb;
-        errand->arg = arg;
-        redis_command(node->redis, errand->args, n, on_errand, errand);
-    }
-}
-
-/* --- scripts --- */
-
-static void tell_script(struct call *call, const struct redisReply *reply)
-{
-    ((redis_reply_cb *)call->cb)(call->arg, reply);
-}
-
-void store_script(struct store *st, enum script script, struct slice key,
-                  const struct slice *argv, unsigned n, redis_reply_cb *cb, void *arg)
-{
-    struct call *call = mem_alloc(sizeof(*call));
-    *call = (struct call){
-        .script = script, .call_cb = tell_script, .cb = (void (*)(void))cb, .arg = arg};
-    args_begin(&st->args, &st->scripts, script, &key, 1);
-    for (unsigned i = 0; i < n; i++)
-        args_slice(&st->args, argv[i]);
-    call_send_to(call, st, up_node(st, key));
+    struct errand *errand = errand_new(args, n);
+    errand->node = slot_node(st, redis_slot(errand->args[1]));
+    errand->cb = cb;
+    errand->arg = arg;
+    if (errand->node && errand->node->state == NODE_UP)
+        redis_command(errand->node->redis, errand->args, n, on_errand, errand);
+    else
+        loop_defer(on_unreachable, errand);
 }
 
 /* --- notifications --- */
@@ -159,4 +112,76 @@ void store_notify(struct store *st, const char *name)
                                  buf_slice(&text)};
     store_command(st, args, 3, on_notified, NULL);
     buf_free(&text);
+}
+
+/* --- usage of the servers --- */
+
+/* One section per command: Redis 6 accepts only one. */
+static const char *const sections[] = {"memory", "clients", "keyspace"};
+enum { SECTIONS = sizeof(sections) / sizeof(sections[0]) };
+
+struct usage_call {
+    struct queue_usage sum;
+    unsigned db, open;
+    bool torn; /* a reply is missing */
+    usage_cb *cb;
+    void *arg;
+};
+
+static void end_usage(void *arg)
+{
+    struct usage_call *call = arg;
+    call->cb(call->arg, call->torn ? NULL : &call->sum);
+    free(call);
+}
+
+/* Return the number after `name` in the line that starts with `line`; 0: none. */
+static int64_t number_in(const char *text, const char *line, const char *name)
+{
+    for (const char *at = text; at && *at; at = strchr(at, '\n')) {
+        at += *at == '\n';
+        if (strncmp(at, line, strlen(line)) != 0)
+            continue;
+        const char *number = strstr(at, name), *stop = strchr(at, '\n');
+        return number && (stop == NULL || number < stop)
+                   ? strtoll(number + strlen(name), NULL, 10)
+                   : 0;
+    }
+    return 0;
+}
+
+static void on_info(void *arg, const struct redisReply *reply)
+{
+    struct usage_call *call = arg;
+    struct queue_usage *sum = &call->sum;
+    const char *text = redis_text(reply).p; /* NUL-terminated */
+    char db[24];
+    snprintf(db, sizeof(db), "db%u:", call->db);
+    call->torn |= text == NULL;
+    sum->used_bytes += number_in(text, "used_memory:", ":");
+    sum->max_bytes += number_in(text, "maxmemory:", ":");
+    sum->clients += number_in(text, "connected_clients:", ":");
+    sum->blocked_clients += number_in(text, "blocked_clients:", ":");
+    sum->keys += number_in(text, db, "keys=");
+    sum->expiring_keys += number_in(text, db, "expires=");
+    if (--call->open == 0)
+        end_usage(call);
+}
+
+void store_usage(struct store *st, usage_cb *cb, void *arg)
+{
+    struct usage_call *call = mem_alloc(sizeof(*call));
+    *call = (struct usage_call){.db = st->conf.redis.url.db, .cb = cb, .arg = arg};
+    if (!store_is_up(st)) {
+        call->torn = true;
+        loop_defer(end_usage, call);
+        return;
+    }
+    call->open = st->node_count * SECTIONS;
+    for (unsigned i = 0; i < st->node_count; i++) {
+        for (unsigned k = 0; k < SECTIONS; k++) {
+            const struct slice args[] = {SLICE_LIT("INFO"), slice_of(sections[k])};
+            redis_command(st->nodes[i]->redis, args, 2, on_info, call);
+        }
+    }
 }

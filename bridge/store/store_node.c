@@ -49,7 +49,7 @@ static void go_up(struct node *node)
     node->pause_until_us = 0;
     node->halted = node->reloading = false;
     node_set_trouble(node, "");
-    node->store->arrivals += !again;
+    node->store->counters.arrivals += !again;
     if (!again && node->place.host)
         log_info("redis", "%s:%s is ready", node->place.host, node->place.port);
     else if (!again)
@@ -86,17 +86,11 @@ static void probe(struct node *node)
     redis_probe(node->redis, &node->facts, on_probe, node);
 }
 
-struct time_call {
-    struct node *node;
-    int64_t sent_us;
-};
-
 static void on_time(void *arg, const struct redisReply *reply)
 {
-    struct time_call *call = arg;
-    struct node *node = call->node;
-    int64_t sent_us = call->sent_us;
-    free(call);
+    struct node *node = arg;
+    int64_t sent_us = node->time_sent_us;
+    node->time_sent_us = 0;
     if (node_classify_reply(node, reply, SCRIPTS) != REDIS_NO_ERROR)
         return;
     struct slice s = redis_text(redis_item(reply, 0)),
@@ -108,24 +102,32 @@ static void on_time(void *arg, const struct redisReply *reply)
         node->clock = (struct clock){0};
     node->clock_stale = false;
     clock_sample(&node->clock, sent_us, loop_mono_us(), redis_us);
-    if (node->state == NODE_LOADING && node->load.open == 0)
+    if (node->state == NODE_LOADING && node->loading == 0)
         probe(node);
 }
 
 static void ask_time(struct node *node)
 {
-    struct time_call *call = mem_alloc(sizeof(*call));
-    *call = (struct time_call){node, loop_mono_us()};
+    if (node->time_sent_us)
+        return;
+    node->time_sent_us = loop_mono_us();
     const struct slice args[] = {SLICE_LIT("TIME")};
-    redis_command(node->redis, args, 1, on_time, call);
+    redis_command(node->redis, args, 1, on_time, node);
 }
 
-static void on_scripts(void *arg, bool ok)
+/* The replies arrive in the order of the scripts. */
+static void on_loaded(void *arg, const struct redisReply *reply)
 {
     struct node *node = arg;
-    if (node->state != NODE_LOADING)
+    struct slice sha = redis_text(reply);
+    char *to = node->store->sha[SCRIPTS - node->loading];
+    if (sha.n == sizeof(node->store->sha[0]) - 1)
+        slice_put(to, sha);
+    else
+        node->load_failed = true;
+    if (--node->loading > 0 || node->state != NODE_LOADING)
         return;
-    if (ok)
+    if (!node->load_failed)
         ask_time(node);
     else /* node_tick() retries */
         log_limited(&node->store->complain, LOG_WARN, "redis",
@@ -134,15 +136,22 @@ static void on_scripts(void *arg, bool ok)
 
 static void load(struct node *node)
 {
+    must(node->loading == 0);
     node->state = NODE_LOADING;
-    scripts_load(&node->load, &node->store->scripts, node->redis, on_scripts, node);
+    node->load_failed = false;
+    node->loading = SCRIPTS;
+    for (int i = 0; i < SCRIPTS; i++) {
+        const struct slice args[] = {SLICE_LIT("SCRIPT"), SLICE_LIT("LOAD"),
+                                     slice_of(script_texts[i])};
+        redis_command(node->redis, args, 3, on_loaded, node);
+    }
 }
 
 static void on_state(void *arg, enum redis_state state, const char *why)
 {
     struct node *node = arg;
     if (state == REDIS_UP) {
-        node->store->connections++;
+        node->store->counters.connections++;
         node->clock_stale = true;
         node->rejects_jobs = false; /* the errors were those of the previous connection */
         load(node);
@@ -189,7 +198,7 @@ static void judge_error(struct node *node, enum redis_error e, const char *text,
     int64_t until_us = loop_mono_us() + asks[e].rest_us;
     node_set_trouble(node, text);
     log_limited(&st->complain, LOG_WARN, "redis", "%s: %s",
-                script < SCRIPTS ? script_name(script) : "TIME", node->trouble);
+                script < SCRIPTS ? script_names[script] : "TIME", node->trouble);
     if (is_of_producers(script) && asks[e].rejects_jobs)
         node->rejects_jobs = true;
     node->halted = node->halted || asks[e].for_all;
@@ -209,7 +218,7 @@ enum redis_error node_classify_reply(struct node *node, const struct redisReply 
     if (reply == NULL)
         return REDIS_WAIT;
     enum redis_error e = redis_error(reply);
-    st->errors[e]++;
+    st->counters.errors[e]++;
     if (e == REDIS_NO_ERROR) {
         if (script < SCRIPTS)
             node->halted = false;
@@ -283,7 +292,7 @@ void node_tick(struct node *node)
     if (node->state == NODE_DOWN || !redis_is_up(node->redis))
         return;
     if (node->state == NODE_LOADING) {
-        if (node->load.open == 0 && !node->probing)
+        if (node->loading == 0 && !node->probing)
             load(node); /* the last attempt got an error reply */
         return;
     }

@@ -4,38 +4,38 @@
  * depend on more than one field of a change. calls.c writes the others, as
  * lua/scripts.def defines.
  */
-#include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 #include "bridge/store/batcher.h"
 
 /* --- of a bucket --- */
 
-void put_kind(struct args *a, const struct bucket *b)
+void put_kind(struct resp *a, const struct bucket *b)
 {
     args_letter(a, b->route_rules == NULL ? 'q' : b->route_rules->by_key ? 'k' : 0);
 }
 
-void put_wake(struct args *a, const struct bucket *b)
+void put_wake(struct resp *a, const struct bucket *b)
 {
-    args_slice(a, slice_of(b->store->wake_channel));
-    args_slice(a, slice_of(b->wake));
+    resp_add(a, slice_of(b->store->wake_channel));
+    resp_add(a, slice_of(b->wake));
 }
 
-void put_horizon(struct args *a, const struct bucket *b)
+void put_horizon(struct resp *a, const struct bucket *b)
 {
     args_number_or_none(a, far_horizon_ms(b->store));
 }
 
-void put_queue(struct args *a, const struct bucket *b)
+void put_queue(struct resp *a, const struct bucket *b)
 {
     /* Rules for a job in the bucket of a route: lua/reap.lua handles its leases. */
     static const struct queue_rules plain;
     const struct queue_rules *rules = b->queue_rules ? b->queue_rules : &plain;
-    args_slice(a, SLICE_LIT(""));
+    resp_add(a, SLICE_LIT(""));
     if (b->queue_rules)
-        args_number(a, rules->tries);
+        resp_add_number(a, rules->tries);
     else
-        args_slice(a, SLICE_LIT(""));
-    args_number(a, rules->keep_ms);
+        resp_add(a, SLICE_LIT(""));
+    resp_add_number(a, rules->keep_ms);
     args_flag(a, rules->bury);
     put_wake(a, b);
     put_horizon(a, b);
@@ -43,37 +43,37 @@ void put_queue(struct args *a, const struct bucket *b)
 
 /* --- of a batch --- */
 
-void put_remembers(struct args *a, const struct batch *batch)
+void put_remembers(struct resp *a, const struct batch *batch)
 {
     const struct bucket_rules *route_rules = batch->batcher->bucket->route_rules;
     args_flag(a, route_rules && route_rules->remember_ms > 0);
 }
 
-void put_remember_ms(struct args *a, const struct batch *batch)
+void put_remember_ms(struct resp *a, const struct batch *batch)
 {
     const struct bucket_rules *route_rules = batch->batcher->bucket->route_rules;
-    args_number(a, route_rules ? route_rules->remember_ms : 0);
+    resp_add_number(a, route_rules ? route_rules->remember_ms : 0);
 }
 
-void put_asker(struct args *a, const struct batch *batch)
+void put_asker(struct resp *a, const struct batch *batch)
 {
-    args_slice(a, slice_of(batch->batcher->bucket->wake));
+    resp_add(a, slice_of(batch->batcher->bucket->wake));
 }
 
 /* Names the partitions of a batch, in the order of their first record. */
-void put_parts(struct args *a, const struct batch *batch)
+void put_parts(struct resp *a, const struct batch *batch)
 {
-    args_number(a, batch->partition_count);
+    resp_add_number(a, batch->partition_count);
     for (unsigned i = 0; i < batch->partition_count; i++) {
-        args_slice(a, slice_of(batch->partitions[i].name));
+        resp_add(a, slice_of(batch->partitions[i].name));
         if (batch->partitions[i].before < 0)
-            args_slice(a, SLICE_LIT(""));
+            resp_add(a, SLICE_LIT(""));
         else
-            args_number(a, batch->partitions[i].before);
+            resp_add_number(a, batch->partitions[i].before);
     }
 }
 
-static void queue_head(struct args *a, const struct batch *batch)
+static void queue_head(struct resp *a, const struct batch *batch)
 {
     put_queue(a, batch->batcher->bucket);
 }
@@ -81,20 +81,21 @@ static void queue_head(struct args *a, const struct batch *batch)
 /* --- of a change --- */
 
 /* A queue stores due times in us; all other times are in ms. */
-void put_due(struct args *a, const struct batch *batch, const struct change *c)
+void put_due(struct resp *a, const struct batch *batch, const struct change *c)
 {
     bool is_due = c->how != ENQUEUE_HOW_DEAD && c->how != ENQUEUE_HOW_IN_FLIGHT;
     if (c->now)
-        args_slice(a, SLICE_LIT(""));
+        resp_add(a, SLICE_LIT(""));
     else
-        args_number(a, batch->batcher->bucket->queue_rules && is_due ? c->due_ms * 1000
-                                                                     : c->due_ms);
+        resp_add_number(a, batch->batcher->bucket->queue_rules && is_due
+                               ? c->due_ms * 1000
+                               : c->due_ms);
 }
 
-void put_offset(struct args *a, const struct batch *batch, const struct change *c)
+void put_offset(struct resp *a, const struct batch *batch, const struct change *c)
 {
     (void)batch;
-    args_number(a, c->origin.offset);
+    resp_add_number(a, c->origin.offset);
 }
 
 /* A second run could not detect the first without the number: see lua/lib/late.lua. */
@@ -105,28 +106,36 @@ static bool is_numbered(const struct batch *batch, const struct change *c)
     return batch->batcher->kind == BATCHER_ENQUEUE && c->how == ENQUEUE_HOW_REPLACE;
 }
 
-void put_how(struct args *a, const struct batch *batch, const struct change *c)
+void put_how(struct resp *a, const struct batch *batch, const struct change *c)
 {
-    args_how(a, c->how, c->resent, is_numbered(batch, c) ? (int64_t)c->seq : 0);
+    char text[2 + TEXT_DECIMAL_MAX];
+    size_t n = 0;
+    if (c->how)
+        text[n++] = c->how;
+    if (c->resent)
+        text[n++] = '+';
+    if (is_numbered(batch, c))
+        n += text_put_decimal(text + n, (int64_t)c->seq);
+    resp_add(a, (struct slice){text, n});
 }
 
-void put_group(struct args *a, const struct batch *batch, const struct change *c)
+void put_group(struct resp *a, const struct batch *batch, const struct change *c)
 {
     if (batch->batcher->bucket->route_rules &&
         batch->batcher->bucket->route_rules->by_key)
-        args_slice(a, c->group);
+        resp_add(a, c->group);
 }
 
-void put_stamp(struct args *a, const struct batch *batch, const struct change *c)
+void put_stamp(struct resp *a, const struct batch *batch, const struct change *c)
 {
     if (batch->partition_count > 0)
         args_number_or_none(a, c->origin.stamp_ms);
 }
 
-void put_number(struct args *a, const struct batch *batch, const struct change *c)
+void put_number(struct resp *a, const struct batch *batch, const struct change *c)
 {
     (void)batch;
-    args_number(a, (int64_t)c->seq);
+    resp_add_number(a, (int64_t)c->seq);
 }
 
 static const char bury_again[] = {RETRY_STALE, RETRY_BURIED, 0};

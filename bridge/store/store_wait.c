@@ -36,7 +36,7 @@ static void complain(struct node *node, long long have, bool failing_over)
     struct store *st = node->store;
     char text[120];
     node->rejects_jobs = true;
-    st->wait_shortfalls++;
+    st->counters.wait_shortfalls++;
     node->wait_again_us = loop_mono_us() + RETRY_US;
     if (failing_over)
         snprintf(text, sizeof(text),

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# embed-console.sh FILE ... - prints a C file that holds the files of the web console as struct
+# embed-console.sh FILE ... - prints a C file that contains the files of the web console as struct
 # console_file console_files[].
 set -eu
 
@@ -15,7 +15,7 @@ for file in "$@"; do
     *) echo "$file: of no type that embed-console.sh knows" >&2 && exit 65 ;;
     esac
     printf '    {"%s", "%s",\n' "$(basename "$file")" "$type"
-    # C11 still knows trigraphs, hence the question mark.
+    # Escape ? because of the trigraphs of C11.
     sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/?/\\?/g' -e 's/^/     "/' -e 's/$/\\n"/' "$file"
     printf '    },\n'
 done

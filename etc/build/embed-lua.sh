@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# embed-lua.sh FILE.lua ... - prints a C file that holds the scripts as struct lua_file lua_files[].
-# embed-lua.sh -e FILE.lua - prints one script as Redis gets it.
-# A script begins with lib/bucket.lua and the names that etc/build/scripts.awk makes of lua/scripts.def. All other
-# libraries follow, lib/queue.lua only in a script of a queue.
-# Each function and each local costs time whenever a script runs. So a line "local NAME = LITERAL", NAME in
-# capitals, disappears, and the literal replaces the name; and what nothing uses disappears.
+# embed-lua.sh FILE.lua ... - prints a C file that contains the scripts as script_texts[].
+# embed-lua.sh -e FILE.lua - prints one script as tarry sends it to Redis.
+# A script begins with lib/bucket.lua and the names that etc/build/scripts.awk generates from lua/scripts.def. The
+# other libraries follow, lib/queue.lua only in a script of a queue.
+# Each function and each local costs time in every run of a script. Therefore a literal replaces its constant
+# ("local NAME = LITERAL", NAME in capitals), and unused functions and values are removed.
 set -eu
 awk_of_names=$(dirname "$0")/scripts.awk
 libraries="sums late order claim far far_move rank ingest" # each may use those before it
@@ -22,7 +22,7 @@ expand() {
         if grep -qE "^script $name (batcher )?queue " "$def"; then cat "$lib/queue.lua"; fi
         cat "$1"
     } | awk '
-        # The line with the values of constants instead of their names, but not in texts.
+        # Returns the line with the values of constants instead of their names, except within strings.
         function replaced(line,    out, word) {
             while (match(line, /\047[^\047]*\047|[A-Za-z_][A-Za-z_0-9]*/)) {
                 word = substr(line, RSTART, RLENGTH)
@@ -31,7 +31,7 @@ expand() {
             }
             return out line
         }
-        # Without comments but the one with the name: Redis keeps every script.
+        # Removes all comments except the one with the name: Redis stores every script.
         function put(line) {
             sub(/ +-- .*/, "", line)
             if (line ~ /^ *local [A-Z][A-Z_0-9]* = (\047[^\047]*\047|[0-9][0-9e* +]*)$/) {
@@ -44,8 +44,8 @@ expand() {
                 chunk[chunks] = chunk[chunks] replaced(line) "\n"
             }
         }
-        # A chunk is a line that is not indented, and the lines that belong to it. Prints all but functions and
-        # values that no later chunk uses. used: the chunks that are printed, without texts.
+        # A chunk is a line that is not indented, and the lines that belong to it. Prints all chunks except functions
+        # and values that no later chunk uses. used: the printed chunks, without their strings.
         function print_used(    i, name, bare, used, rest) {
             for (i = chunks; i > 0; i--) {
                 name = ""
@@ -72,14 +72,13 @@ if [ "$1" = -e ]; then
     exit
 fi
 printf '/* SPDX-License-Identifier: BSD-2-Clause */\n/* Made by etc/build/embed-lua.sh. */\n'
-printf '#include "bridge/store/script.h"\n\n#include <stddef.h>\n\n'
-printf 'const struct lua_file lua_files[] = {\n'
+printf '#include "bridge/store/calls.h"\n\nconst char *const script_texts[SCRIPTS] = {\n'
 for file in "$@"; do
-    printf '    {"%s",\n' "$(basename "$file" .lua)"
-    # C11 still knows trigraphs, hence the question mark.
+    printf '    [SCRIPT_%s] =\n' "$(basename "$file" .lua | tr a-z A-Z)"
+    # Escape ? because of the trigraphs of C11.
     script=$(expand "$file")
     printf '%s\n' "$script" |
         sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/?/\\?/g' -e 's/^/     "/' -e 's/$/\\n"/'
-    printf '    },\n'
+    printf '     "",\n'
 done
-printf '    {NULL, NULL},\n};\n'
+printf '};\n'

@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# exports.sh headers - bridge/plugin.h and what it includes: what `make install` gives to plugins.
-# exports.sh symbols - the functions that these declare, as a list for ld's --dynamic-list: all that
-#                      a plugin can call of the daemon.
+# exports.sh headers - prints bridge/plugin.h and the headers that it includes: `make install` installs them.
+# exports.sh symbols - prints the functions that these headers declare, for ld's --dynamic-list: a plugin can
+#                      call only these functions of the daemon.
 set -eu
 cd "$(dirname "$0")/../.."
 
 headers() {
     todo=bridge/plugin.h seen=
     while [ -n "$todo" ]; do
-        # shellcheck disable=SC2086 # names of headers hold no blanks
+        # shellcheck disable=SC2086 # names of headers contain no blanks
         set -- $todo
         case " $seen " in
         *" $1 "*) shift; todo=$* ;;
@@ -24,8 +24,8 @@ headers() {
     printf '%s\n' $seen | sort
 }
 
-# Without comments, lines of the preprocessor and what stands in braces, a declaration ends with
-# ";" or "}", and a function's name is the word before its first parenthesis.
+# Skips comments, preprocessor lines and the content of braces. A declaration then ends with ";" or
+# "}", and a function's name is the word before its first parenthesis.
 symbols() {
     # shellcheck disable=SC2046
     cat $(headers) | awk '

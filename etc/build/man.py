@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""man.py PAGE TARRY - prints the manual page tarry.1 or tarry.conf.5 (mdoc), made of what TARRY prints as help."""
+"""man.py PAGE TARRY - prints the manual page tarry.1 or tarry.conf.5 (mdoc), generated from the help of TARRY."""
 import re
 import subprocess
 import sys
@@ -17,7 +17,7 @@ def ask(*args):
 
 
 def entries(lines, column):
-    """The title and the text of each entry; the text may continue on the next lines, indented to the column."""
+    """Returns (title, text) of each entry. A text may continue on the next lines, indented to the column."""
     for line in lines:
         if line[:column].strip():
             yield (found := [line[:column].strip(), line[column:]])
@@ -39,7 +39,7 @@ def wrapped(text):
 
 
 def paragraph(text):
-    """One sentence per line, as roff requires."""
+    """Returns a text with one sentence per line, as roff requires."""
     text += "" if text[-1] in ".?" else "."
     return "\n".join(wrapped(s[0].upper() + s[1:]) for s in re.split(r"(?<=\.) ", text))
 
@@ -143,7 +143,7 @@ tarry resume orders
 
 
 def group(lines):
-    """A group of `tarry options`: its title, then options of one line, each with its help below."""
+    """Formats a group of `tarry options`: its title, then options of one line, each with its help below."""
     title, text = lines[0].split("   ", 1)
     title = title.replace('"', "\\(dq")
     out = [f'.Ss "{title}\\&"', paragraph(text)]

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""runbook.py - prints docs/how-to/runbook.md: what to do about each alert of etc/prometheus/tarry.rules.yml."""
+"""runbook.py - prints docs/how-to/runbook.md: the steps for each alert of etc/prometheus/tarry.rules.yml."""
 import re
 import textwrap
 from pathlib import Path

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# scripts.awk - reads lua/scripts.def and prints, by -v mode=
+# scripts.awk - reads lua/scripts.def and prints, depending on -v mode=
 #   h    build/bridge/store/calls.h: an enum of the scripts, one for each set of named values, the replies, the calls
-#   c    build/bridge/store/calls.c: the calls, which put arguments and read replies
+#   c    build/bridge/store/calls.c: the calls, which write arguments and read replies
 #   lua  the names at the top of the script given by -v script=
-# What the words of scripts.def mean stands at its head.
+# The first comment of scripts.def explains its words.
 
 function fail(why) { printf "scripts.def:%d: %s\n", FNR, why > "/dev/stderr"; failed = 1; exit 1 }
 function add(list, name, type) { n[s, list]++; names[s, list, n[s, list]] = name; types[s, list, n[s, list]] = type }
@@ -12,7 +12,7 @@ function add(list, name, type) { n[s, list]++; names[s, list, n[s, list]] = name
 $1 == "script" {
     s = $2
     order[++scripts] = s
-    for (i = 3; $i ~ /^(bucket|queue|batcher|key|hand)$/; i++)
+    for (i = 3; $i ~ /^(bucket|queue|batcher|key)$/; i++)
         is[s, $i] = 1
     what[s] = substr($0, index($0, $(i)))
     next
@@ -38,7 +38,7 @@ END {
 
 # --- Lua ---
 
-# One "local" of a list of names and one of values.
+# Prints one "local" statement for a list of names and a list of values.
 function locals(list, values,    i, left, right) {
     for (i = 1; i in list; i++) {
         left = left (i > 1 ? ", " : "") list[i]
@@ -52,7 +52,7 @@ function from_text(type, at) {
         return "tonumber(ARGV[" at "])"
     return type == "flag" ? "ARGV[" at "] == '1'" : "ARGV[" at "]"
 }
-# Adds to list and values what the arguments of s are, from ARGV[at] on.
+# Adds the names and values of the arguments of s, from ARGV[at] on.
 function arguments(s,    i, type) {
     for (i = 1; i <= n[s, "arg"]; i++) {
         type = types[s, "arg", i]
@@ -82,7 +82,7 @@ function lua(s,    i, type, width) {
     locals(list, values)
     for (i = 1; i <= n[s, "row"]; i++) {
         type = types[s, "row", i]
-        width += type !~ /^(group|stamp)$/ # those are not always there
+        width += type !~ /^(group|stamp)$/ # optional columns
         constant(toupper(names[s, "row", i]), i - 1)
     }
     constant("FIRST_ROW", at)
@@ -102,7 +102,6 @@ function c_type(type) {
     return type ~ /^(letter|answer)$/ ? "char " : type == "flag" ? "bool " : "struct slice "
 }
 function by_caller(type) { return type !~ /^(now|clock|kind|wake|horizon)$/ }
-function called(s) { return (is[s, "bucket"] || is[s, "queue"]) && !is[s, "batcher"] && !is[s, "hand"] }
 function asks_by_struct(s,    i, k) {
     for (i = 1; i <= n[s, "arg"]; i++)
         k += by_caller(types[s, "arg", i])
@@ -114,7 +113,7 @@ function fields(s, list, kind,    i) {
             printf "    %s%s;\n", c_type(types[s, list, i]), names[s, list, i]
 }
 function prototype(s,    i, text) {
-    text = "void store_" s "(struct bucket *b"
+    text = "void store_" s (is[s, "key"] ? "(struct store *st, struct slice key" : "(struct bucket *b")
     if (asks_by_struct(s))
         text = text ", const struct store_" s "_ask *ask"
     for (i = 1; i <= n[s, "arg"] && !asks_by_struct(s); i++)
@@ -122,7 +121,7 @@ function prototype(s,    i, text) {
             text = text ", " c_type(types[s, "arg", i]) names[s, "arg", i]
     if (n[s, "row"])
         text = text ", const struct store_" s "_want *wants, unsigned n"
-    return text ", store_" s "_cb *cb, void *arg)"
+    return text ", " (is[s, "key"] ? "redis_reply_cb" : "store_" s "_cb") " *cb, void *arg)"
 }
 function values_of(s, kind,    i) {
     if (!n[s, kind])
@@ -136,27 +135,32 @@ function header(    i) {
     print "/* SPDX-License-Identifier: BSD-2-Clause */"
     print "/* Made by etc/build/scripts.awk of lua/scripts.def, where every name is explained. */"
     print "#ifndef CALLS_H\n#define CALLS_H\n"
-    print "#include \"bridge/base/buf.h\"\n\n#include <stdbool.h>\n#include <stdint.h>\n"
-    print "struct args;\nstruct batch;\nstruct bucket;\nstruct change;\n\nenum script {"
+    print "#include \"bridge/redis/redis.h\"\n\n#include <stdbool.h>\n#include <stdint.h>\n"
+    print "struct batch;\nstruct bucket;\nstruct change;\nstruct resp;\nstruct store;\n\nenum script {"
     for (i = 1; i <= scripts; i++)
         printf "    SCRIPT_%s,\n", toupper(order[i])
     print "    SCRIPTS\n};"
+    print "extern const char *const script_names[SCRIPTS];"
+    print "extern const char *const script_texts[SCRIPTS]; /* made by etc/build/embed-lua.sh */"
+    print "/* For a change that was sent again: pairs of letters, the answer of the second run and the lost answer of"
+    print " * the first run. NULL: the script itself handles repeats. */"
+    print "extern const char *const script_again[SCRIPTS];"
     for (i = 1; i <= scripts; i++) {
         s = order[i]
         printf "\n/* lua/%s.lua: %s */\n", s, what[s]
         values_of(s, "is")
         values_of(s, "answer")
-        if (called(s))
-            call_types()
         if (is[s, "batcher"])
             batcher_types()
+        else
+            call_types()
     }
     print "\n#endif"
 }
 function batcher_types() {
     if (!is[s, "queue"])
-        printf "void %s_head(struct args *a, const struct batch *batch);\n", s
-    printf "void %s_row(struct args *a, const struct batch *batch, const struct change *c);\n", s
+        printf "void %s_head(struct resp *a, const struct batch *batch);\n", s
+    printf "void %s_row(struct resp *a, const struct batch *batch, const struct change *c);\n", s
 }
 function call_types() {
     if (n[s, "each"]) {
@@ -174,6 +178,10 @@ function call_types() {
         fields(s, "arg")
         print "};"
     }
+    if (is[s, "key"]) {
+        print prototype(s) ";"
+        return
+    }
     printf "struct store_%s_reply { /* borrowed */\n", s
     fields(s, "reply")
     if (n[s, "each"])
@@ -184,17 +192,17 @@ function call_types() {
 }
 function put(type, value) {
     if (type == "int")
-        return "args_number(a, " value ")"
+        return "resp_add_number(a, " value ")"
     if (type == "opt")
         return "args_number_or_none(a, " value ")"
     if (type == "text")
-        return "args_slice(a, " value ")"
+        return "resp_add(a, " value ")"
     if (type == "flag")
         return "args_flag(a, " value ")"
     if (type == "letter")
         return "args_letter(a, " value ")"
     if (type ~ /^(now|clock)$/)
-        return "args_slice(a, SLICE_LIT(\"\"))"
+        return "resp_add(a, SLICE_LIT(\"\"))"
     if (type ~ /^(kind|wake|horizon)$/)
         return "put_" type "(a, b)"
     return ""
@@ -204,15 +212,18 @@ function code(    i) {
     print "/* Made by etc/build/scripts.awk of lua/scripts.def. */"
     print "#include \"bridge/store/batcher.h\"\n#include \"bridge/base/mem.h\"\n"
     print "#include <stdlib.h>\n\n#include <hiredis/hiredis.h>\n"
-    print "static const char *const names[SCRIPTS] = {"
+    print "const char *const script_names[SCRIPTS] = {"
     for (i = 1; i <= scripts; i++)
         printf "    [SCRIPT_%s] = \"%s\",\n", toupper(order[i]), order[i]
-    print "};\n\nconst char *script_name(enum script s)\n{\n    return names[s];\n}"
+    print "};\n\nstatic void call_cb_key(struct call *call, const struct redisReply *r)\n{"
+    print "    ((redis_reply_cb *)call->cb)(call->arg, r);\n}"
     for (i = 1; i <= scripts; i++) {
         s = order[i]
         if (is[s, "batcher"])
             batcher()
-        else if (called(s))
+        else if (is[s, "key"])
+            send("key")
+        else
             call()
     }
     print "\nconst char *const script_again[SCRIPTS] = {"
@@ -223,7 +234,7 @@ function code(    i) {
 }
 function batcher(    i, type, line) {
     if (!is[s, "queue"]) {
-        printf "\nvoid %s_head(struct args *a, const struct batch *batch)\n{\n", s
+        printf "\nvoid %s_head(struct resp *a, const struct batch *batch)\n{\n", s
         print "    const struct bucket *b = batch->batcher->bucket;\n    (void)b;"
         for (i = 1; i <= n[s, "arg"]; i++) {
             type = types[s, "arg", i]
@@ -232,7 +243,7 @@ function batcher(    i, type, line) {
         }
         print "}"
     }
-    printf "\nvoid %s_row(struct args *a, const struct batch *batch, const struct change *c)\n{\n    (void)batch;\n", s
+    printf "\nvoid %s_row(struct resp *a, const struct batch *batch, const struct change *c)\n{\n    (void)batch;\n", s
     for (i = 1; i <= n[s, "row"]; i++) {
         type = types[s, "row", i]
         line = put(type, "c->" names[s, "row", i])
@@ -240,13 +251,13 @@ function batcher(    i, type, line) {
     }
     print "}"
 }
-# What a field of a reply is read as.
+# Returns the C expression that reads a field of a reply.
 function got(type, at) {
     if (type ~ /^(int)$/)
-        return "reply_number(" at ")"
+        return "redis_integer(" at ")"
     if (type ~ /^(letter|answer)$/)
         return "redis_letter(" at ")"
-    return type == "flag" ? "reply_number(" at ") != 0" : "redis_text(" at ")"
+    return type == "flag" ? "redis_integer(" at ") != 0" : "redis_text(" at ")"
 }
 function call(    i, k, type, tail, value) {
     tail = is[s, "queue"] ? 4 : 0 # of lib/queue.lua
@@ -266,7 +277,9 @@ function call(    i, k, type, tail, value) {
         print "    queue_settled(call->bucket, r);"
     for (i = 1; i <= n[s, "reply"]; i++)
         if (types[s, "reply", i] == "head")
-            printf "    call_report_head(call, reply_number(r->element[%d]));\n", i - 1
+            printf "    call_report_head(call, redis_integer(r->element[%d]));\n", i - 1
+        else if (types[s, "reply", i] == "slot")
+            printf "    far_set_first(call->bucket, redis_integer(r->element[%d]));\n", i - 1
     if (n[s, "each"]) {
         print "    reply.count = (unsigned)((r->elements - HEAD - TAIL) / EACH);"
         printf "    struct store_%s_item *items = mem_alloc((reply.count + 1) * sizeof(*items));\n", s
@@ -278,9 +291,14 @@ function call(    i, k, type, tail, value) {
     } else {
         print "    cb(call->arg, &reply);\n}"
     }
+    send(s)
+}
+# The C call of a script. answer: of its function call_cb_ANSWER().
+function send(answer,    i) {
     printf "\n%s\n{\n", prototype(s)
-    printf "    struct call *call = call_begin(b, SCRIPT_%s);\n    struct args *a = &b->store->args;\n", toupper(s)
-    if (tail)
+    printf "    struct call *call = %s, SCRIPT_%s);\n", is[s, "key"] ? "call_begin_key(st, key" : "call_begin(b", toupper(s)
+    printf "    struct resp *a = &call->store->args;\n"
+    if (is[s, "queue"])
         print "    put_queue(a, b);"
     for (i = 1; i <= n[s, "arg"]; i++)
         printf "    %s;\n", put(types[s, "arg", i], (asks_by_struct(s) ? "ask->" : "") names[s, "arg", i])
@@ -290,5 +308,5 @@ function call(    i, k, type, tail, value) {
             printf "        %s;\n", put(types[s, "row", i], "wants[i]." names[s, "row", i])
         print "    }"
     }
-    printf "    (void)a;\n    call_send(call, call_cb_%s, (void (*)(void))cb, arg);\n}\n", s
+    printf "    (void)a;\n    call_send(call, call_cb_%s, (void (*)(void))cb, arg);\n}\n", answer
 }

@@ -40,8 +40,17 @@ end
 -- Parses the field how of a row (lua/scripts.def). Returns its value, whether the change was sent
 -- before without an answer, and the number of the change or nil.
 local function read_how(text)
+  if #text == 0 or (#text == 1 and text ~= '+') then
+    return text, false -- nearly always
+  end
   local how, again, number = string.match(text, '^(%a?)(%+?)(%d*)$')
   return how, again == '+', number ~= '' and number or nil
+end
+
+-- Appends two values to a list.
+local function push(list, a, b)
+  local n = #list
+  list[n + 1], list[n + 2] = a, b
 end
 
 -- Splits long lists: unpack() of several thousand values fails, and Redis does not roll back.

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/far.lua - far jobs: jobs due later than the horizon. Compact lists store them until
--- lua/move.lua moves them to the normal indexes.
+-- lib/far.lua - far jobs: jobs due later than the horizon. Compact lists store them until lua/move.lua moves them to
+-- the normal indexes.
 --
 --   zset  :far    start of a slot in ms, scored by it: the slots that have entries
 --   hash  :slots  START   -> number of entries ever added to that slot: the next ordinal
@@ -12,14 +12,12 @@
 --                 id a client may name
 --   hash  :names  TOPIC/PARTITION -> a number, that number -> TOPIC/PARTITION: prefixes of ids
 --
--- An entry: flags (FAR_...), due time relative to START (2 bytes of ms, or 4 of us), length of the
--- id (a byte), the id (or the number of its prefix and the part after the slash), group (16 bytes)
--- and arrival (6 bytes; lib/order.lua), expiry (6 bytes of ms), the record. A record of
--- bridge/job/job.c whose due time equals that of the entry is stored without its first 11 bytes.
+-- An entry: flags (FAR_...), due time relative to START (2 bytes of ms, or 4 of us), length of the id (a byte), the id
+-- (or the number of its prefix and the part after the slash), group (16 bytes) and arrival (6 bytes; lib/order.lua),
+-- expiry (6 bytes of ms), the record (without its first 11 bytes if they follow from the due time).
 --
--- Invariant: every id of :where has its entry and is not in :pool, except if a Kafka record of the
--- same name was stored later. A far job is in no other index. '#' is the number of jobs in all
--- lists.
+-- Invariant: every id of :where has its entry and is not in :pool, except if a Kafka record of the same name was stored
+-- later. A far job is in no other index.
 local FAR_PAGE = 4096 -- entries per list; small, because Redis scans lists node by node
 -- keys: the base of another queue of the sink; nil: this queue.
 local function far(keys)
@@ -36,8 +34,7 @@ local function far(keys)
   local FAR_US = 8
   local FAR_OFFSET = 16
   local FAR_BARE_FIRST = 32
-  -- The first bytes of a record of bridge/job/job.c, before the due time: an array of four or six,
-  -- version 1.
+  -- The first bytes of a record of bridge/job/job.c, before the due time: an array of four or six, version 1.
   local FAR_BARE = { [0x9401cf] = 32, [0x9601cf] = 64 }
   local FAR_HEAD = { [32] = '\148\1\207', [64] = '\150\1\207' }
   local self = {}
@@ -53,7 +50,13 @@ local function far(keys)
 
   -- Returns the start of the first slot, or -1.
   function self.first()
-    return tonumber(redis.call('ZRANGE', keys .. ':far', 0, 0)[1] or -1)
+    return first_score(keys .. ':far')
+  end
+
+  -- Returns the number of entries removed from the front of a slot, and of entries ever added to it.
+  function self.span(start)
+    local counts = redis.call('HMGET', keys .. ':slots', start .. '<', start)
+    return tonumber(counts[1] or 0), tonumber(counts[2] or 0)
   end
 
   function self.count()
@@ -116,8 +119,7 @@ local function far(keys)
     rows.n, rows.ids[n] = n, named and id
   end
 
-  -- Appends the new entries of a slot that already has `from` entries, list by list. Adds the named
-  -- jobs to `where`.
+  -- Appends the new entries of a slot that already has `from` entries, list by list. Adds the named jobs to `where`.
   local function far_append(rows, from, where)
     local at = 1
     while at <= rows.n do
@@ -126,12 +128,9 @@ local function far(keys)
       redis.call('RPUSH', self.list(rows.start, from + at - 1, 0), unpack(rows, at, upto))
       at = upto + 1
     end
-    local place, n = nil, #where
     for i = 1, rows.n do
       if rows.ids[i] then
-        place = place or struct.pack('>I6', rows.ms)
-        where[n + 1], where[n + 2] = rows.ids[i], place .. struct.pack('>I4', from + i - 1)
-        n = n + 2
+        push(where, rows.ids[i], struct.pack('>I6I4', rows.ms, from + i - 1))
       end
     end
   end
@@ -153,8 +152,7 @@ local function far(keys)
       far_append(rows, from, where)
       counts[2 * i + 1], counts[2 * i + 2] = rows.start, from + rows.n
       if from == 0 then
-        new[#new + 1] = rows.start
-        new[#new + 1] = rows.start
+        push(new, rows.start, rows.start)
       end
       jobs = jobs + rows.n
     end
@@ -165,8 +163,7 @@ local function far(keys)
     new_slots, new_order = {}, {}
   end
 
-  -- Decodes an entry. Returns id, due time, record, group, expiry, whether its id is in :where,
-  -- arrival.
+  -- Decodes an entry. Returns id, due time, record, group, expiry, whether its id is in :where, arrival.
   function self.read(entry, start)
     local flags, id, group, arrival, expires = string.byte(entry), nil, nil, nil, nil
     local us = bit.band(flags, FAR_US) ~= 0
@@ -193,8 +190,7 @@ local function far(keys)
     return id, due, record, group, expires, bit.band(flags, FAR_WHERE) ~= 0, arrival
   end
 
-  -- Returns the list of a job's entry, its index there, its slot start and its ordinal. nil: no far
-  -- job of that name.
+  -- Returns the list of a job's entry, its index there, its slot start and its ordinal. nil: no far job of that name.
   function self.place(id)
     local place = redis.call('HGET', keys .. ':where', id)
     if not place then
@@ -238,8 +234,7 @@ local function far(keys)
     end
   end
 
-  -- Removes a far job. The last job also removes the remains of empty slots. Returns the number of
-  -- removed jobs.
+  -- Removes a far job. The last job also removes the remains of empty slots. Returns the number of removed jobs.
   function self.take(id)
     local list, index, start, ordinal = self.place(id)
     if not list then

@@ -40,8 +40,7 @@ local function far_moves()
   -- Reads up to most entries from the front of a slot, but only from one list. Does not write, so
   -- an error loses nothing.
   function self.front(start, most)
-    local counts = redis.call('HMGET', base .. ':slots', start, start .. '<')
-    local size, from = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+    local from, size = tier.span(start)
     local list_end = math.min((math.floor(from / FAR_PAGE) + 1) * FAR_PAGE, size)
     local list = tier.list(start, from, from)
     local entries = redis.call('LRANGE', list, 0, math.max(math.min(most, list_end - from), 1) - 1)
@@ -99,24 +98,17 @@ local function far_moves()
     self.pop(front)
     local bodies, dues, ends = {}, {}, {}
     for _, job in ipairs(jobs) do
-      bodies[#bodies + 1] = job.id
-      bodies[#bodies + 1] = job.record
+      push(bodies, job.id, job.record)
       if not job.group then
-        dues[#dues + 1] = job.due
-        dues[#dues + 1] = job.id
+        push(dues, job.due, job.id)
       end
       if job.expires then
-        ends[#ends + 1] = job.expires
-        ends[#ends + 1] = job.id
+        push(ends, job.expires, job.id)
       end
     end
-    redis.call('HSET', pool, unpack(bodies))
-    if #dues > 0 then
-      redis.call('ZADD', delay, unpack(dues))
-    end
-    if #ends > 0 then
-      redis.call('ZADD', base .. ':ttl', unpack(ends))
-    end
+    call_in_slices('HSET', pool, bodies)
+    call_in_slices('ZADD', delay, dues)
+    call_in_slices('ZADD', base .. ':ttl', ends)
     for _, job in ipairs(jobs) do
       if job.group then
         order().place(job.id, job.due, job.group, job.arrival)
@@ -126,18 +118,17 @@ local function far_moves()
   end
 
   -- Returns the slots that start at upto or before: {{start, jobs}, ...}.
-  function self.span(upto)
-    local spans, slots = {}, base .. ':slots'
+  function self.slots(upto)
+    local slots = {}
     for i, start in ipairs(redis.call('ZRANGEBYSCORE', base .. ':far', '-inf', upto)) do
-      local counts = redis.call('HMGET', slots, start, start .. '<', start .. '.0-')
-      local size = tonumber(counts[1] or 0)
-      local jobs = size - tonumber(counts[2] or 0) - tonumber(counts[3] or 0)
-      for page = 1, math.floor((size - 1) / FAR_PAGE) do
-        jobs = jobs - tonumber(redis.call('HGET', slots, start .. '.' .. page .. '-') or 0)
+      local removed, size = tier.span(start)
+      local jobs = size - removed
+      for page = 0, math.floor((size - 1) / FAR_PAGE) do
+        jobs = jobs - tonumber(redis.call('HGET', base .. ':slots', start .. '.' .. page .. '-') or 0)
       end
-      spans[i] = { tonumber(start), jobs }
+      slots[i] = { tonumber(start), jobs }
     end
-    return spans
+    return slots
   end
   far_moves_made = self
   return self

@@ -5,29 +5,16 @@
 --                  SOURCE/topic/partition@ -> that offset, a blank, and the highest timestamp in
 --                                      ms of all records executed until then
 --
--- A partition name identifies one reading of a partition. It is SOURCE/topic/partition~N for a
--- topic that was created again, with *N at the end for a route with N buckets, and +N for a route
--- that reads the partition again (bridge/engine/job_id.h). A new reading thus starts without offsets,
--- and no bucket needs a reset. After a rewind the field without +N keeps the highest offset that
--- was ever executed: see ingest_had().
+-- The name ends with ~N for a topic that was created again, *N for a route with N buckets, and +N for a rewind
+-- (bridge/engine/job_id.h): a new reading starts without offsets. The field without +N keeps the highest offset of all.
 --
--- Arguments: the number P of partitions, then two each: the name, and the offset sent before this
--- batch ('' unknown). If P > 0, the last argument of each record is its timestamp in ms, '' none.
+-- Arguments: the number P of partitions, then two each: the name, and the offset sent before this batch ('' unknown).
+-- If P > 0, the last argument of each record is its timestamp in ms, '' none.
 --
--- A topic that was deleted and created again starts at offset 0. A topic that lost its end repeats
--- offsets. A record at or below the kept offset cannot have been read before if its timestamp is
--- above all timestamps executed until then. Such a record restarts the partition at its offset. So
--- an executed record is never executed again, whatever the producers' clocks show, because its own
--- timestamp is included. A record of a new topic is mistaken for an old one ('k') while no
--- timestamp of the new topic is above those of the old one, that is if producers set old timestamps
--- or none. A source that can detect this starts another reading (bridge/plugin.h). The second field
--- counts only while it contains the kept offset, because older versions of tarry update only the
--- first field. Otherwise the time of this call is used as the highest timestamp.
---
--- The hash of a queue expires INGEST_KEEP_MS after the last record, because the number of queues is
--- unlimited. A record that is read again later is stored again if its id is gone. So an instance
--- that was down for longer may repeat records whose offsets it had not committed.
-local INGEST_KEEP_MS = 24 * 3600 * 1000
+-- A record at or below the kept offset, but above all timestamps executed until then, was never read before: the topic
+-- was created again, or lost its end. It restarts the partition at its offset. The second field counts only while it
+-- contains the kept offset. Why: docs/internals.md, "Incarnations and rewinds".
+local INGEST_KEEP_MS = 24 * 3600 * 1000 -- of a queue: the number of queues is unlimited
 local ingest_parts = {}
 local ingest_rewound = false
 
@@ -43,14 +30,12 @@ local function ingest_read(key, at)
       local offset, ms = string.match(kept[2], '^(%d+) (%d+)$')
       newest = tonumber(offset) == have and tonumber(ms) or nil
     end
-    ingest_parts[i] = { name = name, before = before, have = have, last = have, newest = newest,
-                        most = newest or 0, gap = before and have < before }
-    ingest_parts[tostring(i)] = ingest_parts[i]
-    local plus = string.find(name, '+', 1, true)
-    if plus then
-      local first = string.sub(name, 1, plus - 1)
-      ingest_parts[i].first, ingest_parts[i].had = first, tonumber(redis.call('HGET', key, first) or -1)
-      ingest_rewound = true
+    local p = { name = name, before = before, have = have, last = have, newest = newest,
+                most = newest or 0, gap = before and have < before }
+    ingest_parts[i], ingest_parts[tostring(i)] = p, p
+    p.first = string.match(name, '^(.-)%+')
+    if p.first then
+      p.had, ingest_rewound = tonumber(redis.call('HGET', key, p.first) or -1), true
     end
   end
   return at + 2 * n + 1, n > 0 and 1 or 0

@@ -1,12 +1,10 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- lib/late.lua - the log of late outcomes: what a repeated or late outcome must know.
 --
---   zset  :told   name of a change .. letter of its answer, scored by the time in ms. It records
---                 changes whose answer may be lost: a repeat would find its own work done. VOID
---                 records the outcome of a delivery that was ignored, or must be ignored
---   hash  :ended  job id -> its expired leases after which the job stayed. They distinguish a late
---                 outcome of this job from that of an earlier job of the same id. Every id of
---                 :ended is in :tries
+--   zset  :told   name of a change .. letter of its answer, scored by the time in ms: changes whose answer may be lost,
+--                 because a repeat would find its own work done. VOID: the outcome of a delivery that is ignored
+--   hash  :ended  job id -> its expired leases after which the job stayed, which no earlier job of the id had. Every id
+--                 of :ended is in :tries
 --
 -- A bucket keeps the last TOLD_MAX entries: more than all instances can have in flight.
 local VOID = 'x' -- letter of an outcome that is ignored
@@ -45,8 +43,7 @@ local function late()
   end
 
   function self.add(name, letter)
-    rows[#rows + 1] = now
-    rows[#rows + 1] = name .. letter
+    push(rows, now, name .. letter)
     added[name .. letter] = true
   end
 
@@ -64,10 +61,10 @@ local function late()
     end
   end
 
-  -- Returns the answer to an outcome that changes nothing. Its recorded letter (one of letters):
-  -- the first run did this. STALE_BEFORE: the outcome was ignored before, or another outcome ended
-  -- the job. Else STALE. again: the change was sent before, so it may find its own work; but not if
-  -- the lease expired, because its own work would have ended the lease.
+  -- Returns the answer to an outcome that changes nothing. Its recorded letter (one of letters): the first run did
+  -- this. STALE_BEFORE: the outcome was ignored before, or another outcome ended the job. Else STALE. again: the
+  -- change was sent before, so it may find its own work, unless the lease expired: its own work would have ended
+  -- the lease.
   function self.stale(id, lease, letters, again)
     local name = self.name(id, lease)
     local letter = self.find(name, letters .. VOID)

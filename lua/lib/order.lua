@@ -1,21 +1,17 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/order.lua - the order of jobs by key in the bucket of a route, and the final removal of a
--- job.
+-- lib/order.lua - the order of jobs by key in the bucket of a route, and the final removal of a job.
 --
 --   hash  :place  job id -> its group, due time and arrival, PLACE_BYTES in all
 --   hash  :lead   group -> id of its front job, or AWAY; '#' -> arrivals so far
---   zset  :away   group .. id of a front job that was replaced in flight or acked by an earlier
---                 lease, scored by the end of its lease in ms. A worker still holds that lease, so
---                 the group waits for its outcome or for its end (reap.lua)
---   zset  :held   place .. id of the jobs behind the front job. All scores are 0, so Redis sorts
---                 them by text, which is the order of the jobs
+--   zset  :away   group .. id of a front job that was replaced in flight or acked by an earlier lease, scored by the end
+--                 of its lease in ms: the group waits for the outcome of that lease or for its end (reap.lua)
+--   zset  :held   place .. id of the jobs behind the front job; all scores are 0, so the order is that of the texts
 --
--- A group is a text of 16 bytes that the daemon derives from a job's key. Invariant: at most one
--- job of each group is in :delay, :unack or :away. If there is none, :held has no job of the group.
--- A job without a place is not ordered. A dead letter keeps its place, which contains its group.
---
--- The front job stays in front until it leaves the bucket, also while it waits for a retry.
--- Exception: if no instance has claimed it since it was placed, a job due earlier replaces it.
+-- A group is a text of 16 bytes that the daemon derives from a key. Invariant: at most one job of each group is in
+-- :delay, :unack or :away. If there is none, :held has no job of the group. A job without a place is not ordered. A
+-- dead letter keeps its place, which contains its group. The front job stays in front until it leaves the bucket,
+-- also while it waits for a retry. Exception: if it was not claimed since it was placed, a job due earlier replaces
+-- it.
 local PLACE_BYTES = 48
 local AWAY = '' -- in :lead and :away: no job id
 local function order()
@@ -62,18 +58,19 @@ local function order()
     end
     local place = self.note(id, due, group, arrival)
     local front = redis.call('HGET', base .. ':lead', group)
-    if front == AWAY then
-      redis.call('ZADD', base .. ':held', 0, place .. id)
-      return false
-    elseif front and front ~= id then
+    local waits = front == AWAY
+    if front and front ~= AWAY and front ~= id then
       local score = tonumber(redis.call('ZSCORE', delay, front) or nil)
       local its = redis.call('HGET', base .. ':place', front)
-      if score ~= self.due(its) or place > its then
-        redis.call('ZADD', base .. ':held', 0, place .. id)
-        return false
+      waits = score ~= self.due(its) or place > its
+      if not waits then
+        redis.call('ZREM', delay, front)
+        redis.call('ZADD', base .. ':held', 0, its .. front)
       end
-      redis.call('ZREM', delay, front)
-      redis.call('ZADD', base .. ':held', 0, its .. front)
+    end
+    if waits then
+      redis.call('ZADD', base .. ':held', 0, place .. id)
+      return false
     end
     redis.call('HSET', base .. ':lead', group, id)
     redis.call('ZADD', delay, self.due(place), id)
@@ -145,16 +142,15 @@ local function order()
     if not self.promoted then
       return text
     end
-    return { tonumber(redis.call('ZRANGE', delay, 0, 0, 'WITHSCORES')[2] or -1), text }
+    return { first_score(delay), text }
   end
   order_made = self
   return self
 end
 
--- Updates the group of a job that left all indexes except :held, for good or (dead) as a dead
--- letter. If it was the front job, the next job of the group goes to :delay. If it was held,
--- removes it from :held and returns true. lease: a worker still holds this lease; nil: no worker
--- does.
+-- Updates the group of a job that left all indexes except :held, for good or (dead) as a dead letter. If it was the
+-- front job, the next job of the group goes to :delay. If it was held, removes it from :held and returns true. lease:
+-- a worker still holds this lease; nil: no worker does.
 local function leave_group(id, dead, lease)
   return redis.call('HEXISTS', base .. ':place', id) == 1 and order().left(id, dead, lease)
 end
@@ -171,9 +167,8 @@ local function forget(...)
   return bodies
 end
 
--- Deletes a job that the caller has removed from its index, and counts it as kind (lib/sums.lua).
--- mine: the lease that ends it, '' none; held: its present lease, or nil. Returns true if the job
--- was held behind its group.
+-- Deletes a job that the caller has removed from its index, and counts it as kind (lib/sums.lua). mine: the lease
+-- that ends it, '' none; held: its present lease, or nil. Returns true if the job was held behind its group.
 local function remove(id, kind, mine, held)
   outdate(id, mine, held)
   sums_add(kind, forget(id))

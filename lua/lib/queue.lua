@@ -1,15 +1,14 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/queue.lua - the common part of all queue scripts. A caller may also pass the bucket of a
--- route; tries_max is then nil. The arguments of all: scripts.def.
+-- lib/queue.lua - the common part of all queue scripts. A caller may also pass the bucket of a route; tries_max is
+-- then nil. The arguments of all: scripts.def.
 --
 --   zset  :ttl     job id, scored by the time at which it expires in ms
 --   zset  :done    job id of an ended job, scored by when it is forgotten in ms
 --
--- Invariant: an id of :pool is in exactly one of :delay, :unack, :error and :done. An id of :ttl is
--- in :delay or :unack. Every script first settles expired leases and expired jobs, so a queue
--- without calls needs no timer. A script reads before its first write, so an error loses nothing.
--- Every reply ends with {expired, timed out, exhausted, slot}: the number of jobs settled in each
--- way, and the start in ms of the first slot of far jobs, or -1.
+-- Invariant: an id of :pool is in exactly one of :delay, :unack, :error and :done. An id of :ttl is in :delay or
+-- :unack. Every script first settles expired leases and jobs, so a queue without calls needs no timer. It reads
+-- before its first write, so an error loses nothing. Every reply ends with {expired, timed out, exhausted, slot}:
+-- the number of jobs settled in each way, and the start in ms of the first slot of far jobs, or -1.
 local ttl, done = base .. ':ttl', base .. ':done'
 local of_route = not tries_max
 local soon = math.ceil(now_us / 1000) -- start of new leases in ms; whole, because scores are
@@ -25,9 +24,8 @@ local function in_ms(score)
   return score >= 0 and math.ceil(score / UNIT) or -1
 end
 
--- Returns the job's own limit of deliveries and its lease in ms; 0: not set. They are in the last
--- 18 bytes of a record that is an array of six (bridge/job/job.h). cmsgpack cannot read that
--- format.
+-- Returns the job's own limit of deliveries and its lease in ms; 0: not set. They are in the last 18 bytes of a
+-- record that is an array of six (bridge/job/job.h). cmsgpack cannot read that format.
 local function says(record)
   if not record or #record < 20 or string.byte(record, 1) ~= 0x96 then
     return 0, 0

@@ -1,6 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/rank.lua - the position at which a listing of a sorted set continues, even if the last member
--- listed is gone.
+-- lib/rank.lua - the position at which a listing of a sorted set continues, even if the last member listed is gone.
 
 -- Compares bytes, like Redis. The operator < may depend on the locale.
 local function rank_before(a, b)

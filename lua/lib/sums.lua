@@ -1,18 +1,15 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- lib/sums.lua - totals of the jobs that entered and left a bucket, and the common end of all
--- scripts that change it.
+-- lib/sums.lua - totals of the jobs that entered and left a bucket, and the common end of all scripts that change it.
 --
 --   hash  :sums   stored     jobs added to :pool, and each run that is kept as a job of its own
---                 delivered, cancelled, expired, exhausted (of a queue, out of tries), replaced,
---                 dropped (deleted by an operator, or a second copy of a failed run)
---                            jobs that left :pool, or ended in a queue, also if still kept there
+--                 delivered, cancelled, expired, exhausted (of a queue, out of tries), replaced, dropped (deleted by an
+--                            operator, or a second copy of a failed run): jobs that left :pool, or ended in a queue
 --                 base       jobs that lua/audit.lua found and that no total contains
 --                 repeated   next runs: the job stays in :pool
 --                 claim, claim:NAME   the last claim of all and of NAME, see lib/claim.lua
 --
--- Invariant: base + stored = jobs of :pool that have not ended (are not in :done) + far jobs
--- (lib/far.lua) + all jobs that left. A script counts only its own changes, so a repeated run
--- counts nothing. It uses one HINCRBY per kind, after its other writes.
+-- Invariant: base + stored = jobs of :pool that have not ended (are not in :done) + far jobs (lib/far.lua) + all jobs
+-- that left. A script counts only its own changes, by one HINCRBY per kind, after its other writes.
 local SUMS_KEEP_MS = 24 * 3600 * 1000
 local sums = {} -- base of a bucket -> kind -> number
 

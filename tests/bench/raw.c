@@ -96,14 +96,14 @@ struct command {
 /* Return the content of st.args as a command. */
 static struct command formatted(void)
 {
-    struct slice whole = resp_end(&st.args.command);
+    struct slice whole = resp_end(&st.args);
     return (struct command){mem_strndup(whole.p, whole.n), whole.n};
 }
 
 static void begin(enum script script)
 {
     st.map = opt.cluster ? (struct map *)&st : NULL; /* compared only with NULL */
-    args_begin_bucket(&st.args, bucket, script);
+    args_begin_bucket(bucket, script);
 }
 
 /* Like send_batch() of bridge/store/batcher.c. Frees the changes. */
@@ -188,22 +188,22 @@ static struct command claim_command(void)
     if (opt.queue) {
         begin(SCRIPT_PULL);
         put_queue(&st.args, bucket);
-        args_number(&st.args, rules.lease_ms);
-        args_number(&st.args, rules.lease_ms);
-        args_number(&st.args, opt.batch);
+        resp_add_number(&st.args, rules.lease_ms);
+        resp_add_number(&st.args, rules.lease_ms);
+        resp_add_number(&st.args, opt.batch);
     } else {
         begin(SCRIPT_CLAIM);
         if (opt.far)
-            args_number(&st.args, now_ms + FAR_MS + FAR_SPREAD_MS);
+            resp_add_number(&st.args, now_ms + FAR_MS + FAR_SPREAD_MS);
         else
-            args_slice(&st.args, SLICE_LIT(""));
-        args_number(&st.args, rules.lease_ms);
-        args_number(&st.args, opt.batch);
-        args_slice(&st.args, slice_of(bucket->claimant));
-        args_slice(&st.args, SLICE_LIT("")); /* no limits */
-        args_number(&st.args, 0);
-        args_slice(&st.args, SLICE_LIT(""));
-        args_slice(&st.args, SLICE_LIT(""));
+            resp_add(&st.args, SLICE_LIT(""));
+        resp_add_number(&st.args, rules.lease_ms);
+        resp_add_number(&st.args, opt.batch);
+        resp_add(&st.args, slice_of(bucket->claimant));
+        resp_add(&st.args, SLICE_LIT("")); /* no limits */
+        resp_add_number(&st.args, 0);
+        resp_add(&st.args, SLICE_LIT(""));
+        resp_add(&st.args, SLICE_LIT(""));
     }
     return formatted();
 }
@@ -212,11 +212,11 @@ static struct command claim_command(void)
 static struct command move_command(void)
 {
     begin(SCRIPT_MOVE);
-    args_number(&st.args, now_ms + FAR_MS + FAR_SPREAD_MS);
-    args_number(&st.args, opt.horizon_ms / 2);
-    args_number(&st.args, MOVE_ENTRIES);
-    args_slice(&st.args, slice_of(st.wake_channel));
-    args_slice(&st.args, slice_of(bucket->wake));
+    resp_add_number(&st.args, now_ms + FAR_MS + FAR_SPREAD_MS);
+    resp_add_number(&st.args, opt.horizon_ms / 2);
+    resp_add_number(&st.args, MOVE_ENTRIES);
+    resp_add(&st.args, slice_of(st.wake_channel));
+    resp_add(&st.args, slice_of(bucket->wake));
     return formatted();
 }
 
@@ -595,7 +595,7 @@ static void digests(long first, long jobs)
 {
     (void)first, (void)jobs;
     for (int i = 0; i < SCRIPTS; i++)
-        printf("\"%s\": \"%s\", ", st.scripts.sha[i], script_name((enum script)i));
+        printf("\"%s\": \"%s\", ", st.sha[i], script_names[i]);
 }
 
 static const struct {
@@ -657,13 +657,10 @@ static void connect_to(const char *url)
 static void load_scripts(void)
 {
     for (int i = 0; i < SCRIPTS; i++) {
-        const struct lua_file *f = lua_files;
-        while (f->name && strcmp(f->name, script_name((enum script)i)) != 0)
-            f++;
-        redisReply *r = redisCommand(redis, "SCRIPT LOAD %s", f->text);
+        redisReply *r = redisCommand(redis, "SCRIPT LOAD %s", script_texts[i]);
         if (r == NULL || r->type != REDIS_REPLY_STRING || r->len != 40)
             die("SCRIPT LOAD", r && r->str ? r->str : redis->errstr);
-        memcpy(st.scripts.sha[i], r->str, 41);
+        memcpy(st.sha[i], r->str, 41);
         freeReplyObject(r);
     }
 }

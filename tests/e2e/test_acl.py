@@ -31,7 +31,7 @@ def used_by_scripts():
 
 def used_by_c():
     """Returns the commands that C code sends to our own Redis once it is connected."""
-    text = "".join(p.read_text() for pattern in ("store*.c", "queue*.c", "script.c", "meta*.c", "pace*.c",
+    text = "".join(p.read_text() for pattern in ("store*.c", "queue*.c", "meta*.c", "pace*.c",
                                                    "route_state*.c")
                    for p in TOP.glob(f"bridge/**/{pattern}"))
     words = re.findall(r'args\w*\[?\w*\]?\[\] = \{\s*SLICE_LIT\("([A-Z]+)"\)', text)
