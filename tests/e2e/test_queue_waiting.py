@@ -137,7 +137,7 @@ def test_a_job_claimed_for_a_disconnected_client_returns_without_an_attempt(shar
     assert [(job["id"], job["attempt"]) for job in answer.jobs] == [("a", 1)]
 
 
-def holds(client_port):
+def is_connected(client_port):
     """Returns whether the daemon has its end of this connection: ESTABLISHED or CLOSE_WAIT in /proc/net/tcp."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return any(row[2].endswith(f":{client_port:04X}") and row[3] in ("01", "08") for row in rows)
@@ -163,7 +163,7 @@ def test_jobs_collected_for_a_disconnected_client_return_without_an_attempt(benc
         s.sendall(b"GET /api/ns/near,far?count=2&ttr=60&timeout=20 HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_for("the claim", lambda: c.counts("ns/near")[2] == 1)
         left = s.getsockname()[1]
-    wait_for("the daemon to notice", lambda: not holds(left))
+    wait_for("the daemon to notice", lambda: not is_connected(left))
     far.child.send_signal(signal.SIGCONT)
     answer = c.pull("ns/near", wait="10s")
     assert [(job["id"], job["attempt"]) for job in answer.jobs] == [("a", 1)]

@@ -54,7 +54,7 @@ class Ledger(Instances):
         return {name: self.past.get((name, *labels.values()), 0) + sum(d.metric(name, **labels) for d in self.up)
                 for name in names}
 
-    def stands(self, names, **labels):
+    def current(self, names, **labels):
         return {name: self.up[0].metric(name, **labels) for name in names}
 
     def end(self, daemon, labels, how):
@@ -84,7 +84,7 @@ class Ledger(Instances):
         came, went = self.counted(CAME, route=route), self.counted(WENT, route=route)
         if queues:
             went |= self.counted(self.of_queues, sink=queues)
-        return came, self.stands(ARE, route=route), went
+        return came, self.current(ARE, route=route), went
 
     def differences(self, route, queues=()):
         """Returns the differences as text."""
