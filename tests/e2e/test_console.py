@@ -106,7 +106,7 @@ def test_names_that_mean_something_to_a_browser_are_no_errors(yard, browser):
     yard.fill([".", "plain"], "1h")
     assert yard.tarry.ask("PUT", "/v1/routes/r/jobs/%ff%fe", "x", {"Deliver-After": "1h"})[0] == 201
     browser(yard, "names")
-    wait_for("the one named by bytes", lambda: any(a.header("delay-id") == b"\xff\xfe" for a in yard.hook.arrivals))
+    wait_for("the job whose id is not text", lambda: any(a.header("delay-id") == b"\xff\xfe" for a in yard.hook.arrivals))
 
 
 def test_all_can_be_done_by_keys(yard, browser):

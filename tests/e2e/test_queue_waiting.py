@@ -116,7 +116,7 @@ def test_pulls_of_many_jobs_do_not_delay_other_answers(d, c, q):
     started = now_ms()
     answer = c.pull(q, wait="300ms")
     assert answer.status == 204 and 300 <= answer.ms - started < soon_ms(300 + SOON_MS)
-    assert pulls(d) - before < 20, "nobody asks Redis again and again"
+    assert pulls(d) - before < 20, "no consumer polls Redis repeatedly"
     c.put(q, id_="a")
     assert sorted(w.result().ids for w in waiting) == 9 * [[]] + [["a"]]
 
@@ -257,10 +257,10 @@ def test_unpulled_jobs_expire_and_their_queue_is_listed_again(redis, c, q):
         return redis.zscore("tarry:{brief}:queues", short) is not None
     c.put(short)
     assert c.ack(c.pull(short).jobs[0]).status == 200
-    wait_for("an empty queue to be taken off the list", lambda: not listed(), 30)
+    wait_for("an empty queue to be removed from the list", lambda: not listed(), 30)
     c.put(short, delay=60_000)
     wait_for("it to be listed again", listed)
-    wait_for("all that expired to be gone", lambda: not redis.exists(key(q, "pool")), 30)
+    wait_for("all expired jobs to be removed", lambda: not redis.exists(key(q, "pool")), 30)
 
 
 def test_a_message_that_no_route_takes_is_a_dead_letter_that_can_be_found(bench):
