@@ -12,8 +12,8 @@
 
 static void on_param(void *arg, struct slice name, struct slice value)
 {
-    size_t *told = arg;
-    *told += name.n + value.n;
+    size_t *total = arg;
+    *total += name.n + value.n;
 }
 
 static void check_path(struct slice raw)
@@ -64,12 +64,12 @@ static void check_value(struct slice value)
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     struct slice in = {(const char *)bytes, n}, name, value, rest = in;
-    size_t told = 0;
+    size_t total = 0;
 
     check_path(in);
     check_value(in);
-    form_each(in, on_param, &told);
-    must(told <= n);
+    form_each(in, on_param, &total);
+    must(total <= n);
     while (form_next(&rest, &name, &value)) {
         must(name.n + value.n <= n);
         form_is(name, "topic");
@@ -77,10 +77,10 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     const char *line = n ? memchr(in.p, '\n', n) : NULL;
     if (line) {
         struct slice type = {in.p, (size_t)(line - in.p)};
-        told = 0;
+        total = 0;
         form_type_is(type, "multipart/form-data");
-        multipart_each((struct slice){line + 1, n - type.n - 1}, type, on_param, &told);
-        must(told <= n);
+        multipart_each((struct slice){line + 1, n - type.n - 1}, type, on_param, &total);
+        must(total <= n);
     }
     return 0;
 }

@@ -39,19 +39,19 @@ static void check_places(struct slice bytes)
 
 static void on_pair(void *arg, struct slice name, struct slice value)
 {
-    size_t *told = arg;
+    size_t *total = arg;
 
-    *told += name.n + value.n;
+    *total += name.n + value.n;
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     struct slice all = {(const char *)bytes, n};
-    size_t told = 0;
+    size_t total = 0;
 
     check_value(all);
     check_places(all);
-    json_each_text(all, on_pair, &told);
-    must(told <= 3 * n);
+    json_each_text(all, on_pair, &total);
+    must(total <= 3 * n);
     return 0;
 }

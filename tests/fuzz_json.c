@@ -80,8 +80,8 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
             check_value(t.raw);
         must(t.number >= -5 && t.number <= 100);
     }
-    int told = json_each(all, on_element, &count);
-    must(count == (told > 0 ? told : 0));
+    int elements = json_each(all, on_element, &count);
+    must(count == (elements > 0 ? elements : 0));
     text_add_json_go(&written, all); /* may contain anything */
     must(text_is_utf8(buf_slice(&written)));
     buf_free(&written);

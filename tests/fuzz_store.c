@@ -29,7 +29,7 @@ static struct {
     int64_t end_ms;
     struct store *store;
     unsigned question; /* the first call; those behind it in the table follow */
-    unsigned asked, told;
+    unsigned asked, answered;
     unsigned seen, turns; /* seen: all commands; turns: turns since the last one */
 } run;
 
@@ -38,7 +38,7 @@ static struct {
 static void on_notified(void *arg)
 {
     (void)arg;
-    run.told++;
+    run.answered++;
 }
 
 static void on_up(void *arg)
@@ -139,7 +139,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     struct sentinel *sentinel = NULL;
 
     fake.replies = (struct slice){(const char *)bytes, n};
-    run.asked = run.told = run.seen = run.turns = fake.commands = 0;
+    run.asked = run.answered = run.seen = run.turns = fake.commands = 0;
     unsigned kind = fuzz_byte(&fake.replies);
     run.question = fuzz_byte(&fake.replies) % STORE_CALLS;
     fake.healthy = kind & 4;
@@ -155,9 +155,9 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     timer_set_us(run.quiet, TURN_US);
     loop_run();
     /* It is expensive to make a store that is up: reuse one that is undamaged. */
-    if (!may_stay || !store_is_up(run.store) || run.told < run.asked) {
+    if (!may_stay || !store_is_up(run.store) || run.answered < run.asked) {
         end(sentinel);
-        must(run.told == run.asked);
+        must(run.answered == run.asked);
     }
     return 0;
 }

@@ -22,7 +22,7 @@
 static const struct {
     enum batcher_kind kind;
     char code, first, again; /* code: from the script; first, again: for the caller */
-} told[] = {
+} outcomes[] = {
     {BATCHER_ENQUEUE, 's', 's', 's'}, {BATCHER_ENQUEUE, 'r', 'r', 'r'},
     {BATCHER_ENQUEUE, 'x', 'x', 'x'}, {BATCHER_ENQUEUE, 'k', 'k', 'k'},
     {BATCHER_CANCEL, 'c', 'c', 'c'},  {BATCHER_CANCEL, 'n', 'n', 'n'},
@@ -42,10 +42,10 @@ static const struct {
     {BATCHER_RELEASE, 'x', 'x', 'r'}, {BATCHER_RELEASE, 'n', 'n', 'b'},
     {BATCHER_RENEW, 'r', 'r', 'r'},   {BATCHER_RENEW, 'x', 'x', 'x'},
 };
-enum { TOLD = sizeof(told) / sizeof(told[0]) };
+enum { OUTCOMES = sizeof(outcomes) / sizeof(outcomes[0]) };
 
 /* Run one change; code is the reply that counts. */
-static void assert_told(enum batcher_kind kind, const char *const plan[], char letter)
+static void assert_outcome(enum batcher_kind kind, const char *const plan[], char letter)
 {
     char expected[8];
     rig_start(8, 0);
@@ -60,18 +60,20 @@ static void assert_told(enum batcher_kind kind, const char *const plan[], char l
 static void a_change_sent_once_gets_the_result_of_the_script(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < TOLD; i++) {
-        char codes[] = {'=', told[i].code, '\0'};
-        assert_told(told[i].kind, (const char *const[]){codes, NULL}, told[i].first);
+    for (unsigned i = 0; i < OUTCOMES; i++) {
+        char codes[] = {'=', outcomes[i].code, '\0'};
+        assert_outcome(outcomes[i].kind, (const char *const[]){codes, NULL},
+                       outcomes[i].first);
     }
 }
 
 static void a_change_sent_again_is_answered_as_its_first_run_would_have_been(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < TOLD; i++) {
-        char codes[] = {'=', told[i].code, '\0'};
-        assert_told(told[i].kind, (const char *const[]){"!", codes, NULL}, told[i].again);
+    for (unsigned i = 0; i < OUTCOMES; i++) {
+        char codes[] = {'=', outcomes[i].code, '\0'};
+        assert_outcome(outcomes[i].kind, (const char *const[]){"!", codes, NULL},
+                       outcomes[i].again);
     }
 }
 
@@ -80,11 +82,11 @@ static void
 a_change_sent_again_after_an_error_is_answered_as_the_script_says(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < TOLD; i++) {
-        char codes[] = {'=', told[i].code, '\0'};
-        assert_told(told[i].kind,
-                    (const char *const[]){"-NOSCRIPT no matching script", codes, NULL},
-                    told[i].first);
+    for (unsigned i = 0; i < OUTCOMES; i++) {
+        char codes[] = {'=', outcomes[i].code, '\0'};
+        assert_outcome(outcomes[i].kind,
+                       (const char *const[]){"-NOSCRIPT no matching script", codes, NULL},
+                       outcomes[i].first);
     }
 }
 
@@ -113,9 +115,9 @@ static void each_first_result_of_a_batcher_is_tested(void **state)
     for (unsigned kind = 0; kind < BATCHERS; kind++) {
         for (const char *p = batcher_rows[kind].resent_answers; p && *p; p += 2) {
             unsigned i = 0;
-            while (i < TOLD && (told[i].kind != kind || told[i].code != p[0]))
+            while (i < OUTCOMES && (outcomes[i].kind != kind || outcomes[i].code != p[0]))
                 i++;
-            assert_true(i < TOLD);
+            assert_true(i < OUTCOMES);
         }
     }
 }

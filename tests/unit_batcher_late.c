@@ -39,7 +39,7 @@ static void ask_with_deadline(struct bucket *b, enum batcher_kind kind, const ch
  * one waits for the other. */
 static const struct {
     enum batcher_kind kind;
-    const char *id[5], *told[5];
+    const char *id[5], *outcomes[5];
 } timed[] = {
     {BATCHER_ENQUEUE,
      {"s1", "s2", "s3", "s4", "s5"},
@@ -79,13 +79,13 @@ static void a_change_not_sent_by_its_deadline_gets_no_result(void **state)
     ask_all_with_deadline(4, 0);
     assert_true(rig_wait_for(&rig.answers, TIMED)); /* the store checks once a second */
     for (unsigned i = 0; i < TIMED; i++)
-        assert_non_null(strstr(buf_str(&rig.results), timed[i].told[2]));
+        assert_non_null(strstr(buf_str(&rig.results), timed[i].outcomes[2]));
     assert_int_equal(rig.answers, TIMED);
     fake_resume();
     assert_true(rig_wait_for(&rig.answers, 5 * TIMED));
     for (unsigned i = 0; i < TIMED; i++)
         for (unsigned nth = 0; nth < 5; nth++)
-            assert_non_null(strstr(buf_str(&rig.results), timed[i].told[nth]));
+            assert_non_null(strstr(buf_str(&rig.results), timed[i].outcomes[nth]));
     assert_string_equal(buf_str(&rig.sizes), "1 1 1 1 1 1 1 1 2 2 2 2 ");
     rig_stop();
 }

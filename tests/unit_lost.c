@@ -27,7 +27,7 @@ static struct {
     unsigned inside; /* calls of the store that have not returned */
     bool again;      /* each callback makes all calls when it is first called */
     bool takes_jobs; /* when the store last came up */
-    unsigned asked, told, told_from_within, ups, downs;
+    unsigned asked, answered, answered_within, ups, downs;
 } run;
 
 /* --------------------------------------------------------------- all of them at once */
@@ -50,8 +50,8 @@ static void ask_all(void)
 static void on_notified(void *arg)
 {
     unsigned *times = arg;
-    run.told++;
-    run.told_from_within += run.inside > 0;
+    run.answered++;
+    run.answered_within += run.inside > 0;
     if ((*times)++ == 0 && run.again)
         ask_all();
     loop_stop();
@@ -127,7 +127,7 @@ static void begin(const struct url *url, struct sentinel **sentinel)
     store_calls_init(run.store);
     redis_url_free(&conf.redis.url);
     run.again = false;
-    run.asked = run.told = run.told_from_within = run.ups = run.downs = 0;
+    run.asked = run.answered = run.answered_within = run.ups = run.downs = 0;
     memset(times_told, 0, sizeof(times_told));
     assert_true(reached(&run.ups, 1));
 }
@@ -159,10 +159,10 @@ static void lose_all(const struct url *url, const char *word, const char *bad,
     run.bad = times;
     run.again = true;
     ask_all();
-    assert_true(reached(&run.told, ASKED));
+    assert_true(reached(&run.answered, ASKED));
     assert_int_equal(run.asked, ASKED);
-    assert_int_equal(run.told, ASKED);
-    assert_int_equal(run.told_from_within, 0);
+    assert_int_equal(run.answered, ASKED);
+    assert_int_equal(run.answered_within, 0);
     fake.match = NULL;
     end(sentinel);
 }
@@ -211,10 +211,10 @@ static void a_call_while_redis_is_unavailable_is_answered_later(void **state)
         assert_true(reached(&run.downs, 1));
         run.again = true;
         ask_all();
-        assert_int_equal(run.told_from_within, 0);
+        assert_int_equal(run.answered_within, 0);
         fake.match = NULL;
-        assert_true(reached(&run.told, ASKED));
-        assert_int_equal(run.told_from_within, 0);
+        assert_true(reached(&run.answered, ASKED));
+        assert_int_equal(run.answered_within, 0);
         end(sentinel);
     }
 }
@@ -227,9 +227,9 @@ static void refuse_once(void (*ask)(void *arg), const char *error)
     fake.match = "EVALSHA";
     fake.match_reply = error;
     run.bad = 1;
-    run.told = 0;
+    run.answered = 0;
     ask(&times);
-    assert_true(reached(&run.told, 1));
+    assert_true(reached(&run.answered, 1));
     assert_null(fake.match);
 }
 

@@ -22,14 +22,14 @@ static struct {
     struct store *store;
     struct bucket *route, *queue;
     struct timer *limit;
-    unsigned told;
+    unsigned answered;
     int64_t answer; /* the reported result, as a number; 0: none */
     bool up;
 } run;
 
 static void tell(int64_t answer)
 {
-    run.told++;
+    run.answered++;
     run.answer = answer;
     loop_stop();
 }
@@ -215,10 +215,10 @@ static void a_reply_of_another_shape_is_rejected(void **state)
     assert_true(run_for(5000, &run.up));
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         fake.replies = slice_of(rows[i].reply);
-        run.told = 0;
+        run.answered = 0;
         rows[i].ask();
         run_for(5000, &run.up);
-        assert_int_equal(run.told, 1);
+        assert_int_equal(run.answered, 1);
         assert_int_equal(run.answer, rows[i].answer);
         assert_int_equal(fake.replies.n, 0);
     }
@@ -236,10 +236,10 @@ static void a_reply_with_too_many_items_is_rejected(void **state)
     begin(NULL);
     assert_true(run_for(5000, &run.up));
     fake.replies = buf_slice(&reply);
-    run.told = 0;
+    run.answered = 0;
     ask_pace();
     run_for(5000, &run.up);
-    assert_int_equal(run.told, 1);
+    assert_int_equal(run.answered, 1);
     assert_int_equal(run.answer, 0);
     end(NULL);
     buf_free(&reply);

@@ -203,7 +203,7 @@ static void a_template_tells_topics_by_the_topic_or_by_every_capture(void **stat
     static const struct {
         const char *text;
         unsigned captures;
-        bool tells;
+        bool separates;
     } rows[] = {{"orders", 0, false},   {"{key}", 2, false},      {"{topic}", 0, true},
                 {"x-{topic}", 2, true}, {"{1}", 1, true},         {"{1}", 2, false},
                 {"{2}/{1}", 2, true},   {"{1}{3}{2}", 3, true},   {"{1}{1}", 2, false},
@@ -211,7 +211,7 @@ static void a_template_tells_topics_by_the_topic_or_by_every_capture(void **stat
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct tmpl *t = tmpl_compile(rows[i].text, NULL);
         assert_non_null(t);
-        assert_int_equal(tmpl_separates_topics(t, rows[i].captures), rows[i].tells);
+        assert_int_equal(tmpl_separates_topics(t, rows[i].captures), rows[i].separates);
         tmpl_free(t);
     }
 }

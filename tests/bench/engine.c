@@ -42,7 +42,7 @@ struct way {
     const char *name;
     const char *topic; /* of the jobs; selects the route */
     const char *after; /* deliver-after */
-    bool holds; /* the sink and the consumers keep their jobs until the next step */
+    bool keeps_jobs; /* the sink and the consumers keep their jobs until the next step */
     struct step steps[4];
 };
 
@@ -125,7 +125,7 @@ static void on_pulled(void *arg, enum queue_code code, const struct queue_job *j
     bench.asked--;
     for (unsigned i = 0; i < n; i++, bench.handed++) {
         must(bench.handed < bench.jobs);
-        if (bench.way->holds)
+        if (bench.way->keeps_jobs)
             bench.pulled[bench.handed] = (struct pulled){
                 {mem_strndup(jobs[i].id.p, jobs[i].id.n), jobs[i].id.n}, jobs[i].lease};
         else
@@ -334,7 +334,7 @@ static void deliver_one(struct sink *sink, void *self, struct delivery *d)
 {
     (void)sink;
     (void)self;
-    if (bench.way->holds) {
+    if (bench.way->keeps_jobs) {
         must(bench.handed < bench.jobs);
         bench.held[bench.handed++] = d;
     } else {
@@ -400,7 +400,7 @@ static void write_conf(FILE *f, const char *redis_url)
         "routes: { jobs: { from = \"in\"; to = \"out\"; match = \"jobs\";\n"
         "                  lease = \"10m\"; };\n"
         "          queue: { from = \"in\"; to = \"pulled\"; match = \"queue\"; }; };\n",
-        redis_url, bench.way->holds ? "max_in_flight = 100000;" : "");
+        redis_url, bench.way->keeps_jobs ? "max_in_flight = 100000;" : "");
 }
 
 int main(int argc, char **argv)

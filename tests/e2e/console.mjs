@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// console.mjs SCENARIO JSON - drives the web console in headless Chromium for test_console.py, which
-// has made the daemon and its jobs, and looks at what became of them. JSON: { url, chromium, modules,
-// shots, ...what the scenario needs }. Prints a line of JSON with what it saw; any fault is an exit of 1.
+// console.mjs SCENARIO JSON - drives the web console in headless Chromium for test_console.py. The test
+// creates the daemon and its jobs, and checks the effects. JSON: { url, chromium, modules, shots,
+// ...parameters of the scenario }. Prints a line of JSON with what it saw. Exits with 1 on any fault.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -24,7 +24,7 @@ async function open(options = {}) {
     d.dismiss();
   });
   page.on('console', (m) => {
-    // What the daemon refuses is told by the page; the browser notes it here, too.
+    // The page shows what the daemon rejects; the browser logs it here, too.
     if (m.type() === 'error' && !/Failed to load resource/.test(m.text())) {
       faults.push(`console: ${m.text()}`);
     }
@@ -49,7 +49,7 @@ const rows = () => page.locator('.jobs .list tbody tr');
 const said = (pattern) => page.locator('.said').filter({ hasText: pattern }).waitFor();
 const toast = (pattern) => page.locator('.toast').filter({ hasText: pattern }).first().waitFor();
 
-// Faults of WCAG 2.2 AA that axe finds.
+// Violations of WCAG 2.2 AA that axe finds.
 async function legible(where) {
   await page.evaluate(readFileSync(modules.resolve('axe-core/axe.min.js'), 'utf8'));
   const found = await page.evaluate(() =>
@@ -60,11 +60,11 @@ async function legible(where) {
   }
 }
 
-// innerWidth grows with what is too wide; the screen does not.
+// innerWidth grows with content that is too wide; the screen does not.
 const fits = async (what) => assert.equal(await page.evaluate(() => document.documentElement.scrollWidth),
   page.viewportSize().width, `${what} is as wide as the screen`);
 
-// Says "ready" to the test, which does something now; and hears that it is done.
+// Prints "ready" to the test, which then does something; waits until it is done.
 const ready = (word = 'ready') => console.log(word);
 const done = () => new Promise((resolve) => process.stdin.once('data', resolve));
 
@@ -142,7 +142,7 @@ const scenarios = {
     await button('‹ Previous').click();
     await said(/^50 shown/);
     assert.equal(await rows().nth(0).locator('button').innerText(), first);
-    // A whole id is found at once, and behind it those that begin so.
+    // A complete id is the first result; ids that begin with it follow.
     await page.getByLabel('Id begins with').fill(have.wanted);
     await page.keyboard.press('Enter');
     await said(/^1 shown/);
@@ -238,10 +238,10 @@ const scenarios = {
     await goto('/status');
     await button('Reload configuration').click();
     await page.locator('.status pre').filter({ hasText: have.want }).waitFor();
-    seen.told = await text('.status pre');
+    seen.message = await text('.status pre');
   },
 
-  // Whatever a job says is text.
+  // The content of a job is only text.
   async hostile() {
     for (const tab of ['Waiting', 'Dead letters']) {
       await route('r');
@@ -256,7 +256,7 @@ const scenarios = {
     }
     assert.equal(await page.evaluate(() => window.owned), undefined);
     assert.equal(await page.locator('main script, main img, main iframe').count(), 0);
-    // The policy stops what would slip through.
+    // The policy blocks anything that is not escaped.
     const stopped = await page.evaluate(() => new Promise((resolve) => {
       document.addEventListener('securitypolicyviolation', (e) => resolve(e.effectiveDirective));
       const script = document.createElement('script');
@@ -269,9 +269,9 @@ const scenarios = {
     faults = faults.filter((f) => !/Refused to execute|violates the following/.test(f));
   },
 
-  // Without a mouse: a route, a job, what it holds, and back.
+  // Without a mouse: a route, a job, its content, and back.
   async keys() {
-    await goto('/route/%'); // somebody's typing: no escape
+    await goto('/route/%'); // typed by hand: not escaped
     await shows('Unknown route %.');
     await page.locator('#health.good').waitFor();
     await goto('/');
@@ -295,7 +295,7 @@ const scenarios = {
     await page.locator('[role=tab][aria-selected=true]', { hasText: 'In flight' }).waitFor();
   },
 
-  // The daemon ends or stands still, and comes back: what was asked for meanwhile comes by itself.
+  // The daemon stops or hangs, and returns: the page then loads what was requested meanwhile.
   async gone() {
     await route('r');
     await rows().nth(0).waitFor();
@@ -306,13 +306,13 @@ const scenarios = {
       await said(have.answers);
     }
     await shot('gone');
-    ready('told');
+    ready('reported');
     await page.locator('#health.good').waitFor();
     await rows().nth(0).waitFor();
     assert.equal(await page.locator('main.stale').count(), 0);
   },
 
-  // Its token is taken away while the page is open, with a dialog on it.
+  // Its token is removed while the page is open, with a dialog on it.
   async revoked() {
     await page.goto(have.url + '/console#/route/r');
     await login(have.admin);
@@ -328,7 +328,7 @@ const scenarios = {
     assert.equal(await text('h1'), '‹r');
   },
 
-  // What is open follows its job: another operator moves it, and it leaves.
+  // The open view follows its job: another operator moves it, and it is delivered.
   async follows() {
     await route('r');
     await button('job').click();
@@ -346,7 +346,7 @@ const scenarios = {
     await shot('left');
   },
 
-  // Two have the same job in front of them; the other one is faster.
+  // Two operators view the same job; the other one acts first.
   async faster() {
     await route('r');
     await button('one').click();
@@ -368,7 +368,7 @@ const scenarios = {
     await shot('empty');
   },
 
-  // What is shown is what was asked for, also where somebody has begun to type something else.
+  // The page shows the results of the submitted query, even if the user has started to type another.
   async typing() {
     await route('r');
     await rows().nth(49).waitFor();
@@ -398,7 +398,7 @@ const scenarios = {
     await said(/Choose a queue/);
   },
 
-  // 500 routes, two of them with names and targets as long as can be.
+  // 500 routes, two of them with names and targets of the maximal length.
   async many() {
     await goto('/');
     await page.locator('.routes tbody tr').nth(have.routes - 1).waitFor();
@@ -433,7 +433,7 @@ const scenarios = {
     await shot('long-route');
   },
 
-  // Without motion for those who want none.
+  // Without animations for users who disable them.
   async still() {
     await route('r');
     await button('Pause').click();
@@ -444,7 +444,7 @@ const scenarios = {
     await button('Pause').waitFor();
   },
 
-  // Every page, in one of the colours.
+  // Every page, in one of the colour schemes.
   async legible() {
     await page.goto(have.url + '/console');
     await page.locator('.login').waitFor();
@@ -499,7 +499,7 @@ const scenarios = {
       await toast(/A browser cannot request/);
       await page.keyboard.press('Escape');
     }
-    await rows().filter({ hasText: '\ufffd' }).locator('button').click(); // named by bytes
+    await rows().filter({ hasText: '\ufffd' }).locator('button').click(); // identified by bytes
     await button('Run now').click();
     await toast(/due/);
     await page.keyboard.press('Escape');
@@ -510,7 +510,7 @@ const scenarios = {
   },
 };
 
-// Scenarios whose context differs.
+// Scenarios with another browser context.
 const contexts = {
   still: [{ reducedMotion: 'reduce' }, scenarios.still],
   'legible-light': [{}, scenarios.legible],

@@ -87,7 +87,7 @@ def test_status_says_what_is_there(bench):
     y = Yard(bench, more=f'pools: {{ far: {{ url = "{pool.url}"; }}; }};')
     before = time.time() * 1000
     y.put("a", after="0s")
-    s = wait_for("all is there", lambda: (s := y.get("status"))["instances"] and
+    s = wait_for("all jobs to be stored", lambda: (s := y.get("status"))["instances"] and
                  all(r["up"] for r in s["redis"]) and any(k.get("delivered") for k in s["sinks"]) and s)
     assert s["ready"] is True and s["stopping"] is False and s["config"]["file"] == str(y.tarry.conf)
     assert s["config"]["generation"] == 1 and s["config"]["last"] == {
@@ -190,7 +190,7 @@ def test_while_redis_is_away_the_counters_are_told_and_the_rest_is_null(yard):
     assert yard.route()["pending"] == 1
     yard.redis.stop()
     started = time.monotonic()
-    r = wait_for("it is away", lambda: (r := yard.route())["pending"] is None and r)
+    r = wait_for("Redis to be reported as down", lambda: (r := yard.route())["pending"] is None and r)
     assert r["stored"] == 1 and r["dead"] is None and r["next_due_ms"] is None
     assert time.monotonic() - started < soon_s(5)
     status, body = yard.ask("GET", "routes/r/jobs")

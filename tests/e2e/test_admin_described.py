@@ -103,7 +103,7 @@ def stage(bench, redis):
     for id_, headers in (("waits", {"deliver-after": "1h"}), ("flies", {}), ("dead", {}),
                          ("ends", {"deliver-after": "30m", "deliver-before": "1h"})):
         assert t.ask("POST", "/v1/routes/r/jobs", "x", {"delay-id": id_, **headers})[0] == 201
-    wait_for("one is dead, one in flight", lambda: t.ask("GET", "/v1/routes/r/dead/dead")[0] == 200 and
+    wait_for("one dead job and one in flight", lambda: t.ask("GET", "/v1/routes/r/dead/dead")[0] == 200 and
              t.ask("GET", "/v1/routes/r/jobs/flies")[2].get("state") == "in-flight")
     return t
 
@@ -130,7 +130,7 @@ def test_each_answer_is_given_and_each_that_is_given_is_described(bench):
     ask(REFUSED)
     t.conf.write_text(conf)
     redis.stop()
-    wait_for("it is away", lambda: t.ask("GET", "/readyz")[0] == 503)
+    wait_for("Redis to be reported as down", lambda: t.ask("GET", "/readyz")[0] == 503)
     ask(AWAY)
     redis.start()
     left = sorted((operation, status) for operation, answers in documented.items() for status in answers

@@ -154,7 +154,7 @@ def test_each_damage_is_named_and_repaired_and_then_every_job_still_comes(bench)
     assert '"gone\\u0007"' in result and "repaired; run the audit again" in result
     code, result, _ = audit(place.tarry, "--json")
     assert (code, found(result)) == (0, [])
-    wait_for("the job that stood nowhere to come", lambda: [
+    wait_for("the job without an index to be delivered", lambda: [
         a for a in place.hook.arrivals if a.header("delay-id") == b"j1"])
     job = place.queues.pull("urgent", wait="20s").jobs[0]
     assert job["id"] == "q1" and place.queues.ack(job).status < 300
@@ -228,7 +228,7 @@ def test_hundreds_of_thousands_of_jobs_are_looked_through_in_steps_that_nobody_n
     slow = [e["duration"] for e in place.client.slowlog_get(10000)]
     verify.note(f"{result['jobs']} jobs, {calls['calls']} calls of {calls['usec_per_call']:.0f} us, "
                 f"{len(slow)} above 500 us, the slowest {max(slow, default=0)} us")
-    assert code == 1 and found(result) == [("r/0", "sums", str(PENDING))], "made without sums"
+    assert code == 1 and found(result) == [("r/0", "sums", str(PENDING))], "the jobs were stored without sums"
     assert result["jobs"] == PENDING + 60
     assert (used_s() - before_s) / calls["calls"] < 0.001
     # Redis' CPU time includes calls that waited for the processor.

@@ -80,7 +80,7 @@ def test_a_slow_target_gets_so_many_at_a_time_and_the_other_is_not_delayed(bench
     for i in range(2, 40):
         assert times[i] - times[i - 2] > 0.09, times
     pairs = sum(b - a < 0.09 for a, b in zip(times, times[1:]))
-    assert pairs >= 13, "and the target is kept busy: most of the 20 come by twos"
+    assert pairs >= 13, "and the target is busy: most of the 20 arrive in pairs"
     assert attempts(hooks[0].got(slow)) == [1] * 40
     tarry.stop()
 
@@ -116,7 +116,7 @@ def test_a_target_that_is_gone_gets_nothing_more_until_an_operator_says(bench, h
     assert go_on(two, fine)[0] == 404
     assert two.ask("POST", "/v1/routes/none/targets/go-on?target=x")[0] == 404
     assert two.ask("GET", "/v1/routes/none/targets")[0] == 404
-    wait_for("both to go on", lambda: not any("stopped" in states(d) for d in daemons))
+    wait_for("both to continue", lambda: not any("stopped" in states(d) for d in daemons))
     post(one, stopped)
     assert set(attempts(hooks[0].wait(stopped, 2))) == {1}
     for daemon in daemons:

@@ -250,7 +250,7 @@ def test_jobs_of_a_route_that_is_gone_stay_and_come_back_with_it(bench):
     h.tarry.start()
     wait_for("them to be counted",
              lambda: h.tarry.metric("tarry_orphan_jobs", route="old") == 5)
-    wait_for("them to be told", lambda: "the route old is not configured (or now leads to a queue): its 5 jobs"
+    wait_for("them in the log", lambda: "the route old is not configured (or now leads to a queue): its 5 jobs"
              in h.tarry.log.read_text())
     time.sleep(max(0, due + 500 - jobs.now_ms()) / 1000)
     assert not h.hook.arrivals
@@ -258,7 +258,7 @@ def test_jobs_of_a_route_that_is_gone_stay_and_come_back_with_it(bench):
     h.tarry.conf.write_text(with_it)
     h.tarry.start()
     h.hook.wait_count(5)
-    wait_for("nobody's jobs to be the route's again",
+    wait_for("the orphan jobs to belong to the route again",
              lambda: h.tarry.metric("tarry_orphan_jobs", route="old") == 0)
     h.tarry.stop()
 

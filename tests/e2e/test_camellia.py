@@ -967,7 +967,7 @@ def test_a_topic_whose_route_ends_elsewhere_is_pushed_and_a_poll_there_is_held(s
     m = api.send(topic, "hello", 200, "id")
     wait_for("the call", lambda: any(a.payload == b"hello" for a in served.hook.arrivals))
     assert now_ms() >= m["triggerTime"]
-    wait_for("it to be gone", lambda: api.message(topic, "id") is None)
+    wait_for("it to be removed", lambda: api.message(topic, "id") is None)
     took, got = timed(api.poll, topic, 500)
     assert got == [] and took >= 495
 

@@ -368,7 +368,7 @@ def test_an_empty_topic_leaves_the_list_and_no_topic_is_listed_twice(bench):
     d.api.send("empty", "m", 0, "id"), d.api.ack("empty", "id")
     d.api.send("full", "m", 3600000)
     assert sorted(listed()) == ["empty", "full"]
-    wait_for("the empty one to be gone", lambda: listed() == ["full"], 40, 0.2)
+    wait_for("the empty topic to be removed", lambda: listed() == ["full"], 40, 0.2)
     d.tarry.stop()
     d.tarry.start()
     d.api.send("empty", "m", 3600000), d.api.send("full", "m", 3600000)

@@ -151,7 +151,7 @@ def test_a_run_that_fails_after_its_job_was_cancelled_is_no_dead_letter(bench, d
     d.hook.wait_count(1)
     assert d.tarry.ask("DELETE", "/v1/routes/r/jobs/a")[0] == 409
     cancelled.set()
-    wait_for("the job to be gone", lambda: d.state("a") == 404)
+    wait_for("the job to be removed", lambda: d.state("a") == 404)
     time.sleep(0.5)
     assert d.metric("tarry_dead_letters") == 0 and d.morgue.arrivals == []
     assert d.metric("tarry_jobs_cancelled_total") == 1
@@ -168,8 +168,8 @@ def test_a_run_that_fails_after_its_job_was_replaced_is_no_dead_letter(bench):
     d.post("a", b"new", delay_op="replace", deliver_after="1s")
     replaced.set()
     d.hook.wait_count(2)
-    wait_for("both to be gone", lambda: d.state("a") == 404)
-    wait_for("the word about the old one", lambda: d.metric("tarry_stale_acks_total") == 1)
+    wait_for("both to be removed", lambda: d.state("a") == 404)
+    wait_for("the outcome of the old job", lambda: d.metric("tarry_stale_acks_total") == 1)
     assert d.metric("tarry_dead_letters") == 0
     d.stop()
 
@@ -178,7 +178,7 @@ def test_each_run_that_was_missed_counts_once_however_many_there_are(bench):
     d = Daemons(bench, route='max_lateness = "1s"; late = "drop";')
     d.post("a", deliver_at=now_ms() - 4_000_000, delay_repeat="every 100ms",
            delay_repeat_count=25000)
-    wait_for("the job to be gone", lambda: d.state("a") == 404)
+    wait_for("the job to be removed", lambda: d.state("a") == 404)
     assert d.metric("tarry_jobs_expired_total") == 25000
     assert d.metric("tarry_jobs_repeated_total") == 24999
     assert d.left() == [] and d.hook.arrivals == []
@@ -192,7 +192,7 @@ def test_a_deliver_before_beyond_all_dates_does_no_harm_to_a_job_that_repeats(be
         d.post(f"job{n}", deliver_at=due, deliver_before=f"{before_ms}ms",
                delay_repeat="every 100ms", delay_repeat_count=3)
     d.hook.wait_count(9)
-    wait_for("all to be gone", lambda: [d.state(f"job{n}") for n in range(3)] == [404] * 3)
+    wait_for("all jobs to be removed", lambda: [d.state(f"job{n}") for n in range(3)] == [404] * 3)
     d.stop()
 
 
@@ -204,7 +204,7 @@ def test_spread_puts_no_job_off_beyond_its_own_deliver_before(bench):
     for n in range(20):
         d.post(f"job{n}", deliver_after="100ms", deliver_before="6s")  # half of the time is for the spread
     # A pending count of 0 is not enough: a job in flight is not pending, and has not arrived.
-    wait_for("all to be gone", lambda: d.metric("tarry_jobs_delivered_total") +
+    wait_for("all jobs to be removed", lambda: d.metric("tarry_jobs_delivered_total") +
              d.metric("tarry_jobs_expired_total") == 20)
     assert d.metric("tarry_jobs_expired_total") == 0
     assert len(d.hook.arrivals) == 20
@@ -221,7 +221,7 @@ def test_the_burst_of_a_route_holds_for_all_of_its_buckets_together(bench):
     left_ms = sorted(int(a.header("delay-emitted")) for a in d.hook.arrivals)
     within = sum(ms < left_ms[0] + 1500 for ms in left_ms)
     assert within <= 10 * (1.5 + stall_s()) + 8 + 2, within
-    assert left_ms[-1] - left_ms[0] < 3200 + soon_ms(1500), "and it is made use of"
+    assert left_ms[-1] - left_ms[0] < 3200 + soon_ms(1500), "and the rate is used"
     d.tarry.kill()
 
 
@@ -262,7 +262,7 @@ def test_a_job_cancelled_after_its_lease_has_ended_is_not_delivered_by_who_held_
         time.sleep(0.3)
         if len(d.hook.arrivals) == arrived + 1:
             late = (names - {d.hook.arrivals[arrived].header("delay-id").decode()}).pop()
-            assert d.redis.client().zscore("tarry:{r/0}:unack", late), "it was not held"
+            assert d.redis.client().zscore("tarry:{r/0}:unack", late), "it must be in flight"
         else:
             held.child.send_signal(signal.SIGCONT)
             arrived = len(d.hook.wait_count(arrived + 2))
@@ -328,13 +328,13 @@ def test_whatever_becomes_of_jobs_the_numbers_add_up_and_nothing_stays(bench, ro
     assert dead > 20 and d.metric("tarry_jobs_expired_total") == 4
     for _ in range(3):  # the third attempt must not happen
         d.tarry.ask("POST", "/v1/routes/r/dead/replay?max=500")
-        wait_for("the replayed ones to be dead again",
+        wait_for("the replayed jobs to be dead again",
                  lambda: d.metric("tarry_dead_letters") == dead)
     assert d.metric("tarry_jobs_replayed_total") == 2 * dead
     numbers_add_up(d)
     assert d.tarry.ask("DELETE", "/v1/routes/r/jobs/job1")[0] == 200
     d.tarry.ask("POST", "/v1/routes/r/dead/drop?max=500")
-    wait_for("the dead letters to be gone", lambda: d.metric("tarry_dead_letters") == 0)
+    wait_for("the dead letters to be removed", lambda: d.metric("tarry_dead_letters") == 0)
     numbers_add_up(d)
-    wait_for("nothing to be left", lambda: d.left() == [] or print(d.left()))
+    wait_for("Redis to contain no job", lambda: d.left() == [] or print(d.left()))
     d.stop()

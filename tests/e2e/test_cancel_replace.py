@@ -71,10 +71,10 @@ def test_what_was_delivered_is_known_as_emitted_within_the_window(bench):
 def test_a_cancel_in_flight_comes_too_late_but_ends_the_retries(bench):
     h = Hook(bench, policy=lambda arrival: ("after", 2, 503))
     assert h.add("a", "0s")[0] == 201
-    wait_for("the delivery to begin", lambda: h.hook.arrivals)
+    wait_for("the delivery to start", lambda: h.hook.arrivals)
     assert h.cancel("a") == (409, "in-flight")
     assert h.cancel("a") == (409, "in-flight")
-    wait_for("the job to be gone", lambda: h.cancel("a") == (404, "not-found"))
+    wait_for("the job to be removed", lambda: h.cancel("a") == (404, "not-found"))
     time.sleep(0.6)
     assert h.ids() == ["a"], "it was tried again"
     wait_for("it to be counted", lambda: h.tarry.metric("tarry_jobs_cancelled_total", route="r") == 1)
@@ -115,7 +115,7 @@ def test_a_replaced_job_comes_once_as_the_new_one_at_its_time(bench):
 def test_a_job_replaced_in_flight_is_delivered_again_as_the_new_one(bench):
     h = Hook(bench, policy=lambda a: ("after", 2) if a.payload == b"old" else 200)
     h.add("a", "0s", b"old")
-    wait_for("the delivery to begin", lambda: h.hook.arrivals)
+    wait_for("the delivery to start", lambda: h.hook.arrivals)
     status, _, body = h.add("a", "1s", b"new", delay_op="replace")
     assert status == 201 and "replaced" not in body, (status, body)
     h.hook.wait_count(2)
@@ -194,7 +194,7 @@ def test_kafka_cancels_and_replaces_by_header(bench):
     assert t.tarry.metric("tarry_jobs_replaced_total", route="r") == 1
     # An operator may cancel jobs from Kafka, too.
     t.send((b"5", {"delay-id": "far", "deliver-after": "1h"}))
-    wait_for("the job to be there",
+    wait_for("the job to be stored",
              lambda: t.tarry.ask("GET", "/v1/routes/r/jobs/far")[0] == 200)
     assert t.tarry.ask("DELETE", "/v1/routes/r/jobs/far")[0] == 200
     t.tarry.stop()
@@ -314,6 +314,6 @@ def test_no_cancelled_job_is_delivered_however_the_cancel_races_the_delivery(ben
     arrived = [a.payload.decode() for a in arrivals.arrivals]
     verify.note(f"cancel races: {len(cancelled)} cancelled, {len(kept)} too late")
     assert not cancelled & set(arrived), "cancelled jobs were delivered"
-    assert sorted(arrived) == sorted(kept), "not each of the others came once"
-    assert min(len(cancelled), len(kept)) > RACES // 50, "no race: one side always won"
+    assert sorted(arrived) == sorted(kept), "each of the others must arrive once"
+    assert min(len(cancelled), len(kept)) > RACES // 50, "no race: the same side always won"
     tarry.stop()

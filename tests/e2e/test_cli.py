@@ -125,7 +125,7 @@ def test_a_job_from_its_sending_to_its_end(place):
     assert cli.one(place.run("jobs", "move", "r", "one", "--after", "2h"))["due_ms"] > at * 1000
     assert place.run("jobs", "move", "r", "one").returncode == 64
     assert cli.one(place.run("jobs", "now", "r", "two"))["id"] == "two"
-    wait_for("the one moved to now", lambda: len(place.hook.arrivals) == 1)
+    wait_for("the job that was moved to now", lambda: len(place.hook.arrivals) == 1)
     assert cli.one(place.run("jobs", "cancel", "r", "one")) == {"id": "one", "cancelled": True}
     for word in ("show", "cancel", "now"):
         done = place.run("jobs", word, "r", "one")

@@ -111,7 +111,7 @@ def test_an_event_is_not_delivered_after_its_expirytime(bench):
              [("deliver-after", "4s")], payload)
     # Without the four attributes it is no event, and the header has no meaning.
     send(way, [("ce-expirytime", from_now(3)), ("deliver-after", "4s")], b"no event")
-    wait_for("the end of the one that is late",
+    wait_for("the late job to end",
              lambda: way.tarry.metric("tarry_jobs_dead_total", route="main", reason="expired") == 1)
     way.collector.wait_count(2)
     time.sleep(0.3)

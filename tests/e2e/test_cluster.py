@@ -84,7 +84,7 @@ def test_a_cluster_that_cannot_be_used_is_said_to_be_so(bench, options, why):
     daemon = bench.tarry(node.url, f'''sinks: {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
         routes: {{ r: {{ from = "http"; to = "hook"; }}; }};''')
     daemon.spawn(daemon.argv())
-    wait_for("the log to say why", lambda: why in daemon.log.read_text())
+    wait_for("the reason in the log", lambda: why in daemon.log.read_text())
     assert not daemon.is_up()
     daemon.stop()
 

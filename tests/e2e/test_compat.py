@@ -224,7 +224,7 @@ def test_what_a_set_s_header_gets_wrong_is_a_dead_letter_with_its_reason(bench):
     for i, (_, headers, reason) in enumerate(rows):
         letter = items[str(i)]
         assert letter["reason"] == reason, letter
-        assert set(headers) <= set(letter["headers"]), "it is kept as it came"
+        assert set(headers) <= set(letter["headers"]), "it must be stored unchanged"
     assert not k.all()
     k.tarry.stop()
 
@@ -272,7 +272,7 @@ def test_rounds_of_activemq_and_intervals_of_nats_repeat_a_job_over_kafka(bench)
 
     k.wait("the runs", lambda: len(runs(b"amq")) >= 2 and len(runs(b"nats")) >= 2)
     assert k.tarry.ask("DELETE", "/v1/routes/r/jobs/every")[0] in (200, 409)
-    wait_for("nothing to be left", lambda: k.metric("jobs_pending") + k.metric("jobs_inflight") == 0)
+    wait_for("Redis to contain no job", lambda: k.metric("jobs_pending") + k.metric("jobs_inflight") == 0)
     assert runs(b"amq") == [1500, 2500]
     assert runs(b"nats") == [1000 * (i + 1) for i in range(len(runs(b"nats")))]
     k.tarry.stop()
@@ -320,7 +320,7 @@ def test_over_http_qstash_says_when_how_often_and_under_which_name(bench):
                                                    "Upstash-Deduplication-Id": "e",
                                                    "x-answer": "503"}})
     assert b"error" not in h.post({"content-type": "application/x-ndjson"}, line)[1]
-    wait_for("the refused ones to be given up",
+    wait_for("the rejected messages to be buried",
              lambda: h.state("d") == h.state("e") == "dead")
     h.hook.wait_count(5)
     by_id = {a.header("delay-id"): a for a in h.hook.arrivals}

@@ -80,9 +80,9 @@ def test_a_route_is_paused_and_resumed(yard, browser):
 def test_a_reload_tells_what_has_changed_or_what_is_wrong(yard, browser):
     good = yard.tarry.conf.read_text()
     yard.tarry.conf.write_text(good.replace('to = "hook"; match = "r"', 'to = "nowhere"; match = "r"'))
-    assert "nowhere" in browser(yard, "reload", want="Rejected; the previous configuration remains active")["told"]
+    assert "nowhere" in browser(yard, "reload", want="Rejected; the previous configuration remains active")["message"]
     yard.tarry.conf.write_text(good.replace('retry = [ "1h" ]', 'retry = [ "2h" ]'))
-    message = browser(yard, "reload", want="Generation")["told"]
+    message = browser(yard, "reload", want="Generation")["message"]
     assert "r" in message.splitlines()[-1]
 
 
@@ -106,7 +106,7 @@ def test_names_that_mean_something_to_a_browser_are_no_errors(yard, browser):
     yard.fill([".", "plain"], "1h")
     assert yard.tarry.ask("PUT", "/v1/routes/r/jobs/%ff%fe", "x", {"Deliver-After": "1h"})[0] == 201
     browser(yard, "names")
-    wait_for("the one named by bytes", lambda: any(a.header("delay-id") == b"\xff\xfe" for a in yard.hook.arrivals))
+    wait_for("the job whose id is not text", lambda: any(a.header("delay-id") == b"\xff\xfe" for a in yard.hook.arrivals))
 
 
 def test_all_can_be_done_by_keys(yard, browser):
@@ -121,7 +121,7 @@ def test_a_daemon_that_is_gone_is_told_and_comes_back(yard, browser, how):
     child = browser.begin(yard, "gone", answers="The daemon does not respond" if how == "ends" else None)
     heard(child)
     yard.tarry.stop() if how == "ends" else yard.tarry.child.send_signal(signal.SIGSTOP)
-    heard(child, "told")
+    heard(child, "reported")
     yard.tarry.start() if how == "ends" else yard.tarry.child.send_signal(signal.SIGCONT)
     browser.end(child)
 

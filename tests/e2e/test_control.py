@@ -62,7 +62,7 @@ def test_a_paused_route_takes_jobs_and_delivers_none(yard):
     time.sleep(1.5)  # more than a tick
     assert yard.ids() == {"b"} and yard.tarry.metric("tarry_jobs_pending", route="r") == 1
     assert cli.one(yard.run("resume", "r"))["state"] == "running"
-    wait_for("the one that waited", lambda: yard.ids() == {"a", "b"}, step_s=0.01)
+    wait_for("the job that was pending", lambda: yard.ids() == {"a", "b"}, step_s=0.01)
     log = yard.tarry.log.read_text()
     assert log.count("is paused") == 1 and log.count("is running again") == 1
     assert yard.run("pause", "nowhere").returncode == 1 and yard.run("resume", "r").returncode == 0
@@ -72,7 +72,7 @@ def test_a_paused_route_takes_jobs_and_delivers_none(yard):
         time.sleep(0.1)
         started = time.monotonic()
         yard.tarry.ask("POST", "/v1/admin/routes/r/resume")
-        wait_for("it to go on", lambda n=n: f"a{n}" in yard.ids(), step_s=0.01)
+        wait_for("it to continue", lambda n=n: f"a{n}" in yard.ids(), step_s=0.01)
         assert time.monotonic() - started < soon_s(0.4)
 
 
@@ -279,7 +279,7 @@ def test_a_broker_is_held_back_when_all_its_routes_drain(bench):
     time.sleep(2)
     assert arrived() == {b"in/one/1"}  # not even before the state is read from Redis
     yard.run("resume", "one", "two")
-    wait_for("what waited at the broker", lambda: arrived() >= {b"in/one/2", b"in/two/2"})
+    wait_for("the messages that the broker had kept", lambda: arrived() >= {b"in/one/2", b"in/two/2"})
     client.loop_stop()
     yard.tarry.stop()
 
@@ -300,7 +300,7 @@ def test_a_broker_that_is_held_back_stays_so_over_a_reload_of_its_source(bench):
     assert arrived() == {b"in/1"}
     assert yard.tarry.metric("tarry_source_paused", source="m") == 1
     yard.run("resume", "one")
-    wait_for("what waited at the broker", lambda: b"in/2" in arrived())
+    wait_for("the messages that the broker had kept", lambda: b"in/2" in arrived())
     client.loop_stop()
     yard.tarry.stop()
 

@@ -137,7 +137,7 @@ def test_consumers_of_a_paused_route_get_nothing_until_it_is_resumed(place, by):
     time.sleep(1.2)  # it is due for any API
     started = time.monotonic()
     assert api.take(0) is None and api.take(2) is None
-    assert 1.8 < time.monotonic() - started < soon_s(6), "who waits is answered at the end of its time"
+    assert 1.8 < time.monotonic() - started < soon_s(6), "a waiting consumer is answered when its time is over"
     api.end(held)
     assert daemon.metric("tarry_jobs_delivered_total", route=api.route) == 1
     got = []
@@ -148,7 +148,7 @@ def test_consumers_of_a_paused_route_get_nothing_until_it_is_resumed(place, by):
     started = time.monotonic()
     control(daemon, "resume", api.route)
     waits.join(30)
-    assert got and got[0] and time.monotonic() - started < soon_s(1), "who waited gets it at once"
+    assert got and got[0] and time.monotonic() - started < soon_s(1), "a waiting consumer receives it at once"
     api.end(got[0])
     assert daemon.metric("tarry_jobs_delivered_total", route=api.route) == 2
 

@@ -34,10 +34,10 @@ def test_a_second_signal_ends_it_at_once(bench):
     assert tarry.ask("POST", "/v1/routes/r/jobs", "x")[0] == 201
     hook.wait_count(1)
     tarry.child.send_signal(signal.SIGTERM)
-    wait_for("the signal to be heard", lambda: tarry.ask("GET", "/readyz")[0] == 503)
+    wait_for("the signal to be logged", lambda: tarry.ask("GET", "/readyz")[0] == 503)
     assert tarry.ask("POST", "/v1/routes/r/jobs", "x")[0] == 503
     time.sleep(0.5)
     assert tarry.child.poll() is None, "it waits for the delivery in flight"
     tarry.child.send_signal(signal.SIGTERM)
-    assert tarry.child.wait(10) == 70, "a fraction of what it would wait for"
+    assert tarry.child.wait(10) == 70, "a fraction of the maximum"
     tarry.child = None

@@ -65,10 +65,10 @@ def test_nothing_is_accepted_that_too_few_replicas_have(bench):
     ready, _, text = tarry.ask("GET", "/readyz")
     assert ready in (200, 503) and "0 of 1 replicas" in tarry.log.read_text(), text
     replica = bench.keep(Replica(bench.folder / "replica", port)).start()
-    wait_for("jobs to be taken", lambda: publish(tarry, "both")[0] in (200, 201))
+    wait_for("jobs to be accepted", lambda: publish(tarry, "both")[0] in (200, 201))
     assert replica.client().hexists("tarry:{main/0}:where", "both")
     # A job that was answered with 503 is stored, too: sent again, it is one job.
-    wait_for("what is there to be told so", lambda: publish(tarry, "alone")[0] == 200)
+    wait_for("the stored job to be acknowledged", lambda: publish(tarry, "alone")[0] == 200)
     assert server.client().hlen("tarry:{main/0}:where") == 2
     replica.child.send_signal(signal.SIGSTOP)
     assert publish(tarry, "again")[0] == 503
@@ -76,7 +76,7 @@ def test_nothing_is_accepted_that_too_few_replicas_have(bench):
     drop_connections(server)
     assert publish(tarry, "again", 30)[0] == 503
     replica.child.send_signal(signal.SIGCONT)
-    wait_for("jobs to be taken", lambda: publish(tarry, "again")[0] == 200)
+    wait_for("jobs to be accepted", lambda: publish(tarry, "again")[0] == 200)
     tarry.stop()
 
 
@@ -118,7 +118,7 @@ def test_fsync_refuses_a_redis_that_does_not_sync_before_it_answers(bench):
     assert tarry.ask("GET", "/readyz")[0] == 503
     assert publish(tarry, "not kept")[0] == 503
     server.client().config_set("appendfsync", "always")
-    wait_for("it to go on", lambda: publish(tarry, "kept again")[0] == 201)
+    wait_for("it to continue", lambda: publish(tarry, "kept again")[0] == 201)
     tarry.stop()
 
 
@@ -135,5 +135,5 @@ def test_sources_are_held_back_above_the_memory_mark_and_go_on_below(bench):
     assert "memory_mark" in tarry.log.read_text()
     assert tarry.metric("tarry_redis_memory_max_bytes") == tight
     server.client().config_set("maxmemory", used + (200 << 20))
-    wait_for("it to go on", lambda: publish(tarry, "second")[0] == 201)
+    wait_for("it to continue", lambda: publish(tarry, "second")[0] == 201)
     tarry.stop()

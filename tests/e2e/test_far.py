@@ -73,7 +73,7 @@ def test_far_jobs_are_cancelled_replaced_and_refused_as_near_ones(bench):
     assert w.add("d", "11500ms", b"later", delay_op="replace")[0] == 200  # from near to far
     assert (w.far(), w.near()) == (2, 1)
     w.expect(["a", "c", "d"])
-    wait_for("the slot of the cancelled one to be taken away", lambda: not w.r.exists(f"{BASE}:far"))
+    wait_for("the slot of the cancelled job to be removed", lambda: not w.r.exists(f"{BASE}:far"))
     assert {a.header("delay-id"): a.payload for a in w.hook.arrivals} == {
         b"a": b"near", b"c": b"far", b"d": b"later"}
     sums = {k.decode(): int(v) for k, v in w.r.hgetall(f"{BASE}:sums").items()}
@@ -178,6 +178,6 @@ def test_jobs_whose_route_has_no_fixed_target_any_more_go_where_it_says_now(benc
     w.tarry = w.another()
     w.expect(["j0", "j1"])
     assert sorted(a.topic for a in w.hook.arrivals) == ["/hook/new/0", "/hook/new/1"]
-    wait_for("the other to be given up", lambda: w.r.zcard(f"{BASE}:error") == 1)
+    wait_for("the other to be buried", lambda: w.r.zcard(f"{BASE}:error") == 1)
     assert b"|no-route|" in w.r.hget(f"{BASE}:tries", "nowhere")
     w.tarry.stop()

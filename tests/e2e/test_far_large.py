@@ -39,7 +39,7 @@ def test_a_large_slot_moves_in_time_and_holds_nobody_up(bench):
         w.hook.wait_count(before + probes)
         return sorted(a.ns / 1e9 - int(a.header("delay-due")) / 1e3 for a in w.hook.arrivals[before:])
     quiet, started, ended = probe_while(lambda: far() == count and now_ms() < due), now_ms(), []
-    assert abs(started - (due - half_ms)) < 4000, "half a horizon before it begins"
+    assert abs(started - (due - half_ms)) < 4000, "half a horizon before its start"
     late = probe_while(lambda: far() > 0 or ended.append(now_ms()))
     took_s, early_s = (ended[0] - started) / 1000, (due - ended[0]) / 1000
     verify.notes.append(f"{count} far jobs moved in {took_s:.1f} s, {early_s:.1f} s before they are due; "

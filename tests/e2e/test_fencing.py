@@ -60,7 +60,7 @@ def test_a_daemon_that_was_stopped_beyond_its_lease_changes_nothing(bench, late,
     a.child.send_signal(signal.SIGSTOP)
     b = second(bench, a)
     hook.wait_count(2 * JOBS, 45)
-    wait_for("the second one to have it done", lambda: b.metric("tarry_jobs_delivered_total") == JOBS)
+    wait_for("the second daemon to deliver all", lambda: b.metric("tarry_jobs_delivered_total") == JOBS)
     if after == "new jobs":
         post(b, [{"id": i, "deliver-after": "1h"} for i in ids])
     a.child.send_signal(signal.SIGCONT)
@@ -71,7 +71,7 @@ def test_a_daemon_that_was_stopped_beyond_its_lease_changes_nothing(bench, late,
         got = [daemon.metric(f"tarry_{part}") for part in ("jobs_pending", "jobs_inflight", "dead_letters")]
         assert got == [waiting, 0, 0], got
     assert a.metric("tarry_jobs_delivered_total") + b.metric("tarry_jobs_delivered_total") == JOBS
-    assert len(hook.arrivals) == 2 * JOBS, "each came twice: what was in flight"
+    assert len(hook.arrivals) == 2 * JOBS, "each arrived twice: the jobs in flight"
     audit(b)
     a.stop(), b.stop()
 
@@ -88,8 +88,8 @@ def test_a_daemon_that_delivered_before_it_was_stopped_may_still_say_so(bench):
     a.child.send_signal(signal.SIGSTOP)
     time.sleep(LEASE_S + 1)
     a.child.send_signal(signal.SIGCONT)
-    wait_for("all to have ended", lambda: a.metric("tarry_jobs_delivered_total") == 5)
-    wait_for("nothing to be left", lambda: a.metric("tarry_jobs_pending") +
+    wait_for("all to end", lambda: a.metric("tarry_jobs_delivered_total") == 5)
+    wait_for("Redis to contain no job", lambda: a.metric("tarry_jobs_pending") +
              a.metric("tarry_jobs_inflight") == 0)
     audit(a)
     a.stop()
@@ -140,7 +140,7 @@ def test_a_consumer_whose_lease_has_ended_can_neither_touch_nor_release(consumer
     for client in consumers:
         assert client.touch(mine, lease="60s").status == 409
         assert client.release(mine).status == 409
-    assert new.get("q", "a")["state"] == "in-flight", "the other one still has it"
+    assert new.get("q", "a")["state"] == "in-flight", "the other consumer still holds it"
     assert new.touch(theirs, lease="30s").status == 200
 
 
@@ -150,7 +150,7 @@ def test_what_a_consumer_has_done_it_may_say_when_its_lease_has_ended_but_of_tha
     mine = old.pull("q").jobs[0]
     theirs = new.pull("q", wait="5s").jobs[0]
     assert old.ack(mine).status < 300 and new.pull("q", wait="700ms").status == 204
-    assert new.delete("q", "a").error == (409, "ended"), "it is kept, as ended"
+    assert new.delete("q", "a").error == (409, "ended"), "it is kept as an ended job"
     old.put("q", b"another", id_="a")
     ours = new.pull("q", wait="5s", lease="30s").jobs[0]
     for late in (mine, theirs):

@@ -307,7 +307,7 @@ def test_a_cancel_finds_a_job_in_the_queue_that_delay_to_names(bench):
     client.publish("in/x", "", {"delay-id": "b", "delay-op": "cancel", "delay-to": "elsewhere"})
     wait_for("the cancels",
              lambda: tarry.metric("tarry_jobs_cancelled_total", route="r") == 2)
-    wait_for("the refused one",
+    wait_for("the rejected message",
              lambda: tarry.metric("tarry_jobs_dead_total", route="r", reason="bad-target") == 1)
     assert tarry.metric("tarry_cancels_missed_total", route="r") == 0
     client.close()
@@ -396,7 +396,7 @@ def test_each_control_header_counts_in_each_form_of_http(bench, form):
     made("thrice", delay_repeat="every 200ms", delay_repeat_count="3")
     made("until", delay_repeat="every 200ms", deliver_at=str(at_ms),
          delay_repeat_until=str(at_ms + 500))
-    wait_for("those that are given up", lambda: all(
+    wait_for("the dead letters", lambda: all(
         h.state(i) == "dead" for i in ("tried", "once", "late")))
     wait_for("the rest", lambda: all(h.state(i) is None for i in (
         "at", "date", "after", "alias", "x", "new", "there", "thrice", "until")))

@@ -88,7 +88,7 @@ def test_a_batch_is_answered_line_by_line(tarry, hook):
 
 def test_without_redis_the_daemon_lives_but_is_not_ready_and_refuses_jobs(bench, tarry):
     bench.store.kill()
-    wait_for("readyz to say so", lambda: tarry.ask("GET", "/readyz")[0] == 503)
+    wait_for("readyz to report it", lambda: tarry.ask("GET", "/readyz")[0] == 503)
     assert tarry.ask("GET", "/livez")[0] == 200
     status, headers, body = post(tarry)
     assert status == 503 and int(headers["Retry-After"]) > 0, body

@@ -152,7 +152,7 @@ def test_later_section_6_moves_over(bench):
     due = {"soon": soon, "failed": soon + 1, "stranded": 0, "unacked": 0, "in-both": 0, "wrapped": 0}
     wait_for("all callbacks", lambda: len(hook.by_path()) >= len(due))
     time.sleep(0.3)
-    assert len(hook.calls) == len(due), "one came twice"
+    assert len(hook.calls) == len(due), "a job arrived twice"
     for key, (at, body) in hook.by_path().items():
         assert due[key[1:]] <= at < soon + machine.soon_s(5), key
         assert json.loads(body)["id"] == key[1:]

@@ -113,7 +113,7 @@ def test_when_the_owner_is_killed_the_others_claim_a_quarter_of_a_second_later(b
     post_lines(others[0], spread(20, 500, 5))
     g.hook.wait_count(70)
     late = late_of(g.hook.arrivals[50:])
-    assert late[-1] < soon_s(LATE_S / 2), "what comes then is not late"
+    assert late[-1] < soon_s(LATE_S / 2), "later jobs must not be late"
     g.stop()
 
 

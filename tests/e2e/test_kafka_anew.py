@@ -41,7 +41,7 @@ class Anew:
     def make_anew(self):
         admin = AdminClient({"bootstrap.servers": self.kafka.address})
         admin.delete_topics([self.topic])[self.topic].result(20)
-        wait_for("the topic to be gone", lambda: self.topic not in admin.list_topics(timeout=15).topics, 40)
+        wait_for("the topic to be deleted", lambda: self.topic not in admin.list_topics(timeout=15).topics, 40)
         time.sleep(1)
         self.kafka.add_topic(self.topic, 1)
 

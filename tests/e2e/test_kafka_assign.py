@@ -33,7 +33,7 @@ def test_marks_of_a_redis_that_hangs_during_an_assignment_are_read_later(bench):
     wait_for("the sources to start", lambda: b"started:" in way.tarry.log.read_bytes()[end:],
              step_s=0.001)
     way.redis.child.send_signal(signal.SIGSTOP)
-    wait_for("partitions to begin without their marks",
+    wait_for("partitions to start without their marks",
              lambda: b"partitions assigned" in way.tarry.log.read_bytes()[end:])
     assert b"Redis has not returned the marks" in way.tarry.log.read_bytes()[end:], (
         "Redis stopped too late: this has shown nothing")

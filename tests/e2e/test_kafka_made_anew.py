@@ -15,7 +15,7 @@ def make_anew(way):
     from confluent_kafka.admin import AdminClient
     admin = AdminClient({"bootstrap.servers": way.bench.kafka.address})
     admin.delete_topics([way.topic_in])[way.topic_in].result(20)
-    wait_for("the topic to be gone", lambda: way.topic_in not in admin.list_topics(timeout=15).topics, 40)
+    wait_for("the topic to be deleted", lambda: way.topic_in not in admin.list_topics(timeout=15).topics, 40)
     time.sleep(1)
     way.bench.kafka.add_topic(way.topic_in)
 

@@ -111,7 +111,7 @@ def test_rewind_stores_pending_jobs_once_and_delivered_ones_again(bench):
     wait_for("70 jobs to be stored", lambda: r.tarry.metric("tarry_jobs_stored_total", route="main") == 70)
     r.wait_arrived("main", range(300, 310))
     r.rewind("-1h")
-    wait_for("the delivered ones again", lambda: r.arrived("main").count(305) == 2, 40)
+    wait_for("the delivered jobs again", lambda: r.arrived("main").count(305) == 2, 40)
     r.wait_arrived("main", [*range(20), *range(300, 310), *range(300, 310)], 3)
     assert r.tarry.metric("tarry_jobs_stored_total", route="main") == 80
     wait_for("the far jobs to be counted", lambda: r.tarry.metric("tarry_jobs_pending", route="main") == 40)
@@ -145,7 +145,7 @@ def test_rewind_completes_although_the_daemon_is_killed(bench, wait_s):
     counts = [r.arrived("main").count(n) for n in range(400)]
     assert min(counts) == 2, counts
     r.send("main", range(1000, 1010))
-    wait_for("what comes later", lambda: sum(n >= 1000 for n in r.arrived("main")) == 10)
+    wait_for("the later jobs", lambda: sum(n >= 1000 for n in r.arrived("main")) == 10)
     r.tarry.stop()
 
 

@@ -90,7 +90,7 @@ def test_if_the_topic_lost_the_offset_reading_continues_at_the_oldest_record(lat
     low, high = latest.low_and_high()
     assert 4 < low < high, "else this shows nothing"
     latest.tarry.start()
-    wait_for("all that is there to be stored", lambda: latest.metric("stored_total") == high - low, 60)
+    wait_for("all existing records to be stored", lambda: latest.metric("stored_total") == high - low, 60)
     latest.wait_committed(high)
     assert latest.metric("stored_total") == high - low
     latest.tarry.stop()

@@ -35,7 +35,7 @@ class Policies:
 
     def be_away(self, seconds):
         """Jobs that wait for 2 s become due meanwhile, and late by the rest of the time."""
-        assert not self.hook.arrivals, "it was not away in time"
+        assert not self.hook.arrivals, "it was not stopped in time"
         self.tarry.stop()
         time.sleep(2 + seconds)
         self.tarry.start()

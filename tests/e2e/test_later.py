@@ -151,7 +151,7 @@ def test_a_content_of_megabytes_is_stored_whole_and_one_above_the_limit_rejected
     content = "0123456789abcdef" * 65536 * 5
     task_id = later.create(url, content=content)
     assert json.loads(hook.wait(url)[0].body)["content"] == content
-    wait_for("the task to be gone", lambda: later.is_gone(task_id))
+    wait_for("the task to be removed", lambda: later.is_gone(task_id))
     answer = later.call("/create", {"content": "<" * (4 << 20)})  # each is encoded in six bytes
     assert (answer.status, answer.body) == (413, b"")
     text = request(b"", "/create", "1.1", "Expect: 100-continue")

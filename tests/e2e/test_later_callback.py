@@ -33,7 +33,7 @@ def test_a_callback_is_one_post_with_the_headers_and_body_of_the_original(later,
     assert sorted(call.headers) == [("Accept-Encoding", "gzip"), ("Content-Length", str(len(body))),
                                     ("Content-Type", "application/json"), ("Host", hook.at),
                                     ("User-Agent", "Go-http-client/1.1")]
-    wait_for("the task to be gone", lambda: later.is_gone(task_id))
+    wait_for("the task to be removed", lambda: later.is_gone(task_id))
 
 
 def test_a_url_is_called_unchanged(later, hook):
@@ -105,7 +105,7 @@ def test_only_code_100_in_the_body_is_success(later, hook):
     for name, url in good.items():
         assert hook.wait(url), name
     for task_id in ids:
-        wait_for("it to be gone", lambda t=task_id: later.is_gone(t))
+        wait_for("it to be removed", lambda t=task_id: later.is_gone(t))
     time.sleep(1.2)
     assert {name: len(hook.got(url)) for name, url in good.items()} == dict.fromkeys(good, 1)
     # A request that ended without a byte on a persistent connection may be repeated on another.
@@ -209,9 +209,9 @@ def test_failed_callbacks_are_retried_with_doubling_waits_and_shown_at_once(late
         shown.setdefault(task["has_retry"], (time.time(), task))
         time.sleep(0.02)
     calls = hook.wait(url, 3)
-    wait_for("the task to be gone", lambda: later.is_gone(task_id))
+    wait_for("the task to be removed", lambda: later.is_gone(task_id))
     for n in (1, 2):
-        assert shown[n][0] - calls[n - 1].ns / 1e9 < soon_s(0.7), "long before the next one"
+        assert shown[n][0] - calls[n - 1].ns / 1e9 < soon_s(0.7), "long before the next attempt"
     assert shown[2][1] == {**shown[1][1], "has_retry": 2}  # execute_time does not change
     first, second = gaps_s(calls)
     assert 1.0 <= first < soon_s(1.5) and 2.0 <= second < soon_s(2.5)
@@ -223,9 +223,9 @@ def test_a_task_is_removed_after_its_first_call_and_all_retries_failed(later, ho
     none, one = hook.url(response(b"no")), hook.url(response(b"no"))
     ids = [later.create(none), later.create(one, retry=1)]
     hook.wait(none)
-    wait_for("it to be gone", lambda: later.is_gone(ids[0]))
+    wait_for("it to be removed", lambda: later.is_gone(ids[0]))
     hook.wait(one, 2)
-    wait_for("it to be gone", lambda: later.is_gone(ids[1]))
+    wait_for("it to be removed", lambda: later.is_gone(ids[1]))
     time.sleep(2.3)
     assert (len(hook.got(none)), len(hook.got(one))) == (1, 2)
 
@@ -253,7 +253,7 @@ def test_a_task_deleted_during_its_callback_is_not_retried(later, hook):
         assert later.delete(task_id).status == 200
     deleted.set()
     for task_id in ids:
-        wait_for("it to be gone", lambda t=task_id: later.is_gone(t))
+        wait_for("it to be removed", lambda t=task_id: later.is_gone(t))
     time.sleep(2)
     assert (len(hook.got(url)), len(hook.got(good))) == (1, 1)
     assert all(later.is_gone(task_id) for task_id in ids)
@@ -272,7 +272,7 @@ def test_a_callback_times_out_after_three_seconds_and_counts_as_one_attempt(late
     assert 3.9 <= gaps_s(calls)[0] < soon_s(4.7)
     time.sleep(3.5)
     for task_id in ids:
-        wait_for("it to be gone", lambda t=task_id: later.is_gone(t))
+        wait_for("it to be removed", lambda t=task_id: later.is_gone(t))
     assert [len(hook.got(u)) for u in (hangs, slow, drips, slow_failure, twice)] == [1, 1, 1, 1, 2]
 
 
@@ -282,7 +282,7 @@ def test_all_tasks_that_fail_in_one_second_are_retried(later, hook):
     for url in urls:
         hook.wait(url, 2)
     for task_id in ids:
-        wait_for("it to be gone", lambda: later.is_gone(task_id))
+        wait_for("it to be removed", lambda: later.is_gone(task_id))
 
 
 @pytest.mark.slow
@@ -310,7 +310,7 @@ def test_the_sample_configuration_retries_after_10_and_20_seconds(bench, hook):
     task_id = daemon.create(url, retry=2)
     assert 10.0 <= gaps_s(hook.wait(url, 2, 60))[0] < soon_s(10.5)  # at once, as far as the machine allows
     assert 20.0 <= gaps_s(hook.wait(url, 3, 60))[1] < soon_s(20.5)
-    wait_for("it to be gone", lambda: daemon.is_gone(task_id))
+    wait_for("it to be removed", lambda: daemon.is_gone(task_id))
     daemon.stop()
 
 
@@ -343,7 +343,7 @@ def test_a_retry_that_fell_due_while_no_instance_ran_is_made_at_start_up(bench, 
     daemon.start()
     hook.wait(fails, 2), hook.wait(waits)
     for task_id in (failed, waiting):
-        wait_for("it to be gone", lambda: daemon.is_gone(task_id))
+        wait_for("it to be removed", lambda: daemon.is_gone(task_id))
     daemon.stop()
 
 
@@ -370,7 +370,7 @@ def test_every_request_is_answered_500_while_redis_is_unreachable(bench, hook):
     daemon = bench.keep(Later(bench.folder, store.url)).start()
     task_id = daemon.create(delay=3600)
     store.kill()
-    wait_for("readyz to say so", lambda: daemon.ask("GET", "/readyz")[0] == 503)
+    wait_for("readyz to report it", lambda: daemon.ask("GET", "/readyz")[0] == 503)
     answers = {}
 
     def ask(path):

@@ -753,7 +753,7 @@ def test_idle_connections_leave_room_for_probes_and_producers_and_are_counted(be
         assert s.recv(4096).startswith(b"HTTP/1.1 200")
     assert ask(daemon.port, "GET", "/livez")[0] == 200
     assert ask(daemon.port, *ASKS["produce"], body=b"x")[0] == 201
-    wait_for("the idle ones to be closed", lambda: connections(daemon, state="idle") < 50)
+    wait_for("the idle connections to be closed", lambda: connections(daemon, state="idle") < 50)
     assert connections(daemon, state="waiting") == 1  # this request itself
     assert daemon.metric("tarry_http_refused_total", reason="idle-closed") >= 1  # tarry closed the idle ones
     log = daemon.log.read_text()
@@ -799,7 +799,7 @@ def test_one_address_holds_no_more_connections_than_the_option_says(bench):
     for s in held:
         s.close()
     wait_for("room", lambda: ask(daemon.port, "GET", "/metrics")[0] == 200)
-    wait_for("the others to be gone", lambda: connections(daemon) == 1)
+    wait_for("the other connections to be closed", lambda: connections(daemon) == 1)
     assert daemon.metric("tarry_http_refused_total", reason="too-many-connections") >= 1
     daemon.stop()
     assert "127.0.0.1 has 3 connections" in daemon.log.read_text()

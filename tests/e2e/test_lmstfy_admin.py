@@ -306,7 +306,7 @@ def test_section_5_and_quirk_2_a_poll_whose_client_left_does_not_count(one, ns):
         s.sendall(f"GET /api/{ns}/q?timeout=30 HTTP/1.1\r\nHost: a\r\nX-Token: {token}\r\n\r\n".encode())
         wait_for("it to wait", lambda: one.daemon.metric("tarry_queue_consumers") == 1)
         assert one.job("GET", f"/api/{ns}/q", token).status == 429
-    wait_for("it to be given back", lambda: one.job("GET", f"/api/{ns}/q", token).status == 404, 20)
+    wait_for("it to be released", lambda: one.job("GET", f"/api/{ns}/q", token).status == 404, 20)
 
 
 def test_section_5_other_requests_are_not_limited(one, ns):
@@ -711,10 +711,10 @@ def test_section_7_timer_due_jobs_counts_what_came_due_though_nobody_consumes_it
     for n in range(2):  # these never became due, and no client consumes them
         id_ = alone.job("PUT", f"/api/{ns}/q", token, b"x").json()["job_id"]
         alone.job("DELETE", f"/api/{ns}/q/job/{id_}", token)
-    wait_for("the three that came due", lambda: due() == 3, 20, 0.2)
+    wait_for("the three jobs that became due", lambda: due() == 3, 20, 0.2)
     jobs = [alone.job("GET", f"/api/{ns}/q", token, ttr=1 if n == 0 else 600).json() for n in range(5)]
     assert len({job["job_id"] for job in jobs}) == 5
-    wait_for("the one whose consumer let it time out", lambda: due() == 4, 20, 0.2)
+    wait_for("the job whose lease expired", lambda: due() == 4, 20, 0.2)
     assert alone.job("GET", f"/api/{ns}/q", token, ttr=600).json()["job_id"] == jobs[0]["job_id"]
     alone.job("PUT", f"/api/{ns}/q", token, b"x", delay=1)
     assert alone.job("GET", f"/api/{ns}/q", token, timeout=5).status == 200

@@ -66,7 +66,7 @@ def test_every_line_can_be_read_whatever_a_job_is_called(bench, form):
     taken = [job_id for job_id in HOSTILE if publish(tarry, job_id) in (200, 201)]
     assert len(taken) >= 4, taken
     publish(tarry, b"again", b"more " + SECRET.encode())
-    wait_for("jobs that are given up", lambda: tarry.metric("tarry_jobs_retried_total") >= 1)
+    wait_for("the dead letters", lambda: tarry.metric("tarry_jobs_retried_total") >= 1)
     drop(redis)
     wait_for("Redis to be back", lambda: tarry.is_up() and tarry.metric("tarry_redis_connects_total") >= 2)
     tarry.stop()
@@ -104,7 +104,7 @@ def test_a_failure_that_repeats_is_one_line_and_a_sum(bench):
 
     assert len(dead()) == 1 and "suppressed" not in dead()[0], dead()
     assert dead()[0]["err"] and dead()[0]["attempt"] == 1 and dead()[0]["level"] == "warn"
-    wait_for("the next one to be told", lambda: publish(tarry, b"last-%f" % time.time()) and len(dead()) == 2,
+    wait_for("the next line in the log", lambda: publish(tarry, b"last-%f" % time.time()) and len(dead()) == 2,
              60, step_s=0.5)
     assert dead()[1]["suppressed"] >= 49
     tarry.stop()

@@ -127,7 +127,7 @@ def test_records_of_kafka_that_were_stored_come_once(bench, monkeypatch):
     def counted(name):
         return int(t.tarry.metric(f"tarry_jobs_{name}_total"))
 
-    wait_for("those whose answer was lost to be read again",
+    wait_for("the records whose reply was lost to be read again",
              lambda: counted("stored") + counted("duplicate") >= 3)
     assert counted("stored") <= 3
     assert sorted(a.payload for a in t.out_of.arrivals) == [b"x0", b"x1", b"x2"]
@@ -297,7 +297,7 @@ def test_a_drop_counts_only_where_the_job_was_still_leased(bench):
     trap = c.proxy.lose("claim", of=b"r/0", act=lambda: redis.zincrby("tarry:{r/0}:unack", 1000, "a"))
     c.tarry.ask("POST", "/v1/routes/r/jobs", "x", {
         "delay-id": "a", "deliver-at": "2020-01-01T00:00:00Z", "deliver-before": "1s"})
-    wait_for("the late word", lambda: c.tarry.metric("tarry_stale_acks_total") == 1)
+    wait_for("the late outcome", lambda: c.tarry.metric("tarry_stale_acks_total") == 1)
     assert c.value("expired_total", "inflight") == [0, 1]
     c.end(trap, stale=1, expired_total=1, pending=0, inflight=0)
     assert c.ids() == []

@@ -53,7 +53,7 @@ def test_connections_are_counted_and_the_lag_is_what_redis_has_not_stored(bench)
                                ("sink", "phone", 1), ("sink", "hook", 1)):
         wait_for(f"a connection of {label}", lambda: tarry.metric(f"tarry_{name}_connections", **{name: label}) >= least)
     assert tarry.metric("tarry_source_connections", source="phones") == 2
-    assert tarry.metric("tarry_redis_connections") == 2, "one for scripts, one for messages of other instances"
+    assert tarry.metric("tarry_redis_connections") == 2, "one for scripts, one for notifications"
     assert tarry.metric("tarry_http_connections", listener="http") >= 1
 
     wait_for("all to be stored", lambda: tarry.metric("tarry_jobs_stored_total", route="main") == 20)

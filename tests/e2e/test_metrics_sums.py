@@ -130,7 +130,7 @@ def test_the_sums_hold_for_each_way_out_of_delayqueue(bench):
     api.push("c", "t", ttr=2)
     assert api.take_id("t") == "c"
     api.push("c", "t", ttr=1)  # replaced while in flight
-    assert api.take_id("t") == "c" and api.take_id("t") == "c", "it came back"
+    assert api.take_id("t") == "c" and api.take_id("t") == "c", "it must be available again"
     sums.are(jobs_stored=6, jobs_replaced=3, jobs_delivered=1, jobs_cancelled=1, queue_delivered=4)
     api.delete("c")
     sums.are(jobs_stored=6, jobs_cancelled=2, jobs_pending=0, jobs_inflight=0)

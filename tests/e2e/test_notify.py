@@ -77,9 +77,9 @@ def test_it_is_ready_when_redis_is_there_and_says_what_it_waits_for(bench, manag
     redis.start()
     manager.wait("READY=1")
     assert tarry.ask("GET", "/readyz")[0] == 200
-    assert tarry.ask("POST", "/v1/queues/mails/jobs", "x")[0] == 201, "not: come again"
+    assert tarry.ask("POST", "/v1/queues/mails/jobs", "x")[0] == 201, "must not ask for more time"
     manager.wait_heard("STATUS=1 sources, 1 sinks, 1 routes")
-    assert manager.heard.count("READY=1") == 1, "Redis that comes again is no news"
+    assert manager.heard.count("READY=1") == 1, "a reconnect to Redis is not announced"
     tarry.stop()
 
 
@@ -112,7 +112,7 @@ def test_it_says_that_it_lives_while_the_loop_turns(bench, listener):
     listener.wait("READY=1")
     started = time.monotonic()
     received = listener.listen(3.5).count("WATCHDOG=1")
-    assert 2 <= received <= time.monotonic() - started + 1, "once a second, half of what is asked for"
+    assert 2 <= received <= time.monotonic() - started + 1, "once a second, half of the requested interval"
     tarry.child.send_signal(signal.SIGSTOP)
     listener.listen(0.5)
     assert listener.listen(2.5) == []
@@ -209,7 +209,7 @@ def test_a_redis_that_loads_gets_the_time_for_it(bench, listener):
     tarry = begin(bench, listener, f"redis://127.0.0.1:{server.getsockname()[1]}/0")
     assert listener.wait("EXTEND_TIMEOUT_USEC=") == "EXTEND_TIMEOUT_USEC=30000000"
     words["now"] = away
-    wait_for("it to have heard it, and come again", lambda: sent.count(away) > 1)
+    wait_for("it to read the reply, and connect again", lambda: sent.count(away) > 1)
     listener.listen(0.5)
     assert [x for x in listener.listen(3) if x.startswith("EXTEND")] == []
     tarry.stop()

@@ -109,7 +109,7 @@ def test_no_more_than_max_in_flight_are_delivered_at_a_time(bench, daemons, rout
     # A delivery lasts at least took_s, plus the time of its answer.
     assert most_within(times, took_s - 0.02) <= 3
     assert len(set(h.ids())) == 15
-    assert times[-1] - times[0] < 10 * took_s, "one after the other would be 14"
+    assert times[-1] - times[0] < 10 * took_s, "in sequence it would be 14"
     h.stop()
 
 
@@ -201,7 +201,7 @@ def test_without_shared_each_daemon_has_a_rate_of_its_own(bench):
     h.hook.wait_count(800)
     times = [a.ns / 1e9 for a in h.hook.arrivals]
     expect_rate(times, 200, 10)
-    assert max(times) - started < 7, "one of them would need eight seconds"
+    assert max(times) - started < 7, "a single one would need eight seconds"
     h.stop()
 
 
@@ -257,7 +257,7 @@ def test_jobs_due_in_one_second_leave_at_the_rate_in_due_order_and_none_is_lost(
     due = [begin + i * 1000 // BIG_JOBS for i in range(BIG_JOBS)]
     post_lines(tarry, [{"payload": str(i), "id": f"j{i:07}", "deliver-at": str(due[i])}
                        for i in range(BIG_JOBS)])
-    assert now_ms() < begin, "the jobs were to be there before the first is due"
+    assert now_ms() < begin, "all jobs must be stored before the first is due"
     wait_for("all jobs", lambda: len(log.numbers) >= BIG_JOBS,
              (begin - now_ms()) / 1000 + 3 * BIG_JOBS / BIG_RATE + 60, 0.2)
     time.sleep(0.5)

@@ -224,7 +224,7 @@ def test_release_makes_a_job_available_now_or_later(c, q):
         nap(2)
     job = one(c.pull(q))
     assert c.release(job).body == {"id": "a", "was": "in-flight"}
-    assert [one(c.pull(q))["id"] for _ in range(2)] == ["b", "a"], "behind those who wait"
+    assert [one(c.pull(q))["id"] for _ in range(2)] == ["b", "a"], "behind the waiting consumers"
     job = {"queue": q, "id": "a", "token": None}  # for any holder
     started = now_ms()
     assert c.release(job, delay="1500ms").status == 200
@@ -254,7 +254,7 @@ def test_touch_starts_a_new_lease_with_a_new_token(c, q):
     assert one(back)["attempt"] == 2, "a touch may shorten it, too"
     assert c.touch(job).error == (400, "bad-request"), "no lease"
     assert c.touch({**job, "id": "none"}, lease="1s").error == (404, "not-found")
-    assert c.touch({**job, "token": None}, lease="9s").status == 200, "whoever has it"
+    assert c.touch({**job, "token": None}, lease="9s").status == 200, "for any holder"
 
 
 @pytest.mark.slow
@@ -314,7 +314,7 @@ def test_a_finished_job_can_be_looked_up_if_the_sink_keeps_it(c):
     assert (c.get(q, "d")["state"], c.get(q, "d")["end"]) == ("ended", "out-of-tries")
     assert c.get(q, "c")["end"] in ("expired", "out-of-tries")
     assert c.counts(q)[:4] == (0, 0, 0, 0)
-    wait_for("what has ended to be forgotten", lambda: c.get(q, "d").status == 404)
+    wait_for("the ended jobs to be removed", lambda: c.get(q, "d").status == 404)
     wait_for("the others, too", lambda: c.counts(q) == (0, 0, 0, 0, 0))
 
 
@@ -350,7 +350,7 @@ def test_a_pull_from_several_queues_uses_strict_order(d, c):
     c.put(last, id_="last")
     c.put(a, id_="a0")
     got = c.pull(a, b, last, max=10)
-    assert got.ids == ["a0"] and got.jobs[0]["queue"] == a, "all of one queue"
+    assert got.ids == ["a0"] and got.jobs[0]["queue"] == a, "all from one queue"
     assert c.pull(a, b, last, max=2).ids == ["b0", "b1"]
     c.put(a, id_="a1")
     assert c.pull(a, b, last).ids == ["a1"]
@@ -451,7 +451,7 @@ def test_a_pull_takes_up_to_a_hundred_and_the_next_takes_the_rest(c, q):
     c.batch(q, [{"id": str(i), "payload": str(i)} for i in range(230)])
     got = [c.pull(q, max=100).ids for _ in range(4)]
     assert [len(ids) for ids in got] == [100, 100, 30, 0]
-    assert sum(got, []) == [str(i) for i in range(230)], "of one batch, in its order"
+    assert sum(got, []) == [str(i) for i in range(230)], "from one batch, in its order"
 
 
 def test_many_are_acknowledged_in_one_request(c, q):
@@ -493,7 +493,7 @@ def test_an_invalid_list_of_acknowledgements_changes_no_job(c, q):
     assert c.ask("POST", c.path(q, "ack") + "?x=1", json.dumps({"jobs": [good]})).error == (400, "bad-request")
     assert c.ack_all(q, [good] * 1001).error == (400, "bad-request")
     assert c.counts(q) == (0, 0, 1, 0, 0)
-    assert c.ack_all(q, [good] * 1000)["acked"] == 1, "the others find it gone"
+    assert c.ack_all(q, [good] * 1000)["acked"] == 1, "the others do not find it"
 
 
 # -------------------------------------------------------------------- whole queues
@@ -526,7 +526,7 @@ def test_a_queue_is_destroyed_in_part_or_whole(d, c, q):
     nap(50)
     c.ask("DELETE", c.path(q), all="true")
     c.put(q, id_="new")
-    assert waiting.result().ids == ["new"], "it begins anew, and who waits stays"
+    assert waiting.result().ids == ["new"], "it is created again, and waiting consumers remain"
 
 
 def test_queues_are_listed_the_most_recently_used_first(c):
@@ -732,7 +732,7 @@ def test_without_redis_a_pull_is_answered_503_and_waits_go_on_after_it(bench):
     waiting = Waiting(daemon, "q", wait="60s")
     wait_held(daemon, 1)
     store.kill()
-    wait_for("readyz to say so", lambda: daemon.ask("GET", "/readyz")[0] == 503)
+    wait_for("readyz to report it", lambda: daemon.ask("GET", "/readyz")[0] == 503)
     for answer in (c.pull("q"), c.pull("q", wait="200ms"), c.get("q", "a"), c.put("q"),
                    c.ask("GET", "/v1/queues/q"), c.ask("GET", "/v1/queues"), c.peek("q"),
                    c.ask("DELETE", "/v1/queues/q"), c.ask("POST", "/v1/queues/q/dead/respawn")):
@@ -818,7 +818,7 @@ def test_a_queue_without_a_route_is_an_error(bench):
                   r: { from = "http"; to = "hook"; }; };''').start()
     c = Queues(daemon)
     assert c.put("some/a", id_="a").status == 201
-    assert c.pull("other", "some/a").ids == ["a"], "what leads nowhere is left out"
+    assert c.pull("other", "some/a").ids == ["a"], "queues without a route are omitted"
     for answer in (c.put("other"), c.pull("other"), c.get("other", "a"), c.delete("other", "a"),
                    c.peek("other"), c.ask("GET", "/v1/queues/other"), c.ask("GET", "/v1/queues", of="other"),
                    c.ask("DELETE", "/v1/queues/other"), c.ask("POST", "/v1/queues/other/dead/respawn")):
@@ -846,7 +846,7 @@ def test_when_redis_is_full_jobs_still_leave(bench):
     assert c.touch(two[1], lease="1m").status == 200
     assert c.delete("q", two[1]["id"]).status == 200
     redis.config_set("maxmemory", 0)
-    wait_for("jobs to be taken again", lambda: c.put("q", b"y", id_="d").status == 201)
+    wait_for("jobs to be accepted again", lambda: c.put("q", b"y", id_="d").status == 201)
     assert c.pull("q").ids == ["d"]
     daemon.stop()
 
@@ -871,7 +871,7 @@ def test_a_sink_may_keep_its_jobs_in_a_redis_of_its_own(bench):
     waiting = Waiting(daemon, "near", wait="30s")
     nap(300)
     assert c.put("near", id_="b").status == 201
-    assert waiting.result(40).ids == ["b"], "one Redis that is away holds nobody back at another"
+    assert waiting.result(40).ids == ["b"], "a Redis that is down must not delay consumers of another"
     assert c.pull("far").error == (503, "unavailable")
     other.start()
     daemon.stop()

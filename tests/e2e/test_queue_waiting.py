@@ -116,7 +116,7 @@ def test_pulls_of_many_jobs_do_not_delay_other_answers(d, c, q):
     started = now_ms()
     answer = c.pull(q, wait="300ms")
     assert answer.status == 204 and 300 <= answer.ms - started < soon_ms(300 + SOON_MS)
-    assert pulls(d) - before < 20, "nobody asks Redis again and again"
+    assert pulls(d) - before < 20, "no consumer polls Redis repeatedly"
     c.put(q, id_="a")
     assert sorted(w.result().ids for w in waiting) == 9 * [[]] + [["a"]]
 
@@ -137,7 +137,7 @@ def test_a_job_claimed_for_a_disconnected_client_returns_without_an_attempt(shar
     assert [(job["id"], job["attempt"]) for job in answer.jobs] == [("a", 1)]
 
 
-def holds(client_port):
+def is_connected(client_port):
     """Returns whether the daemon has its end of this connection: ESTABLISHED or CLOSE_WAIT in /proc/net/tcp."""
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return any(row[2].endswith(f":{client_port:04X}") and row[3] in ("01", "08") for row in rows)
@@ -163,7 +163,7 @@ def test_jobs_collected_for_a_disconnected_client_return_without_an_attempt(benc
         s.sendall(b"GET /api/ns/near,far?count=2&ttr=60&timeout=20 HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_for("the claim", lambda: c.counts("ns/near")[2] == 1)
         left = s.getsockname()[1]
-    wait_for("the daemon to notice", lambda: not holds(left))
+    wait_for("the daemon to notice", lambda: not is_connected(left))
     far.child.send_signal(signal.SIGCONT)
     answer = c.pull("ns/near", wait="10s")
     assert [(job["id"], job["attempt"]) for job in answer.jobs] == [("a", 1)]
@@ -257,10 +257,10 @@ def test_unpulled_jobs_expire_and_their_queue_is_listed_again(redis, c, q):
         return redis.zscore("tarry:{brief}:queues", short) is not None
     c.put(short)
     assert c.ack(c.pull(short).jobs[0]).status == 200
-    wait_for("an empty queue to be taken off the list", lambda: not listed(), 30)
+    wait_for("an empty queue to be removed from the list", lambda: not listed(), 30)
     c.put(short, delay=60_000)
     wait_for("it to be listed again", listed)
-    wait_for("all that expired to be gone", lambda: not redis.exists(key(q, "pool")), 30)
+    wait_for("all expired jobs to be removed", lambda: not redis.exists(key(q, "pool")), 30)
 
 
 def test_a_message_that_no_route_takes_is_a_dead_letter_that_can_be_found(bench):

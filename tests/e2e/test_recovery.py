@@ -144,7 +144,7 @@ def test_a_daemon_that_was_stopped_beyond_a_renewed_lease_settles_nothing(bench)
     b = second(bench, a)
     hook.wait_count(2, 20)
     a.child.send_signal(signal.SIGCONT)
-    wait_for("the late word", lambda: a.metric("tarry_stale_acks_total") == 1)
+    wait_for("the late outcome", lambda: a.metric("tarry_stale_acks_total") == 1)
     wait_for("the other's outcome", lambda: counts(b)["delivered"] == 1, 30)
     assert counts(a)["delivered"] == 0 and len(hook.arrivals) == 2
     audit(b)

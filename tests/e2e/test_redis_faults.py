@@ -160,7 +160,7 @@ def test_a_redis_that_is_too_old_after_a_failover_gets_no_job_until_a_newer_one_
     assert status == 503 and old.encode() in text and b"6.2" in text
     assert post(tarry)[0] == 503
     between.version = None
-    wait_for("a newer one", lambda: tarry.ask("GET", "/readyz")[0] == 200)
+    wait_for("a newer value", lambda: tarry.ask("GET", "/readyz")[0] == 200)
     assert post(tarry)[0] == 201
     tarry.stop()
 
@@ -172,7 +172,7 @@ def test_a_connection_cut_every_half_second_is_opened_again_at_once(bench, hook)
     for _ in range(16):
         time.sleep(0.5)
         between.cut()
-    wait_for("the last one", lambda: tarry.ask("GET", "/readyz")[0] == 200)
+    wait_for("the last job", lambda: tarry.ask("GET", "/readyz")[0] == 200)
     ready = len(re.findall("msg=ready", tarry.log.read_text()))
     assert ready > 12, f"ready {ready} times"
     tarry.stop()
@@ -188,6 +188,6 @@ def test_a_redis_that_refuses_writes_does_not_make_the_log_run(bench, hook):
     lines = len(tarry.log.read_text().splitlines())
     assert tarry.ask("GET", "/readyz")[0] in (200, 503)
     redis.client().config_set("min-replicas-to-write", 0)
-    wait_for("jobs to be taken again", lambda: post(tarry)[0] == 201)
+    wait_for("jobs to be accepted again", lambda: post(tarry)[0] == 201)
     assert lines < 25, tarry.tail(40)
     tarry.stop()

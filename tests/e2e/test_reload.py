@@ -113,12 +113,12 @@ def test_parts_come_and_go_and_a_route_that_comes_back_takes_up_its_jobs(bench, 
     late.wait_count(1)
     assert sorted(d.to(hooked(hook))) == ["routes.later (removed)", "sinks.late (removed)"]
     assert d.tarry.ask("POST", "/v1/routes/later/jobs", "x")[0] == 404
-    wait_for("the orphans to be told", lambda: "its 20 jobs stay in Redis" in d.log(), 70)
+    wait_for("the orphan jobs in the log", lambda: "its 20 jobs stay in Redis" in d.log(), 70)
     assert d.tarry.metric("tarry_orphan_jobs") == 20
     d.post("meanwhile")
     hook.wait_count(1)
     d.to(hooked(hook, **more))
-    wait_for("nobody's jobs to be the route's again",
+    wait_for("the orphan jobs to belong to the route again",
              lambda: d.tarry.metric("tarry_orphan_jobs") == 0)
     assert d.tarry.ask("GET", f"/v1/routes/later/jobs/{ids[3]}")[0] == 200
     late.wait_count(21)
@@ -234,10 +234,10 @@ def test_a_sink_that_changes_lets_old_deliveries_end_and_holds_its_limit(bench):
         d.post(f"slow {i}")
     slow.wait_count(2)
     assert d.to(body(21)) == ["sinks.hook.timeout"]
-    assert delivered() == 0, "it waits for nobody"
+    assert delivered() == 0, "it must not wait"
     d.post("quick")
     times = [a.ns / 1e9 for a in slow.wait_count(3)]
-    assert times[2] - times[0] >= 4.99, "the limit holds over both"
+    assert times[2] - times[0] >= 4.99, "the limit applies to both together"
     assert d.to(body(21, 3)) == ["sinks.hook.max_in_flight"]
     for i in range(6):
         d.post(f"quick {i}")
@@ -281,7 +281,7 @@ def test_rates_limits_of_targets_and_retries_change_under_way(bench, hook):
         "GET", f"/v1/routes/r/jobs/{job}")[2]["state"] == "waiting")
     d.to(hooked(hook, 'retry = "never";'))
     d.post("at once")
-    wait_for("it to be given up",
+    wait_for("it to be buried",
              lambda: d.tarry.metric("tarry_jobs_dead_total", route="r", reason="retries") == 1)
     assert d.tarry.ask("GET", f"/v1/routes/r/jobs/{job}")[2]["state"] == "waiting"
     d.tarry.stop()
@@ -497,7 +497,7 @@ def test_mqtt_parts_that_are_renamed_lose_and_double_nothing(bench):
         d.to(body(source, sink))
     sending.join()
     expect(batch, collector, keys=False)
-    assert "already connected" not in broker.log.read_text(), "nobody took the place of another"
+    assert "already connected" not in broker.log.read_text(), "no session was taken over"
     d.tarry.stop()
 
 
@@ -519,7 +519,7 @@ def test_a_sink_is_ready_before_it_takes_the_place_of_another(bench):
         d.to(body(most))
         connected = broker.log.read_text().count(" as tarry-")
         # It stops waiting after three seconds, which the broker of a busy machine may need.
-        assert connected == d.generation or time.monotonic() - started >= 3, "it is there when it is in use"
+        assert connected == d.generation or time.monotonic() - started >= 3, "it must be ready before it is used"
         d.post(f"with {most}", "m")
         collector.wait_count(d.generation)
     started = time.monotonic()

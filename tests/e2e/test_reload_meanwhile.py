@@ -97,7 +97,7 @@ def test_a_reload_does_not_disturb_a_stop_nor_a_stop_a_reload(bench):
     d.tarry.child = None
     d.tarry.start()
     time.sleep(1)
-    assert len(slow.arrivals) == 2, "what was under way had ended"
+    assert len(slow.arrivals) == 2, "the deliveries in flight must have ended"
     d.tarry.stop()
 
 
@@ -159,7 +159,7 @@ def test_a_source_of_a_reload_as_redis_comes_begins(bench):
 
     def states():
         return {s["name"]: s["state"] for s in tarry.ask("GET", "/v1/admin/status")[2]["sources"]}
-    wait_for("it to begin", lambda: states() == {"http": "running", "m": "running"})
+    wait_for("it to start", lambda: states() == {"http": "running", "m": "running"})
     tarry.stop()
 
 
@@ -220,7 +220,7 @@ def test_an_api_that_is_always_asked_ends_all_the_same(bench, hook):
     for one in asking:
         one.join()
     verify.note("reloads and the stop took " + ", ".join(f"{t:.3f}" for t in took) + " s")
-    assert max(took) < 15, "what waits for an end that does not come waits for stop_timeout"
+    assert max(took) < 15, "a stop without an end lasts stop_timeout"
 
 
 @pytest.mark.slow
@@ -276,7 +276,7 @@ def test_a_sink_that_never_connects_holds_a_reload_up_for_a_moment_only(bench, h
                                                     result="delivered") == 1)
     started = time.monotonic()
     assert d.to(body(f"mqtt://127.0.0.1:{away}")) == ["sinks.m.url"]
-    assert 2 < time.monotonic() - started < 15, "the old one delivers meanwhile"
+    assert 2 < time.monotonic() - started < 15, "the old sink still delivers"
     assert d.tarry.stop() == 0
 
 
@@ -376,7 +376,7 @@ def test_a_hundred_routes_come_and_go(bench, hook):
     verify.note("reloads took " + ", ".join(f"{t:.2f}" for t in took) + " s")
     hook.wait_count(100)
     for i in (0, 57, 99):
-        wait_for("it to be gone", lambda i=i: d.tarry.ask("GET", f"/v1/routes/r{i}/jobs/{ids[i]}")[0] == 404)
+        wait_for("it to be removed", lambda i=i: d.tarry.ask("GET", f"/v1/routes/r{i}/jobs/{ids[i]}")[0] == 404)
     time.sleep(0.5)
     assert sorted(int(a.payload) for a in hook.arrivals) == list(range(100))
     assert {(int(a.payload), a.topic) for a in hook.arrivals} == {(i, f"/hook/{i % 10}") for i in range(100)}

@@ -73,7 +73,7 @@ def test_what_needs_a_restart_is_named_and_nothing_of_it_is_done(bench, hook):
     assert sorted(changed) == ["daemon.job_max", "daemon.log", "routes.r.delay"]
     assert d.tarry.ask("POST", "/v1/routes/r/jobs", "x" * 2000)[0] == 413
     d.to(hooked(hook))
-    assert d.log().count("is in use (") == before + 1, "only the second is said: log counts"
+    assert d.log().count("is in use (") == before + 1, "only the second is logged"
     d.tarry.stop()
 
 

@@ -42,7 +42,7 @@ class Hooks:
         return body["state"] if status == 200 else status
 
     def is_over(self):
-        wait_for("the job to be gone", lambda: self.state() == 404)
+        wait_for("the job to be removed", lambda: self.state() == 404)
         count = len(self.hook.arrivals)
         time.sleep(1)
         assert len(self.hook.arrivals) == count
@@ -77,7 +77,7 @@ def test_no_run_is_due_after_delay_repeat_until(bench):
     hooks = Hooks(bench)
     until = now_ms() + 3000
     due = hooks.begin("every 400ms", delay_repeat_until=until)
-    wait_for("the job to be gone", lambda: hooks.state() == 404)
+    wait_for("the job to be removed", lambda: hooks.state() == 404)
     wanted = [(n + 1, at) for n, at in enumerate(range(due, until + 1, 400))]
     assert runs(hooks.hook.arrivals) == wanted and len(wanted) > 1
     hooks.is_over()
@@ -201,7 +201,7 @@ def test_kill_9_loses_no_run(bench):
         time.sleep(pause_s)
         hooks.tarry.kill()
         hooks.tarry.start()
-    wait_for("the job to be gone", lambda: hooks.state() == 404, 60)
+    wait_for("the job to be removed", lambda: hooks.state() == 404, 60)
     got = runs(hooks.hook.arrivals)
     assert sorted(set(got)) == [(n + 1, due + n * 200) for n in range(30)]
     assert len(got) <= 33  # at most one run was in flight at each kill

@@ -51,7 +51,7 @@ def test_a_failed_callback_is_tried_again_by_the_schedule(bench):
     assert attempts == [b"1", b"2", b"3"]
     first, second = hooks.gaps_s()
     assert 0.5 <= first < soon_s(1.0) and 1.0 <= second < soon_s(1.5)
-    wait_for("the job to be gone", lambda: hooks.tarry.metric("tarry_jobs_delivered_total") == 1)
+    wait_for("the job to be removed", lambda: hooks.tarry.metric("tarry_jobs_delivered_total") == 1)
     assert hooks.tarry.metric("tarry_jobs_dead_total") == 0 and not hooks.morgue.arrivals
     hooks.tarry.stop()
 

@@ -104,7 +104,7 @@ def test_a_payment_is_told_again_after_each_wait_until_the_merchant_has_heard(be
     waits = [b - a for a, b in zip(times, times[1:])]
     for wait, wanted in zip(waits, (0.1, 0.2, 0.2, 0.25, 0.3, 0.35, 0.4)):
         assert wanted <= wait < wanted + 2, waits
-    wait_for("it to be heard", lambda: daemon.count("jobs_delivered", "notify") == 1)
+    wait_for("it to arrive", lambda: daemon.count("jobs_delivered", "notify") == 1)
     status, _, again = daemon.ask("POST", "/v1/routes/notify/jobs", b"x", payment)
     assert (status, again["duplicate"]) == (200, True)
     daemon.stop()
@@ -127,7 +127,7 @@ def test_a_payment_that_is_not_heard_is_kept_until_it_is_replayed_and_one_may_as
     daemon.run("dead", "replay", "notify", "--reason", "retries", "--rate", "5")
     merchant.wait_count(13)
     assert [a.header("delay-replays") for a in merchant.arrivals[11:]] == [b"1", b"1"]
-    wait_for("both to be heard", lambda: daemon.count("jobs_delivered", "notify") == 2)
+    wait_for("both to arrive", lambda: daemon.count("jobs_delivered", "notify") == 2)
     daemon.stop()
 
 

@@ -118,5 +118,5 @@ def test_a_job_that_waits_for_its_retry_holds_up_no_other(bench):
                        {"content-type": "application/x-ndjson"})[0] == 200
     wait_for("the others", lambda: h.tarry.metric("tarry_jobs_delivered_total") == 50)
     again = wait_for("the second attempt", lambda: h.of("bad")[1:])[0]
-    assert h.hook.arrivals.index(again) == 51, "it comes when they have long come"
+    assert h.hook.arrivals.index(again) == 51, "it must arrive long after them"
     h.tarry.stop()

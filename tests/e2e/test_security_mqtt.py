@@ -115,6 +115,6 @@ def test_alpn_contains_the_configured_protocol(bench, ca, hook):
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
         tarry = start(bench, hook, f"mqtts://127.0.0.1:{port}",
                       f'ca_file = "{ca.file}"; alpn = [ "mqtt", "x-test" ];')
-        wait_for("both to have come", lambda: len(chosen) >= 2)
+        wait_for("both to arrive", lambda: len(chosen) >= 2)
         tarry.stop()
     assert set(chosen) == {"x-test"}

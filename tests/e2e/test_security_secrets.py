@@ -308,7 +308,7 @@ def test_a_reload_reads_secrets_and_certificates_anew(bench):
         return tarry.log.read_text().count("who=out")  # each message contains this
 
     assert tarry.ask("POST", "/v1/routes/r/jobs", "x")[0] == 201
-    wait_for("the ended certificate to be refused", lambda: "who=out" in tarry.log.read_text())
+    wait_for("the expired certificate to be rejected", lambda: "who=out" in tarry.log.read_text())
     replace_file(own, Path(fresh[2]).read_text())
     reload()
     wait_for("the wrong password to be refused", lambda: "check the options user and password" in tarry.log.read_text())
@@ -318,7 +318,7 @@ def test_a_reload_reads_secrets_and_certificates_anew(bench):
     output = connections()
     reload()  # nothing has changed: the connection stays open
     assert tarry.ask("POST", "/v1/routes/r/jobs", "y")[0] == 201
-    wait_for("the next one, too", lambda: tarry.metric("tarry_jobs_delivered_total", route="r") == 2)
+    wait_for("the next message, too", lambda: tarry.metric("tarry_jobs_delivered_total", route="r") == 2)
     assert connections() == output
     tarry.stop()
     assert "SECRET" not in tarry.log.read_text()

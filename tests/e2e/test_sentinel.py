@@ -47,9 +47,9 @@ def back_in_work(tarry, hook, what, lost, since=None):
     """Checks that the daemon accepts and delivers jobs again within BACK_S. since: when the
     sentinels agreed, whose own time does not count; None: now. lost: when the master was lost."""
     since = since or time.monotonic()
-    wait_for("jobs to be taken again", lambda: works(tarry), step_s=0.05)
+    wait_for("jobs to be accepted again", lambda: works(tarry), step_s=0.05)
     count = len(hook.arrivals)
-    wait_for("a job that is taken now",
+    wait_for("a job to be accepted",
              lambda: works(tarry) and len(hook.arrivals) > count, step_s=0.05)
     now = time.monotonic()
     verify.note(f"{what}: back in work after {now - lost:.1f} s, {now - since:.1f} s after it could be")
@@ -102,7 +102,7 @@ def test_a_planned_failover_and_the_return_of_the_old_master_as_a_replica(bench,
     assert new is not old
     wait_told("the old master to follow", lambda: old.role == "slave")
     wait_told("no connection to the replica", lambda: not connected_to(tarry, old))
-    wait_for("what waited meanwhile", lambda: len(
+    wait_for("the jobs that were pending meanwhile", lambda: len(
         {a.header("delay-id") for a in hook.arrivals if a.header("delay-id")[:5] == b"later"}) == 50)
     tarry.stop()
 

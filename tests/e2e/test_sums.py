@@ -54,7 +54,7 @@ class Ledger(Instances):
         return {name: self.past.get((name, *labels.values()), 0) + sum(d.metric(name, **labels) for d in self.up)
                 for name in names}
 
-    def stands(self, names, **labels):
+    def current(self, names, **labels):
         return {name: self.up[0].metric(name, **labels) for name in names}
 
     def end(self, daemon, labels, how):
@@ -78,13 +78,13 @@ class Ledger(Instances):
                 since, last = time.monotonic(), now
             return time.monotonic() - since > 1.5
 
-        wait_for("all that is due to have ended", rests, 120, step_s=0.1)
+        wait_for("all due jobs to end", rests, 120, step_s=0.1)
 
     def of_route(self, route, queues=()):
         came, went = self.counted(CAME, route=route), self.counted(WENT, route=route)
         if queues:
             went |= self.counted(self.of_queues, sink=queues)
-        return came, self.stands(ARE, route=route), went
+        return came, self.current(ARE, route=route), went
 
     def differences(self, route, queues=()):
         """Returns the differences as text."""
@@ -192,7 +192,7 @@ def test_so_they_do_over_two_instances_that_come_and_go_on_every_route(bench):
         if turn == 0:
             assert ledger.all[0].ask("POST", "/v1/admin/routes/held/pause")[0] == 200
             load(rnd, ledger.all[1], "held", 900, 60)
-            wait_for("jobs that are held", lambda: ledger.all[1].metric("tarry_jobs_due_overdue", route="held") > 0)
+            wait_for("jobs of the paused route", lambda: ledger.all[1].metric("tarry_jobs_due_overdue", route="held") > 0)
             for route in ROUTES:
                 ledger.check(route)
             assert ledger.all[0].ask("POST", "/v1/admin/routes/held/resume")[0] == 200
@@ -376,6 +376,6 @@ def test_a_run_that_was_given_up_twice_is_kept_once_and_counted_so(bench):
         assert tarry.ask("POST", "/v1/routes/r/jobs", runs.encode(), {
             **headers, "delay-repeat": "every 87600h", "delay-repeat-count": runs})[0] in (200, 201)
         hook.wait_count(n)
-        wait_for("it to be given up", lambda: tarry.metric("tarry_jobs_inflight", route="r") == 0)
+        wait_for("it to be buried", lambda: tarry.metric("tarry_jobs_inflight", route="r") == 0)
     is_counted(tarry, "r", jobs_stored=3, jobs_repeated=2, jobs_replaced=2)
     tarry.stop()

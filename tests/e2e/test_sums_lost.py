@@ -61,7 +61,7 @@ class Case:
     def end(self, *daemons, stale, **went):
         ledger = Ledger(daemons)
         stale_at = daemons[0]
-        wait_for("the late word", lambda: stale_at.metric("tarry_stale_acks_total") == stale)
+        wait_for("the late outcome", lambda: stale_at.metric("tarry_stale_acks_total") == stale)
         _, _, counted = ledger.check("r")
         assert {k: counted[f"tarry_jobs_{k}_total"] for k in went} == went
         for daemon in daemons:

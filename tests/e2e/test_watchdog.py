@@ -36,7 +36,7 @@ def test_claims_that_come_after_they_were_given_up_leave_the_limit_of_the_sink(b
     wait_for("the last outcome", look, 60, step_s=0.01)
     assert sorted(a.header("delay-id").decode() for a in hook.arrivals) == sorted(f"j{n}" for n in range(JOBS))
     assert 0 < most <= ROOM
-    assert tarry.metric("tarry_jobs_parked_total") > 0, "or no answer came late"
+    assert tarry.metric("tarry_jobs_parked_total") > 0, "or no reply was late"
     wait_for("nothing to be in flight",
              lambda: tarry.metric("tarry_sink_inflight") == 0 and tarry.metric("tarry_jobs_inflight") == 0)
     tarry.stop()

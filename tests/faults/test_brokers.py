@@ -222,7 +222,7 @@ def test_a_broker_that_refuses_for_a_while_delays_and_loses_nothing(bench, scena
         mock.fail(PRODUCE, 10, code)
         time.sleep(1)
     sending.join()
-    wait_for("all to have come or to be dead", lambda: way.tarry.metric("tarry_jobs_pending") == 0
+    wait_for("all to arrive or to be dead", lambda: way.tarry.metric("tarry_jobs_pending") == 0
              and way.tarry.metric("tarry_jobs_inflight") == 0, 30)
     given_up = dead(way)
     verify.note(f"{given_up} of {len(batch)} given up, then replayed")

@@ -115,7 +115,7 @@ def run(bench, scenario, good, each, number, name):
     # A faulty server slows no other one, and no answer fills the memory.
     assert p99(storm.late_ms) < slowed_ms, (str(calm), str(storm))
     assert ward.ill["flood"].sent_bytes < each * 8e6
-    assert grown < 60 or SANITIZED, "a sanitizer keeps what was freed"
+    assert grown < 60 or SANITIZED, "a sanitizer keeps freed memory"
     ended = sum(sum(c.values()) for c in counted.values())
     scenario.row(number, name, 2 * good + each * len(counted), scenario.faults,
                  calm.missing + storm.missing + [None] * (each * len(counted) - ended),

@@ -103,7 +103,7 @@ def test_pending_jobs_follow_a_jump_of_redis_clock(bench, scenario, monkeypatch)
         waiting = some_more()
         here = len(way.collector.arrivals)
         jump(by)  # and due now
-        wait_for("all that the jump made due", lambda: {job.seq for job in waiting} <=
+        wait_for("all jobs that the jump made due", lambda: {job.seq for job in waiting} <=
                  {int(a.header("test-seq")) for a in way.collector.arrivals}, 5)
         open_at_jump += way.in_flight
         later = some_more()

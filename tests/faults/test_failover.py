@@ -73,7 +73,7 @@ def test_a_failover_loses_only_jobs_that_no_replica_had(bench, scenario, number,
     verify.note(f"{name}: {new} took over; ready {back_s:.1f} s after the loss")
     sending.join()
     if lagging == 1:
-        assert after.accepted_between(batch, lag_ns + 500_000_000, gone_ns), "nobody had it"
+        assert after.accepted_between(batch, lag_ns + 500_000_000, gone_ns), "no replica had it"
     lossy = number == 7 and way.source != "kafka"
     may_lose = after.accepted_between(batch, lag_ns - 100_000_000, gone_ns) if lossy else []
     verdict = finish(scenario, number, f"failover, {lagging} of 2 replicas lag, "

@@ -94,7 +94,7 @@ def test_far_jobs_follow_a_change_of_redis_clock(bench, scenario, monkeypatch):
     assert far(client) == len(parts[0])
     scenario.fault("Redis' clock: +1 h")
     clock.jump(HOUR)
-    wait_for("all that the jump made due", lambda: len(way.collector.arrivals) >= len(parts[0]), 10)
+    wait_for("all jobs that the jump made due", lambda: len(way.collector.arrivals) >= len(parts[0]), 10)
     assert far(client) == 0
     time.sleep(1.5)
     way.send(parts[1])
@@ -102,7 +102,7 @@ def test_far_jobs_follow_a_change_of_redis_clock(bench, scenario, monkeypatch):
     clock.jump(0)
     time.sleep(1.5)
     way.send(parts[2])
-    wait_for("what is due by the clock as it is now",
+    wait_for("the jobs that are due by the current clock",
              lambda: len(way.collector.arrivals) >= len(parts[0]) + len(parts[2]), 15)
     assert far(client) == len(parts[1]), "due in two hours now"
     scenario.fault("Redis' clock: +2 h")

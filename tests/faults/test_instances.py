@@ -88,7 +88,7 @@ def test_a_paused_owner_comes_back_when_its_leases_are_over(bench, scenario):
     verify.note(f"{verdict}; outcomes without effect: {g.sum('tarry_stale_acks_total'):.0f}")
     scenario.verdict("3b", "SIGSTOP of the owner of 3 instances for two leases", verdict,
                      bound=scenario.faults * in_flight)
-    wait_for("no job to be left", g.is_empty, 30)
+    wait_for("Redis to contain no job", g.is_empty, 30)
     g.stop()
 
 
@@ -99,7 +99,7 @@ def post(bench, g, count):
     due_ms = jobs.now_ms() + FAR_MS + count * 1000 // TAKES_PER_S
     subprocess.run([million.BIN, "post", str(g.all[0].port), "/v1/routes/main/jobs", str(ledger),
                     str(count), str(due_ms), "7"], check=True, preexec_fn=die_with_parent)
-    assert jobs.now_ms() < due_ms, "they were to be taken before they are due"
+    assert jobs.now_ms() < due_ms, "they must be accepted before they are due"
     return ledger, due_ms
 
 
@@ -136,7 +136,7 @@ def test_eight_instances_race_on_jobs_of_one_second_with_random_pauses(bench, sc
                 f"{shares[0]:.0f} to {shares[-1]:.0f}; {claims:.0f} claims, {empty:.0f} empty; "
                 f"late p50 {v['late_p50_ms']}, max {v['late_max_ms']} ms")
     assert v["acked"] == count
-    assert shares[0] > count / 8 / 5, "one of them starves"
+    assert shares[0] > count / 8 / 5, "one of them delivers too little"
     assert v["attempts_max"] == 1
     scenario.row("26", f"8 instances race on jobs due in one second, {pauses} pauses", v["acked"],
                  0, v["lost"], v["early"], v["corrupt"] + v["unknown"], v["twice"], 0)

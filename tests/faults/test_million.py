@@ -50,7 +50,7 @@ def judge(scenario, number, name, verdicts, bound):
         verify.note(f"{way}: {v}")
     total = {key: sum(v[key] for v in verdicts)
              for key in ("sent", "acked", "lost", "early", "corrupt", "unknown", "twice")}
-    assert total["acked"] == total["sent"], "the load was not taken"
+    assert total["acked"] == total["sent"], "the load was not accepted"
     scenario.row(number, name, total["acked"], scenario.faults, total["lost"], total["early"],
                  total["corrupt"] + total["unknown"], total["twice"], bound)
 

@@ -44,7 +44,7 @@ def all_stored(way, count):
 
 
 def wait_sessions(way, before):
-    wait_for("the session to be there again", lambda: way.tarry.log.read_text().count(
+    wait_for("the session to be resumed", lambda: way.tarry.log.read_text().count(
         "connected as") > before, 30)
 
 
@@ -231,7 +231,7 @@ def test_wills_and_retained_messages_and_those_of_qos_0(bench, scenario):
     dying.will_set("plain/will", "the will", qos=1)
     dying.connect("127.0.0.1", broker.port)
     dying.loop_start()
-    wait_for("the one who will die", dying.is_connected)
+    wait_for("the client with a will", dying.is_connected)
     scenario.fault("a client with a will hangs up")
     dying.loop_stop()
     dying.socket().close()

@@ -85,7 +85,7 @@ def test_a_wire_to_the_receiver_alone_holds_up_no_job_that_comes_in(bench, scena
         before = daemon.metric("tarry_jobs_stored_total")
         time.sleep(5)
         assert ready(daemon)
-        wait_for("more jobs to be taken",
+        wait_for("more jobs to be accepted",
                  lambda: daemon.metric("tarry_jobs_stored_total") > before or not load_.thread.is_alive())
         wire.heal()
         first = len(hook.arrivals)

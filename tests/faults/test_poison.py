@@ -141,7 +141,7 @@ def run(bench, scenario, good, number, each, large, kill=False):
     way.collector.wait(batch)
     wait_for("the offsets of all to be committed", lambda: len(set(map(tuple, committed_and_end(
         bench.kafka.address, bench.name, way.topic_in)))) == 1, 30, 0.5)
-    wait_for("all ids to have come", lambda: sum(
+    wait_for("all ids to arrive", lambda: sum(
         (a.header("delay-id") or b"").startswith(b"twin-") for a in way.collector.arrivals)
         >= len(twins), 30)
     ours = [a for a in way.collector.arrivals if a.header("test-seq")]

@@ -81,7 +81,7 @@ def judge(run, scenario, name, kills):
                     f"longest lateness {v['late_max_ms'] / 1000:.1f} s")
     total = {key: sum(v[key] for v in verdicts)
              for key in ("sent", "acked", "lost", "early", "corrupt", "unknown", "twice")}
-    assert total["acked"] == total["sent"], "the load was not taken"
+    assert total["acked"] == total["sent"], "the load was not accepted"
     scenario.row("R", name, total["acked"], scenario.faults, total["lost"], total["early"],
                  total["corrupt"] + total["unknown"], total["twice"],
                  kills * (sum(IN_FLIGHT.values()) + UNACKED))

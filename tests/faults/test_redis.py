@@ -93,7 +93,7 @@ def test_a_full_redis_pauses_the_sources_until_deliveries_have_made_room(bench, 
     scenario.fault(f"redis: maxmemory {limit}, noeviction")
     batch = way.make_jobs(scenario.jobs(6000), named=True, max_delay_ms=6000)  # fills Redis, however slowly they arrive
     sending = way.sending(batch, rate=3000)
-    wait_for("the sources to be held back",
+    wait_for("the sources to be paused",
              lambda: way.tarry.metric("tarry_source_paused") >= 1)
     status, _, why = way.tarry.ask("POST", "/v1/routes/main/jobs", "x", {"deliver-after": "1s"})
     assert status == 503, why

@@ -85,7 +85,7 @@ def test_a_master_dies_and_its_replica_takes_over(bench, scenario):
     def kill():
         time.sleep(1.5)
         kill_a_master(cluster, scenario)
-        wait_for("the daemon to go on", way.tarry.is_up, 15)
+        wait_for("the daemon to continue", way.tarry.is_up, 15)
 
     verdict = run(way, batch, 1000, kill)
     way.tarry.stop()
@@ -104,7 +104,7 @@ def test_a_master_dies_and_replicas_were_asked_for(bench, scenario):
         time.sleep(1.5)
         dead = kill_a_master(cluster, scenario)
         # The new master has no replica: it stores jobs, and tarry does not acknowledge them.
-        wait_for("the sources to be held back",
+        wait_for("the sources to be paused",
                  lambda: way.tarry.metric("tarry_source_paused") == 1, 15)
         dead.start()
 

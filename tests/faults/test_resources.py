@@ -238,7 +238,7 @@ def test_clients_that_take_their_time_cost_the_good_ones_little(bench, scenario)
     verify.note(f"a good request takes p50 {calm[0]:.1f} ms, p99 {calm[1]:.1f} ms; beside {count} "
                 f"bad ones p50 {storm[0]:.1f} ms, p99 {storm[1]:.1f} ms; {grown:.0f} MB grown, "
                 f"{most} descriptors; {counted}")
-    assert most > fds + count // 4, "the attackers did not hold connections"
+    assert most > fds + count // 4, "the attackers did not keep connections"
     assert storm[1] < 2 * calm[1] + 40, (calm, storm)
     # The daemon disconnects each slow client, and stores no job from it.
     assert len(counted["closed"]) == 5 and min(counted["closed"].values()) >= count // 5, counted

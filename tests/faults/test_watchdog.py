@@ -68,7 +68,7 @@ def test_a_lost_answer_to_a_claim_ends_no_route(bench, scenario):
     log = tarry.log.read_text()
     assert log.count("Redis has not answered a claim; tarry restarts its scheduler") == 1 and "level=error route=r" in log
     publish(tarry)
-    wait_for("what comes later", lambda: len(hook.arrivals) >= 3)
+    wait_for("the later jobs", lambda: len(hook.arrivals) >= 3)
     tarry.stop()
 
 
@@ -89,7 +89,7 @@ def test_an_answer_that_was_given_up_and_comes_after_all_is_taken(bench, scenari
     wait_for("it to be well again", tarry.is_up)
     publish(tarry)
     hook.wait_count(2, 5)
-    wait_for("nothing to be left", lambda: tarry.metric("tarry_jobs_inflight") == 0)
+    wait_for("Redis to contain no job", lambda: tarry.metric("tarry_jobs_inflight") == 0)
     assert len(hook.arrivals) == 2 and tarry.metric("tarry_jobs_delivered_total", route="r") == 2
     assert tarry.metric("tarry_watchdog_rearms_total", route="r") >= 1
     tarry.stop()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The interface of plugins (bridge/plugin.h) as text: its number, what its headers declare, and
-where in memory each field is. `python3 tests/golden/plugin_abi.py` writes plugin-abi.txt anew;
-that is right with another TARRY_PLUGIN_ABI, or while none with this one has been released."""
+"""Prints the interface of plugins (bridge/plugin.h) as text: its number, the declarations in its
+headers, and the offset of each field. `python3 tests/golden/plugin_abi.py` writes plugin-abi.txt.
+Do that only with another TARRY_PLUGIN_ABI, or if no version with this number has been released."""
 import os
 import re
 import subprocess
@@ -21,7 +21,7 @@ def headers():
 
 
 def declarations(text):
-    """One line each, without comments, bodies of functions and lines of the preprocessor."""
+    """Returns one line per declaration, without comments, bodies of functions and preprocessor lines."""
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     text = re.sub(r"^[ \t]*#(?:.*\\\n)*.*$", "", text, flags=re.M)
     text = re.sub(r"\) ?\n\{.*?^\}", ");", text, flags=re.M | re.S)
@@ -37,7 +37,7 @@ def declarations(text):
 
 
 def layout(text):
-    """`struct NAME SIZE`, its fields with their offsets, and `NAME = VALUE` of each enum."""
+    """Returns `struct NAME SIZE`, its fields with their offsets, and `NAME = VALUE` of each enum."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "abi.o"
         subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-g", "-gdwarf-4", "-I", TOP, "-c",

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 
-// The lmstfy project's own Go client, unchanged, against a running server.
+// Runs the lmstfy project's own unmodified Go client with a running server.
 //
 //	lmstfy_client PORT NAMESPACE TOKEN
 //
-// Says "ok NAME" for each case, "FAILED NAME: why" for a failed one, and then exits 1.
+// Prints "ok NAME" for each case, or "FAILED NAME: why" and then exits with 1.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 
 type test struct {
 	*client.LmstfyClient
-	queue string // of this case alone
+	queue string // of this case only
 }
 
 func check(cond bool, format string, args ...interface{}) {
@@ -33,7 +33,7 @@ func ok(err error) {
 	check(err == nil, "%v", err)
 }
 
-// The client returns a typed nil, which as an error would be none.
+// The client returns a typed nil, which as an error is not nil.
 func okAPI(err *client.APIError) {
 	check(err == nil, "%v", err)
 }
@@ -245,7 +245,7 @@ func consumerThatLeavesTakesNothing(t *test) {
 	defer cancel()
 	_, err := t.ConsumeWithContext(ctx, t.queue, 60, 5)
 	check(err != nil, "it did not leave")
-	time.Sleep(time.Second) // until it is noticed
+	time.Sleep(time.Second) // until the daemon notices it
 	id := t.publish("kept", 60, 1, 0)
 	check(t.mustConsume(id, 10, 2).RemainTries == 0, "a try was lost")
 }

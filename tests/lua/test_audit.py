@@ -100,7 +100,7 @@ def test_an_id_without_a_job_goes_and_the_sums_begin_anew(bucket, server):
     server.hdel(bucket.key["pool"], "a", "c", "d", "e")
     wanted = {"no-body": ["a", "e", "c", "d"], "orphan": ["d", "e"], "counts": ["4"], "sums": ["-4"]}
     assert {k: sorted(v) for k, v in audit(bucket).items()} == {k: sorted(v) for k, v in wanted.items()}
-    assert set(audit(bucket, repair=True)) == {"no-body", "sums"}, "with it went what was noted of it"
+    assert set(audit(bucket, repair=True)) == {"no-body", "sums"}, "its other entries must be removed, too"
     assert audit(bucket) == {} and server.hkeys(bucket.key["pool"]) == [b"b"]
     assert server.exists(bucket.key["tries"]) == 0
 

@@ -222,11 +222,11 @@ def test_a_remembered_id_is_not_stored(far):
 def test_a_cancelled_job_is_gone(far):
     far.put(("a", FAR), ("b", FAR), ("c", FAR))
     assert far.cancel("b", "x", "b", numbers=(1, 2, 3)) == "cnn"
-    assert far.cancel("b", numbers=(1,)) == "c", "it is told again"
+    assert far.cancel("b", numbers=(1,)) == "c", "the result must be repeated"
     assert far.find("b") == [b"n", 0, b"", None]
     assert far.sums() == {"stored": 3, "cancelled": 1} and far.count(NOW)[0] == 2
     assert far.put(("b", FAR + 1)) == "s"
-    assert far.move(START, most=2)[:2] == (1, 2), "its entry is taken all the same"
+    assert far.move(START, most=2)[:2] == (1, 2), "its entry is removed nevertheless"
     assert far.cancel("a") == "c" and far.cancel("c") == "c" and far.cancel("b") == "c"
     assert far.move(START)[:2] == (0, 0) and far.waiting() == {} and far.slot == -1
     assert far.client.exists(far.key["slots"]) == 0
@@ -294,9 +294,9 @@ def test_only_some_beginnings_of_names_have_numbers(far):
 
 def test_no_job_is_lost_where_two_have_one_name(far):
     kafka(far, (5, FAR))
-    assert far.put(("t/0/5", FAR + 1)) == "s", "a producer gives his job that name"
+    assert far.put(("t/0/5", FAR + 1)) == "s", "a producer uses that id"
     far.put(("t/0/6", FAR + 2))
-    assert kafka(far, (6, NOW), now=NOW) == "s", "the far one does not stand in the way of a near one"
+    assert kafka(far, (6, NOW), now=NOW) == "s", "the far job must not block a near one"
     far.client.delete(far.key["ingest"])  # the topic was created again
     kafka(far, (5, FAR + 3))
     assert far.move_all(START) == 4

@@ -63,7 +63,7 @@ def test_a_large_slot_is_moved_some_at_a_time(q):
     for left in (300, 100, 0):
         q.pull(START - EARLY)
         assert len(q.far()[0]) == left
-        assert q.head == (START - EARLY if left else FAR), "asked again at once while some are left"
+        assert q.head == (START - EARLY if left else FAR), "it must look again at once while entries are left"
 
 
 def test_late_for_its_time_it_still_comes(q):
@@ -90,7 +90,7 @@ def test_a_far_job_is_looked_at(q):
 
 def test_its_expiry_is_that_of_a_near_one_once_it_is_moved(q):
     q.put(("a", FAR, START + WIDTH), ("soon", FAR, START + WIDTH - 1))
-    assert list(q.far()[0]) == ["a"], "one that expires within its slot is watched from the beginning"
+    assert list(q.far()[0]) == ["a"], "a job that expires within its slot is watched from the start"
     assert q.settle(START + WIDTH - 1) == (1, 0, 0)
     assert q.settle(START + WIDTH) == (1, 0, 0) and q.sums()["expired"] == 2
 

@@ -73,7 +73,7 @@ def test_a_group_waits_for_the_renewed_lease_of_a_job_that_was_replaced_in_fligh
     assert [keyed.renew(("a", lease, 1200)) for _ in range(2)] == ["r", "r"]
     keyed.reap(lease)
     assert keyed.claim(lease)[2] == []
-    assert keyed.ack(1200, "a", how="+") == "y", "the old one changes nothing"
+    assert keyed.ack(1200, "a", how="+") == "y", "the old lease changes nothing"
     assert keyed.claim(lease)[2][0][:2] == (b"a", b"new")
 
 
@@ -110,7 +110,7 @@ def test_what_a_lost_claim_had_counts_only_where_nothing_has_happened_to_it_sinc
     lost = bucket.claim(1000, claimant="claim:me")[1]
     assert bucket.cancel("cancelled") == "f" and bucket.renew(("waits", lost, 2000)) == "r"
     bucket.client.zrem(bucket.key["unack"], "ended"), bucket.client.zadd(bucket.key["delay"], {"ended": 5000})
-    assert bucket.recover(1001, "claim:me") == [0, 2000, 5000, 1], "the cancelled one is gone"
+    assert bucket.recover(1001, "claim:me") == [0, 2000, 5000, 1], "the cancelled job is removed"
     assert bucket.ack(2000, "waits") == "a"
 
 
@@ -257,7 +257,7 @@ def test_a_job_of_a_queue_that_was_done_may_be_acked_after_it_came_back(q, how):
     assert q.token["a"] != old
     assert q.release(1202, "a", lease=old) == "x" and q.ask("touch", 1202, "a", old, 900)[0] == b"x"
     assert q.finish(1203, "a", lease=old) == "f" and q.state(1204, "a") == "n"
-    assert q.rest() == ["told"], "to whom has it, should he say so once more"
+    assert q.rest() == ["told"], "for a holder that repeats its outcome"
 
 
 @pytest.mark.parametrize("keep", [0, 5000])
@@ -360,7 +360,7 @@ def test_a_cancel_that_is_sent_again_answers_as_it_did(bucket):
     assert bucket.cancel(*ids, numbers=(7, 8, 9)) == "cfn"
     bucket.enqueue([("a", 5000)])
     assert bucket.cancel(*ids, numbers=(7, 8, 9)) == "cfn"
-    assert bucket.find("a")[0] == b"w", "the job that came after it stays"
+    assert bucket.find("a")[0] == b"w", "the job stored after it remains"
     assert bucket.cancel("a", numbers=(10,)) == "c" and bucket.cancel("a", numbers=("",)) == "n"
 
 
@@ -435,7 +435,7 @@ def test_what_is_kept_after_its_end_is_counted_once(q):
     q.finish(1002, "a", "b"), q.finish(1003, "a", reason="deleted"), q.finish(1003, "b", how="f")
     q.put(("a", 9000), now=1004)
     q.finish(1005, "c")
-    assert q.drop(1006, "a", 9) == 2, "one that waits and one that has ended"
+    assert q.drop(1006, "a", 9) == 2, "one pending and one ended job"
     assert q.settle(3000) == (0, 0, 0)
     assert {k: n for k, n in q.sums().items() if n and k != "claim"} == {
         "stored": 4, "delivered": 3, "dropped": 1}

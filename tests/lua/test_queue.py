@@ -138,7 +138,7 @@ def test_many_are_finished_at_once_each_by_its_own_token(q):
     rows = [*((name, token[name]) for name in [*names, "late", "n7", "gone"]), ("never", 7),
             ("other", token["other"] + 1)]
     codes = q.ask("finish", 1013, *(p for id_, lease in rows for p in (id_, lease, "acked", "a")))[1].decode()
-    assert codes == "f" * 1501 + "nnnx", "the second n7 finds it gone"
+    assert codes == "f" * 1501 + "nnnx", "the second n7 does not find it"
     assert [int(q.client.hlen(q.key["pool"])), q.client.zcard(q.key["unack"]), q.client.zcard(q.key["ttl"])] == [1, 1, 1]
     assert int(q.client.hget(q.key["sums"], "delivered")) == 1502
     assert q.finish(1014, "other", lease=token["other"]) == "f"
@@ -178,7 +178,7 @@ def test_the_id_of_a_job_that_has_ended_is_free_again(q):
     assert q.put("a", now=1001)[1] == "d"
     q.finish(1002, "a")
     assert q.put("a", now=1003)[1] == "s" and q.state(1003, "a") == "r"
-    assert q.noted("a") == [""], "it begins anew"
+    assert q.noted("a") == [""], "it is created again"
 
 
 def test_the_id_of_an_expired_job_is_free_at_once(q):
@@ -301,7 +301,7 @@ def test_drop_deletes_the_part_that_is_meant(q):
     q.pull(1202, (500, 1))
     assert q.drop(1203, "r", 9) == 2 and q.state(1203, "w") == "w"
     assert q.drop(1204, "a", 9) == 3 and q.drop(1204, "a", 9) == 0
-    assert q.rest() == ["told"], "to consumers who had them, should they ack once more"
+    assert q.rest() == ["told"], "for consumers that repeat an ack"
 
 
 def test_a_wake_is_sent_when_the_head_became_earlier(q):
@@ -316,7 +316,7 @@ def test_a_wake_is_sent_when_the_head_became_earlier(q):
     heard = 0
     while (m := listener.get_message(timeout=0.05)) is not None:
         heard += m["type"] == "message"
-    assert heard == 3, "stored, released, lease ended"
+    assert heard == 3, "stored, released, lease expired"
 
 
 def test_where_ids_are_global_the_last_of_an_id_is_the_only_one(server):
@@ -342,7 +342,7 @@ def test_where_ids_are_global_the_last_of_an_id_is_the_only_one(server):
     assert server.hget(ids, "x") == b"tarry:{s}:b"
     assert server.zcard(a.key["delay"]) == 0 and server.zcard(b_key["delay"]) == 1
     assert server.hlen(a.key["pool"]) == 0
-    assert [put(a.key, "x", "r7"), put(a.key, "x", "r7")] == [b"r"] * 2, "sent again: one is gone from b"
+    assert [put(a.key, "x", "r7"), put(a.key, "x", "r7")] == [b"r"] * 2, "repeated: one is missing in b"
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def test_the_run_is_a_dead_letter_and_the_job_waits_for_its_next(bucket):
     assert lose(bucket, lease) == (60, "k")
     assert bucket.find("a@10") == [b"d", 50, b"run 1", GIVEN_UP[1].encode()]
     assert bucket.find("a") == [b"w", 60, b"run 2", None]
-    assert lose(bucket, lease) == (60, "k"), "the call came twice"
+    assert lose(bucket, lease) == (60, "k"), "the call was repeated"
     assert bucket.sums()["stored"] == 2
 
 

@@ -84,7 +84,7 @@ def test_install_puts_everything_where_it_is_looked_for(tmp_path):
     assert "ExecStart=/usr/local/bin/tarry run /etc/tarry/tarry.conf" in unit
     assert "/usr/bin/tarry" not in unit
     conf = tmp_path / "etc/tarry/tarry.conf"
-    assert conf.stat().st_mode & 0o777 == 0o640, "it may hold secrets"
+    assert conf.stat().st_mode & 0o777 == 0o640, "it may contain secrets"
     conf.write_text("# the owner's\n")
     install("/usr")
     assert conf.read_text() == "# the owner's\n"
@@ -251,7 +251,7 @@ def test_the_list_of_parts_names_what_is_linked(sbom):
     assert document["packages"][0]["checksums"][0]["checksumValue"] == \
         hashlib.sha256(Path(BIN).read_bytes()).hexdigest()
     again = good(str(TOP / "etc/sbom"), BIN, env={**os.environ, "SOURCE_DATE_EPOCH": "1"})
-    assert again == sbom.read_text(), "the same system gives the same text"
+    assert again == sbom.read_text(), "the same system must produce the same text"
 
 
 @pytest.mark.slow  # installs a validator

@@ -72,7 +72,7 @@ def test_it_holds_what_make_install_brings_and_the_list_of_parts(debs):
                  f"{doc}/examples/tarry.conf", f"{doc}/examples/grafana/tarry.json",
                  f"{doc}/examples/prometheus/tarry.rules.yml", f"{doc}/examples/plugin/lines.c"):
         assert name in names, name
-    assert f"{doc}/LICENSE" not in names, "it stands in copyright"
+    assert f"{doc}/LICENSE" not in names, "it is in copyright"
 
 
 def test_lintian_has_nothing_to_say(debs):
@@ -207,7 +207,7 @@ def test_one_that_hangs_is_started_again(installed):
     publish(installed, 20, "8s", "dog")
     pid = main_pid(installed)
     time.sleep(7)
-    assert main_pid(installed) == pid, "one that works stays"
+    assert main_pid(installed) == pid, "a working one remains"
     installed.do(f"kill -STOP {pid}")
     installed.wait("another", f"[ $(systemctl show -P MainPID tarry) != {pid} ] && "
                               "systemctl is-active -q tarry")

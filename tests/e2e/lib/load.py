@@ -53,7 +53,7 @@ def kafka(address, topic, jobs, rate=None):
         job.exact = True
         producer.poll(0)
         pace.step()
-    assert producer.flush(60) == 0, "Kafka did not take all records"
+    assert producer.flush(60) == 0, "Kafka did not accept all records"
 
 
 def user_properties(headers):
@@ -94,7 +94,7 @@ def mqtt5(port, topic, jobs, rate=None):
             sent.append((info.mid, job))
             pace.step()
         for _ in jobs:
-            assert accepted.acquire(timeout=60), "the broker did not take all messages"
+            assert accepted.acquire(timeout=60), "the broker did not accept all messages"
     finally:
         client.disconnect()
         client.loop_stop()
@@ -159,7 +159,7 @@ class HttpLoad:
                     self.sock = None
                 open_jobs = [job for job in open_jobs if not job.accepted]
                 if open_jobs:
-                    assert time.monotonic() < end, "the daemon did not take all jobs"
+                    assert time.monotonic() < end, "the daemon did not accept all jobs"
                     time.sleep(0.1)
             pace.step(self.batch)
         self.sock.close()

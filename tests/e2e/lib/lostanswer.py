@@ -46,7 +46,7 @@ class Trap:
         self.script, self.numbers, self.of, self.act = script, numbers, of, act
         self.seen, self.lost = 0, []
 
-    def takes(self, script, words):
+    def catches(self, script, words):
         if script != self.script or not any(self.of in word for word in words):
             return False
         self.seen += 1
@@ -107,10 +107,10 @@ class LostAnswers:
             self.scripts[hashlib.sha1(words[2]).hexdigest().encode()] = head[1].decode()
         return self.scripts.get(words[1]) if verb == b"EVALSHA" else None
 
-    def takes(self, script, words):
+    def catches(self, script, words):
         with self.lock:
             self.calls.append((script, words))
-            return any([trap.takes(script, words) for trap in self.traps])
+            return any([trap.catches(script, words) for trap in self.traps])
 
     def close(self):
         self.listener.close()
@@ -171,4 +171,4 @@ class Link:
             if self.pushed or not self.open:
                 return True
             script, words = self.open.pop(0)
-        return script is None or not self.of.takes(script, words)
+        return script is None or not self.of.catches(script, words)

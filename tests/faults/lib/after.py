@@ -43,7 +43,7 @@ def left_in(client):
 def no_residue(client, timeout_s=30):
     """Checks I10: Redis contains no job. Waits, since an ack may still be on its way."""
     try:
-        wait_for("Redis to hold no job", lambda: not left_in(client), timeout_s)
+        wait_for("Redis to contain no job", lambda: not left_in(client), timeout_s)
     except AssertionError:
         raise AssertionError(f"Redis still holds {left_in(client)}") from None
 

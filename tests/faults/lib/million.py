@@ -140,6 +140,6 @@ class Million:
         end = time.monotonic() + EMPTY_S
         while any(v["lost"] for v in self.verdicts()) and time.monotonic() < end:
             time.sleep(2)
-        wait_for("Redis to hold no job", self.is_empty, 60, 0.2)
+        wait_for("Redis to contain no job", self.is_empty, 60, 0.2)
         time.sleep(1)
         return self.verdicts()

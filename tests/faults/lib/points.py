@@ -69,7 +69,7 @@ class Killed:
         self.sendings = []
         self.way.collector.wait(self.batch)
         # A job that was delivered and not acknowledged arrives again after its lease expires.
-        wait_for("Redis to hold no job", self.is_empty, 30)
+        wait_for("Redis to contain no job", self.is_empty, 30)
         return self.way.collector.wait(self.batch)
 
     def is_empty(self):

@@ -35,7 +35,7 @@ class Row:
     may_lose: int = 0  # if the settings of the servers allow a loss
 
     @property
-    def holds(self):
+    def within_bounds(self):
         return (self.lost <= self.may_lose and self.early == self.corrupt == 0
                 and self.duplicates <= self.bound)
 
@@ -78,7 +78,7 @@ class Scenario:
         file = re.sub(r"[^a-z0-9]+", "-", f"{row.number} {self.name} {name}".lower())
         (ROWS / f"{file[:120]}.json").write_text(json.dumps(asdict(row)))
         print(table([row]))
-        assert row.holds, (f"{row.name}: lost {lost if not isinstance(lost, int) else row.lost}, "
+        assert row.within_bounds, (f"{row.name}: lost {lost if not isinstance(lost, int) else row.lost}, "
                            f"early {row.early}, corrupt {row.corrupt}, twice {row.duplicates} "
                            f"of at most {row.bound} (TARRY_FAULT_SEED={SEED})")[:2000]
 
@@ -120,7 +120,7 @@ def main():
     text = table(found)
     (FOLDER / "table.md").write_text(text + "\n")
     print(text)
-    sys.exit(not all(row.holds for row in found))
+    sys.exit(not all(row.within_bounds for row in found))
 
 
 if __name__ == "__main__":
