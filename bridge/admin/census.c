@@ -52,13 +52,6 @@ bool census_knows(const struct route *route, int64_t since_ms)
     return route->sink->rules ? route->counted_ms > 0 : route->counted_ms >= since_ms;
 }
 
-static void take_queues(struct route *route)
-{
-    bool here = census_of(route) == route;
-    route->counts = here ? route->sink->sum : (struct store_count_reply){.head_ms = -1};
-    route->counted_ms = here ? route->sink->sum_ms : 0;
-}
-
 static void answer(struct census *c, bool whole)
 {
     census_cb *cb = c->cb;
@@ -113,9 +106,12 @@ void census_take(struct bridge *bridge, census_cb *cb, void *arg)
     *c = (struct census){bridge, cb, arg, .asked_ms = loop_mono_ms()};
     EACH_ROUTE (bridge, route) {
         *part = (struct part){.census = c, .route = route, .sum = {.head_ms = -1}};
-        if (route->sink->rules)
-            take_queues(route);
-        else if (route->bucket_count == 0) /* Redis has not been reached yet */
+        if (route->sink->rules) {
+            bool here = census_of(route) == route;
+            route->counts =
+                here ? route->sink->sum : (struct store_count_reply){.head_ms = -1};
+            route->counted_ms = here ? route->sink->sum_ms : 0;
+        } else if (route->bucket_count == 0) /* Redis has not been reached yet */
             c->torn = true;
         else
             c->open++;

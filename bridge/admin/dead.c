@@ -278,22 +278,20 @@ static void ask(struct run *run)
 
 /* --------------------------------------------------------------------- the request */
 
-static bool is_reason(struct slice word)
-{
-    for (int i = 0; i < REASONS; i++)
-        if (slice_is(word, reason_name((enum reason)i)))
-            return true;
-    return false;
-}
-
-static void answer_no_reason(struct httpd_req *req, struct slice word)
+/* Answers the request with an error if word is no reason. */
+static bool refuse_reason(struct httpd_req *req, struct slice word)
 {
     struct buf names = {0};
-    for (int i = 0; i < REASONS; i++)
+    bool known = false;
+    for (int i = 0; i < REASONS; i++) {
+        known |= slice_is(word, reason_name((enum reason)i));
         buf_addf(&names, " %s", reason_name((enum reason)i));
-    httpd_error(req, 400, "bad-request", "unknown reason \"%.*s\"; known:%s",
-                (int)(word.n < 40 ? word.n : 40), word.p, buf_str(&names));
+    }
+    if (!known)
+        httpd_error(req, 400, "bad-request", "unknown reason \"%.*s\"; known:%s",
+                    (int)(word.n < 40 ? word.n : 40), word.p, buf_str(&names));
     buf_free(&names);
+    return !known;
 }
 
 /* Return the route, or NULL after answering the request with an error. */
@@ -317,9 +315,7 @@ static struct route *check(struct bridge *bridge, struct httpd_req *req)
                     route->conf->name);
     else if (route->bucket_count == 0)
         httpd_busy(req, "Redis has not been reached yet; try again");
-    else if (args->reason.p && !is_reason(args->reason))
-        answer_no_reason(req, args->reason);
-    else
+    else if (args->reason.p == NULL || !refuse_reason(req, args->reason))
         return route;
     return NULL;
 }

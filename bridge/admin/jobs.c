@@ -98,25 +98,14 @@ static int read_cursor(struct listing *l, struct slice cursor)
     return 0;
 }
 
-static void add_cursor(const struct listing *l, const struct list_position *p,
-                       struct buf *out)
-{
-    const int64_t n[] = {l->args->what, p->score, p->ordinal + 1, p->bucket};
-    cursor_add(out, n, 4, p->member);
-}
-
 /* --- the page --- */
-
-static void row_free(struct row *row)
-{
-    buf_free(&row->json);
-    free(row->member);
-}
 
 static void listing_free(struct listing *l)
 {
-    for (unsigned i = 0; i < l->count; i++)
-        row_free(&l->rows[i]);
+    for (unsigned i = 0; i < l->count; i++) {
+        buf_free(&l->rows[i].json);
+        free(l->rows[i].member);
+    }
     for (int64_t i = 0; i < l->part_count; i++)
         free(l->parts[i].member);
     l->route->refs--;
@@ -174,7 +163,10 @@ static void answer_page(struct listing *l, unsigned n, const struct list_positio
     struct buf out = {0}, cursor = {0};
     must(n == 0 || l->rows != NULL);
     if (end)
-        add_cursor(l, end, &cursor);
+        cursor_add(
+            &cursor,
+            (const int64_t[]){l->args->what, end->score, end->ordinal + 1, end->bucket},
+            4, end->member);
     buf_addf(&out, "{\"looked\":%u", l->looked);
     text_add_json_member(&out, "cursor",
                          cursor.n ? buf_slice(&cursor) : (struct slice){NULL, 0});
@@ -394,20 +386,14 @@ static const struct refusal {
      "changed"},
 };
 
-static const struct refusal *find_refusal(char look, char moved)
-{
-    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
-        if ((look && refusals[i].look == look) || (moved && refusals[i].moved == moved))
-            return &refusals[i];
-    return NULL;
-}
-
 /* Answer that the job was not moved. look, moved: the result code of one script; 0 for
  * the other. Both 0: Redis did not answer. */
 static void refuse(struct moving *m, char look, char moved)
 {
-    const struct refusal *r = find_refusal(look, moved);
-    if (r)
+    const struct refusal *r = refusals, *end = r + sizeof(refusals) / sizeof(*r);
+    while (r < end && (look ? r->look != look : r->moved != moved))
+        r++;
+    if (r < end && (look || moved))
         httpd_error(m->req, r->status, r->word, "%s", r->why);
     else
         httpd_busy(m->req, "Redis did not reply, so it is unknown whether the job was "

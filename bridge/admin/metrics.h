@@ -3,10 +3,10 @@
  * metrics.h - all metrics as text, and the job counts of each route from Redis (the
  * census), for the metrics and the admin API.
  *
- * A census counts all buckets. The result is stored in each route:
- * counts, and counted_ms, the monotonic time of the request (0: never). The counts of a
- * queue sink are the sum of its last sweep. They are stored only in the first route that
- * ends at the sink, because the route of a queued job is unknown.
+ * A census counts all buckets. The result is stored in each route: counts, and
+ * counted_ms, the monotonic time of the request (0: never). The counts of a queue sink
+ * are the sum of its last sweep. They are stored only in the first route that ends at the
+ * sink, because the route of a queued job is unknown.
  */
 #ifndef BRIDGE_METRICS_H
 #define BRIDGE_METRICS_H

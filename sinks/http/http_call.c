@@ -128,42 +128,29 @@ static void set_hop(struct http_call *c)
     c->hop.now_s = loop_wall_ms() / 1000;
 }
 
-static void set_body(struct http_call *c)
-{
-    struct slice body = c->d->job->payload;
-    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, body.n ? body.p : ""); /* borrowed */
-    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.n);
-}
-
-/* May the URL contain a user name? A prefix in allow could otherwise match
- * "https://good@evil/". */
-static bool may_contain_user(const struct http_call *c)
-{
-    return c->s->o.userinfo || c->url_source == HTTP_URL_CONFIG;
-}
-
-/* Sets the client certificate, but not for a host named only by a message: it could act
- * in our name wherever the certificate is accepted. */
-static void set_certificate(struct http_call *c)
-{
-    const struct http_opts *o = &c->s->o;
-    curl_easy_setopt(c->easy, CURLOPT_SSLCERT,
-                     c->hop.unlisted_host ? NULL : o->cert_file);
-    curl_easy_setopt(c->easy, CURLOPT_SSLKEY, c->hop.unlisted_host ? NULL : o->key_file);
-}
-
 /* Sets the rest of the request. The URL must be set. */
 static void set_request(struct http_call *c)
 {
     int64_t left_ms = c->deadline_ms - loop_mono_ms();
-    if (c->s->o.cert_file)
-        set_certificate(c);
+    const struct http_opts *o = &c->s->o;
+    struct slice body = c->d->job->payload;
+    /* No client certificate for a host named only by a message: it could act in our name
+     * wherever the certificate is accepted. */
+    bool certified = !c->hop.unlisted_host;
+    /* A prefix in allow could otherwise match "https://good@evil/". */
+    bool user = o->userinfo || c->url_source == HTTP_URL_CONFIG;
+    if (o->cert_file) {
+        curl_easy_setopt(c->easy, CURLOPT_SSLCERT, certified ? o->cert_file : NULL);
+        curl_easy_setopt(c->easy, CURLOPT_SSLKEY, certified ? o->key_file : NULL);
+    }
     curl_easy_setopt(c->easy, CURLOPT_URL, buf_str(&c->url));
-    curl_easy_setopt(c->easy, CURLOPT_DISALLOW_USERNAME_IN_URL,
-                     may_contain_user(c) ? 0L : 1L);
+    curl_easy_setopt(c->easy, CURLOPT_DISALLOW_USERNAME_IN_URL, user ? 0L : 1L);
     curl_easy_setopt(c->easy, CURLOPT_TIMEOUT_MS, (long)(left_ms > 0 ? left_ms : 1));
-    if (!c->hop.without_body)
-        set_body(c);
+    if (!c->hop.without_body) {
+        curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS,
+                         body.n ? body.p : ""); /* borrowed */
+        curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.n);
+    }
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, make_headers(c));
 }
 
@@ -406,15 +393,6 @@ static CURL *new_easy(const struct http_opts *o, struct http_call *c)
     return e;
 }
 
-/* libcurl 8.14 (Debian 13) loses the memory of a host's name when a handle looks up again
- * after a look-up that failed (https://github.com/curl/curl/issues/17602). */
-static void renew_easy(struct http_call *c)
-{
-    curl_easy_cleanup(c->easy);
-    c->easy = new_easy(&c->s->o, c);
-    set_method(c);
-}
-
 static int64_t timeout_ms(const struct http_sink *s, const struct delivery *d)
 {
     int64_t ms = s->o.timeout_ms, sink_ms = sink_timeout_ms(s->sink);
@@ -464,8 +442,14 @@ void http_call_end(struct http_call *c, CURLcode code)
     long status = 0;
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     c->d->status = (int)status;
-    if (code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY)
-        renew_easy(c);
+    if (code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY) {
+        /* libcurl 8.14 (Debian 13) loses the memory of a host's name when a handle looks
+         * up again after a look-up that failed
+         * (https://github.com/curl/curl/issues/17602). */
+        curl_easy_cleanup(c->easy);
+        c->easy = new_easy(&c->s->o, c);
+        set_method(c);
+    }
     if (code == CURLE_OK && follow(c, status))
         return;
     if (code == CURLE_OK && by_body)

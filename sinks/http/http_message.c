@@ -74,11 +74,6 @@ static void add_line(struct http_lines *lines, struct slice name, struct slice v
     buf_add(&lines->text, "", 1);
 }
 
-static bool is_made_by_tarry(struct slice name)
-{
-    return name.n > 6 && strncasecmp(name.p, "delay-", 6) == 0;
-}
-
 /* May the configured headers be sent to this host? */
 static bool may_get_own_headers(const struct http_hop *hop)
 {
@@ -90,7 +85,7 @@ static bool is_forwarded(struct slice name, const struct http_opts *o,
 {
     return !http_is_transport_header(name) &&
            !(may_get_own_headers(hop) && has(&o->headers, name)) &&
-           (o->delay_headers || !is_made_by_tarry(name)) &&
+           (o->delay_headers || name.n <= 6 || strncasecmp(name.p, "delay-", 6) != 0) &&
            !(hop->other_origin && is_credential(name)) &&
            !(hop->without_body && slice_is_nocase(name, "content-type"));
 }
@@ -107,20 +102,15 @@ static unsigned add(struct http_lines *lines, const struct http_opts *o,
     return 0;
 }
 
-/* Percent-encodes the id without dots: Standard Webhooks joins id and time with a dot.
- * Percent signs are encoded as well, so that ids stay distinct. */
-static void add_webhook_id(struct buf *out, struct slice job_id)
-{
-    text_add_percent(out, job_id, "/:@+=,~");
-}
-
 /* Adds the three headers of Standard Webhooks, or only webhook-id without a signature. */
 static void add_webhook(struct http_lines *lines, const struct delivery *d,
                         const struct http_opts *o, const struct http_hop *hop)
 {
     struct buf id = {0}, text = {0};
     struct slice body = hop->without_body ? (struct slice){0} : d->job->payload;
-    add_webhook_id(&id, d->job->id);
+    /* Without dots, since Standard Webhooks joins id and time with a dot. Percent signs
+     * are encoded as well, so that ids stay distinct. */
+    text_add_percent(&id, d->job->id, "/:@+=,~");
     if (hop->signer) {
         add_line(lines, SLICE_LIT("webhook-id"), buf_slice(&id));
         buf_addf(&text, "%" PRId64, hop->now_s);
@@ -159,14 +149,6 @@ static unsigned add_headers(struct http_lines *lines, const struct delivery *d,
     return left_out;
 }
 
-/* If the job has no valid content type, sets a default: curl would label the body as a
- * form. */
-static void add_content_type(struct http_lines *lines, const struct http_hop *hop)
-{
-    if (!hop->without_body && !lines->has_type)
-        add_line(lines, SLICE_LIT("Content-Type"), SLICE_LIT("application/octet-stream"));
-}
-
 /* Adds a line that makes curl omit one of its default headers. */
 static void add_without(struct http_lines *lines, const char *line)
 {
@@ -186,7 +168,8 @@ unsigned http_lines_make(struct http_lines *lines, const struct delivery *d,
     left_out += add_headers(lines, d, o, hop);
     if (!delivery_header(d, "user-agent"))
         add(lines, o, hop, SLICE_LIT("User-Agent"), slice_of(o->user_agent));
-    add_content_type(lines, hop);
+    if (!hop->without_body && !lines->has_type) /* or curl would label it as a form */
+        add_line(lines, SLICE_LIT("Content-Type"), SLICE_LIT("application/octet-stream"));
     if (d->job->key.p && !delivery_header(d, "delay-key"))
         left_out += add(lines, o, hop, SLICE_LIT("delay-key"), d->job->key);
     add_webhook(lines, d, o, hop);

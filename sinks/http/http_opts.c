@@ -209,12 +209,6 @@ enum http_verdict http_rules_verdict(const struct http_rules *rules, long status
 
 /* -------------------------------------------------------------------- checks */
 
-/* Is it a header that only the signature may set? */
-static bool is_signed(const struct http_opts *o, struct slice name)
-{
-    return o->signing_keys.n > 0 && http_is_webhook_header(name);
-}
-
 static int check_headers(const struct http_opts *o, struct err *err)
 {
     for (size_t i = 0; i < o->headers.n; i++) {
@@ -225,7 +219,7 @@ static int check_headers(const struct http_opts *o, struct err *err)
                            "headers: \"%s\" cannot be set: the name is invalid or only "
                            "the transport may set it, or the value contains a line break",
                            name.p);
-        if (is_signed(o, name))
+        if (o->signing_keys.n > 0 && http_is_webhook_header(name))
             return err_set(
                 err, "headers: \"%s\" cannot be set together with signing_keys", name.p);
     }
@@ -255,15 +249,6 @@ void http_opts_release(struct http_sink *s)
     s->signer = NULL;
 }
 
-static int check_lists(const struct http_opts *o, struct err *err)
-{
-    struct http_sink parsed = {.o = *o};
-    if (http_opts_parse(&parsed, err) < 0)
-        return -1;
-    http_opts_release(&parsed);
-    return 0;
-}
-
 static int check_urls(const struct http_opts *o, struct err *err)
 {
     if (o->url && !http_is_url(slice_of(o->url)))
@@ -289,5 +274,9 @@ int http_opts_check(const void *self, struct err *err)
         return err_set(err, "cert_file and key_file must be set together");
     if (!text_is_header_value(slice_of(o->user_agent)))
         return err_set(err, "user_agent must be one line");
-    return check_headers(o, err) < 0 ? -1 : check_lists(o, err);
+    struct http_sink parsed = {.o = *o};
+    if (check_headers(o, err) < 0 || http_opts_parse(&parsed, err) < 0)
+        return -1;
+    http_opts_release(&parsed);
+    return 0;
 }

@@ -133,15 +133,6 @@ static void answer_number(struct httpd_req *req, enum queue_code code, const cha
     httpd_answer_json(req, 200, &json);
 }
 
-static void answer_found(struct httpd_req *req, const struct queue_job *found)
-{
-    const struct args *a = httpd_args(req);
-    struct buf json = {0};
-    http_queue_show_found(&json, a->queue, found, httpd_may(req, HTTPD_CONSUME));
-    buf_add_str(&json, "\n");
-    httpd_answer_json(req, 200, &json);
-}
-
 /* --------------------------------------------------------------------- pull */
 
 struct slice http_queue_name(struct slice list, unsigned n)
@@ -219,8 +210,14 @@ static void pull(void *arg, struct httpd_req *req)
 
 static void on_found(void *arg, enum queue_code code, const struct queue_job *found)
 {
-    if (!failed(arg, code))
-        answer_found(arg, found);
+    struct httpd_req *req = arg;
+    const struct args *a = httpd_args(req);
+    struct buf json = {0};
+    if (failed(req, code))
+        return;
+    http_queue_show_found(&json, a->queue, found, httpd_may(req, HTTPD_CONSUME));
+    buf_add_str(&json, "\n");
+    httpd_answer_json(req, 200, &json);
 }
 
 static void get(void *arg, struct httpd_req *req)
