@@ -209,15 +209,11 @@ static void answer_rewound(struct rewinding *r)
     free(r);
 }
 
-static void left(struct rewinding *r)
+static void left(void *arg)
 {
+    struct rewinding *r = arg;
     if (--r->open == 0)
         answer_rewound(r);
-}
-
-static void on_begun(void *arg)
-{
-    left(arg);
 }
 
 static void on_rewound(void *arg, const struct rewind_row *parts, size_t n,
@@ -284,7 +280,7 @@ static void begin_rewind(struct bridge *bridge, struct httpd_req *req,
         src->ops->rewind(src, src->self, route->conf->name, to_ms, dry_run, on_rewound,
                          part);
     }
-    loop_defer(on_begun, r);
+    loop_defer(left, r);
 }
 
 static void post_rewind(void *arg, struct httpd_req *req)

@@ -179,20 +179,13 @@ static void answer_one(struct run *run)
     }
 }
 
-static void count_up(const struct run *run)
-{
-    struct route_stats *stats = &run->route->stats;
-    if (run->dry_run)
-        return;
-    if (run->what == DEAD_WHAT_REPLAY)
-        stats->replayed += run->done;
-    else if (run->what == DEAD_WHAT_DROP)
-        stats->dropped_dead += run->done;
-}
-
 static void answer(struct run *run)
 {
-    count_up(run);
+    struct route_stats *stats = &run->route->stats;
+    if (run->what == DEAD_WHAT_REPLAY && !run->dry_run)
+        stats->replayed += run->done;
+    else if (run->what == DEAD_WHAT_DROP && !run->dry_run)
+        stats->dropped_dead += run->done;
     if (run->one)
         answer_one(run);
     else

@@ -8,7 +8,6 @@
 
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* ------------------------------------------------------------------- the table */
 
@@ -221,41 +220,6 @@ static const struct row {
 static const char *const types[] = {
     [COUNTER] = "counter", [GAUGE] = "gauge", [HISTOGRAM] = "histogram"};
 
-struct things { /* the owners of the same metrics */
-    struct thing {
-        const char *name;
-        const void *of;
-    } * v;
-    size_t n;
-};
-
-static void add(struct things *t, const char *name, const void *of)
-{
-    t->v = mem_realloc(t->v, (t->n + 1) * sizeof(*t->v));
-    t->v[t->n++] = (struct thing){name, of};
-}
-
-static void gather(const struct bridge *bridge, int64_t since_ms, struct things all[])
-{
-    EACH_ROUTE (bridge, route) {
-        add(&all[OF_ROUTES], route->conf->name, route);
-        if (census_knows(route, since_ms))
-            add(&all[OF_COUNTED], route->conf->name, route);
-    }
-    EACH_SINK (bridge, sink) {
-        add(&all[OF_SINKS], sink->conf->name, sink);
-        if (sink->ops->connections && sink->run == PART_RUNS)
-            add(&all[OF_SINKS_ABROAD], sink->conf->name, sink);
-        if (sink->rules)
-            add(&all[OF_QUEUES], sink->conf->name, sink);
-    }
-    EACH_SOURCE (bridge, src) {
-        add(&all[OF_SOURCES], src->conf->name, src);
-        if (src->ops->connections && src->run == PART_RUNS)
-            add(&all[OF_SOURCES_ABROAD], src->conf->name, src);
-    }
-}
-
 /* Return whether the metric has counted anything. */
 static bool has_counted(const struct row *row, const void *at, unsigned k)
 {
@@ -263,23 +227,52 @@ static bool has_counted(const struct row *row, const void *at, unsigned k)
                                   : ((const uint64_t *)at)[k] > 0;
 }
 
-static void print_value(const struct row *row, const struct thing *thing, unsigned k,
-                        bool full, struct buf *out)
+static void print_value(const struct row *row, const char *name, const void *of,
+                        unsigned k, bool full, struct buf *out)
 {
-    const void *at = (const char *)thing->of + row->offset;
+    const void *at = (const char *)of + row->offset;
     if (!full && !(row->usual >> k & 1) && !has_counted(row, at, k))
         return;
     const char *kind = row->kinds ? row->kinds[k] : reason_name((enum reason)k);
     const struct label labels[] = {
-        {labels_of[row->whose], thing->name}, {row->label, kind}, {NULL, NULL}};
+        {labels_of[row->whose], name}, {row->label, kind}, {NULL, NULL}};
     if (row->value)
-        metric_real(out, row->name, labels, row->value(thing->of));
+        metric_real(out, row->name, labels, row->value(of));
     else if (row->type == HISTOGRAM)
         metric_histogram(out, row->name, labels, (const struct histogram *)at + k, full);
     else if (row->type == COUNTER)
         metric_count(out, row->name, labels, ((const uint64_t *)at)[k]);
     else
         metric_number(out, row->name, labels, *(const int64_t *)at);
+}
+
+/* Prints the metric of one owner. */
+static void print_of(const struct row *row, const char *name, const void *of,
+                     const struct bridge *bridge, struct buf *out)
+{
+    for (unsigned k = 0; k < row->count; k++)
+        print_value(row, name, of, k, bridge->conf->metrics == METRICS_FULL, out);
+}
+
+static void print_row(const struct row *row, const struct bridge *bridge,
+                      int64_t since_ms, struct buf *out)
+{
+    enum whose whose = row->whose;
+    metric_head(out, row->name, types[row->type], row->help);
+    EACH_ROUTE (bridge, route)
+        if (whose == OF_ROUTES || (whose == OF_COUNTED && census_knows(route, since_ms)))
+            print_of(row, route->conf->name, route, bridge, out);
+    EACH_SINK (bridge, sink) {
+        bool abroad = sink->ops->connections && sink->run == PART_RUNS;
+        if (whose == OF_SINKS || (whose == OF_SINKS_ABROAD && abroad) ||
+            (whose == OF_QUEUES && sink->rules))
+            print_of(row, sink->conf->name, sink, bridge, out);
+    }
+    EACH_SOURCE (bridge, src) {
+        bool abroad = src->ops->connections && src->run == PART_RUNS;
+        if (whose == OF_SOURCES || (whose == OF_SOURCES_ABROAD && abroad))
+            print_of(row, src->conf->name, src, bridge, out);
+    }
 }
 
 /* ------------------------------------------------ the lag of each source's partitions */
@@ -330,18 +323,7 @@ static void print_lags(const struct bridge *bridge, struct buf *out)
 
 void metrics_print(const struct bridge *bridge, int64_t since_ms, struct buf *out)
 {
-    struct things all[WHOSE] = {{0}};
-    gather(bridge, since_ms, all);
-    for (const struct row *row = rows; row < rows + sizeof(rows) / sizeof(rows[0]);
-         row++) {
-        const struct things *things = &all[row->whose];
-        metric_head(out, row->name, types[row->type], row->help);
-        for (size_t i = 0; i < things->n; i++)
-            for (unsigned k = 0; k < row->count; k++)
-                print_value(row, &things->v[i], k, bridge->conf->metrics == METRICS_FULL,
-                            out);
-    }
-    for (int whose = 0; whose < WHOSE; whose++)
-        free(all[whose].v);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        print_row(&rows[i], bridge, since_ms, out);
     print_lags(bridge, out);
 }

@@ -129,7 +129,7 @@ enum { HTTPD_NAME_SIZE = 80 };
 struct httpd {
     char name[HTTPD_NAME_SIZE];
     struct MHD_Daemon *mhd;
-    struct httpd_opts opts; /* listen is NULL; file names and hosts are copies */
+    struct httpd_opts opts;       /* listen is NULL; file names and hosts are copies */
     struct httpd_tls *tls;        /* for new connections; NULL: no TLS */
     struct httpd_tls *renewed;    /* during listeners_change() */
     struct tokens *const *tokens; /* NULL: none */

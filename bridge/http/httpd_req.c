@@ -67,8 +67,9 @@ static void release(struct httpd_req *req)
 {
     httpd_req_drop_body(req);
     buf_clear(&req->response_headers);
-    buf_clear(&req->query);
     buf_clear(&req->args);
+    empty(&req->query);
+    empty(&req->path_buf);
     while (req->texts_n > 0)
         buf_free(&req->texts[--req->texts_n]);
     free(req->texts);
@@ -104,8 +105,6 @@ void httpd_req_settle(struct httpd_req *req)
 void httpd_req_done(struct httpd *h, struct httpd_req *req)
 {
     release(req);
-    empty(&req->query);
-    empty(&req->path_buf);
     if (h->idle_n >= IDLE_REQUESTS) {
         httpd_req_free(req);
         return;

@@ -190,18 +190,14 @@ static const struct carrier {
     {{0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0}, 12, 12} /* translated, ::ffff:0:0:0/96 */
 };
 
+static const unsigned char mapped[IPV4_AT] = {[10] = 0xff, [11] = 0xff};
+
 static struct address of_ipv4(const void *bytes)
 {
-    struct address a = {{[10] = 0xff, [11] = 0xff}};
+    struct address a;
+    memcpy(a.b, mapped, IPV4_AT);
     memcpy(a.b + IPV4_AT, bytes, ADDRESS_BYTES - IPV4_AT);
     return a;
-}
-
-static bool is_ipv4(const struct address *a)
-{
-    static const unsigned char zeros[10];
-    return memcmp(a->b, zeros, sizeof(zeros)) == 0 && a->b[10] == 0xff &&
-           a->b[11] == 0xff;
 }
 
 static int address_read(struct address *a, const char *text)
@@ -218,7 +214,7 @@ static int address_read(struct address *a, const char *text)
 static bool net_holds(const struct net *net, const struct address *a)
 {
     unsigned bytes = net->bits / 8, rest = net->bits % 8;
-    if (net->bits < IPV4_BITS && is_ipv4(a)) /* "::/0" means IPv6 only */
+    if (net->bits < IPV4_BITS && memcmp(a->b, mapped, IPV4_AT) == 0) /* IPv6 only */
         return false;
     return memcmp(net->a.b, a->b, bytes) == 0 &&
            (rest == 0 || (net->a.b[bytes] ^ a->b[bytes]) >> (8 - rest) == 0);
