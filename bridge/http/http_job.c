@@ -223,8 +223,10 @@ struct taking {
 
 static int take(struct taking *t, struct slice name, struct slice value)
 {
-    const struct control *c = find_control(t->job, name, false);
-    if (c && c->set != set_header) /* those keep their spelling */
+    /* The others are headers that keep their spelling. */
+    bool special = name.n > 6 && strncasecmp(name.p, "delay-", 6) == 0;
+    const struct control *c = special ? find_control(t->job, name, false) : NULL;
+    if (c && c->set != set_header)
         return c->set(t->job, c, value, t->err);
     if (slice_is_nocase(name, "idempotency-key") && t->idempotency.p == NULL)
         t->idempotency = value;
@@ -254,10 +256,10 @@ static int take_idempotency(const struct taking *t)
 
 static int take_params(const struct httpd_req *req, struct job *job, struct err *err)
 {
-    for (const struct control *c = controls; c < controls + CONTROLS; c++) {
-        struct slice value =
-            applies(c, job) ? httpd_query(req, c->name) : (struct slice){0};
-        if (value.p && c->set(job, c, value, err) < 0)
+    bool asks = httpd_query_text(req).n > 0;
+    for (const struct control *c = controls; asks && c < controls + CONTROLS; c++) {
+        struct slice value = httpd_query(req, c->name);
+        if (value.p && applies(c, job) && c->set(job, c, value, err) < 0)
             return -1;
     }
     return 0;

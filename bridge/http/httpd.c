@@ -142,19 +142,17 @@ struct httpd *httpd_open(const char *name, const struct httpd_opts *opts, struct
     return NULL;
 }
 
-/* Reactivates the row of a stopped source that starts again. Returns false if there is
- * none. */
-static bool bring_back(struct httpd *h, const struct httpd_route *route, void *arg)
+/* Returns a new row, or that of a stopped source that starts again. */
+static struct httpd_row *row_for(struct httpd *h, const struct httpd_route *route)
 {
-    for (size_t i = 0; i < h->rows_n; i++) {
-        struct httpd_row *row = &h->rows[i];
-        if (row->route == route && row->removed) {
-            row->arg = arg;
-            row->removed = false;
-            return true;
-        }
-    }
-    return false;
+    for (size_t i = 0; i < h->rows_n; i++)
+        if (h->rows[i].route == route && h->rows[i].removed)
+            return &h->rows[i];
+    h->rows = mem_realloc(h->rows, (h->rows_n + 1) * sizeof(*h->rows));
+    struct httpd_row *row = &h->rows[h->rows_n++];
+    row->route = route;
+    httpd_pattern_init(&row->pattern, route->path);
+    return row;
 }
 
 void httpd_serve(struct httpd *h, const struct httpd_route *rows, void *arg)
@@ -162,12 +160,9 @@ void httpd_serve(struct httpd *h, const struct httpd_route *rows, void *arg)
     if (h->twin)
         httpd_serve(h->twin, rows, arg);
     for (; rows->method; rows++) {
-        if (bring_back(h, rows, arg))
-            continue;
-        h->rows = mem_realloc(h->rows, (h->rows_n + 1) * sizeof(*h->rows));
-        struct httpd_row *row = &h->rows[h->rows_n++];
-        *row = (struct httpd_row){.route = rows, .arg = arg};
-        httpd_pattern_init(&row->pattern, rows->path);
+        struct httpd_row *row = row_for(h, rows);
+        row->arg = arg;
+        row->removed = false;
     }
 }
 

@@ -61,7 +61,9 @@ static const struct http_param touch_params[] = {QUEUE, ID, TOKEN, LEASE(true), 
 static const struct http_param peek_params[] = {
     QUEUE, {"part", HTTP_CHOICE, AT(dead), .from = FROM_QUERY, .choices = parts}, {0}};
 static const struct http_param list_params[] = {
-    LIMIT(LIST_MAX, LIST_LIMIT), {"of", HTTP_TEXT, AT(of), .from = FROM_QUERY}, {0}};
+    LIMIT(LIST_MAX, LIST_LIMIT),
+    {"of", HTTP_TEXT, AT(of), .from = FROM_QUERY, .min = 1, .max = JOB_TOPIC_MAX},
+    {0}};
 static const struct http_param count_params[] = {QUEUE, {0}};
 static const struct http_param destroy_params[] = {
     QUEUE, {"all", HTTP_BOOL, AT(all), .from = FROM_QUERY}, {0}};
@@ -78,12 +80,6 @@ static int check_name(struct slice name, struct err *err)
     if (name.n == 0 || name.n > JOB_TOPIC_MAX)
         return err_set(err, "the name of a queue must have 1 to %d bytes", JOB_TOPIC_MAX);
     return 0;
-}
-
-static int check_list(const void *args, struct err *err)
-{
-    const struct args *a = args;
-    return a->of.p ? check_name(a->of, err) : 0;
 }
 
 /* ------------------------------------------------------------------ answers */
@@ -393,7 +389,7 @@ const struct httpd_route http_queue_rows[] = {
      ARGS(release_params)},
     {"POST", "/v1/queues/{}/jobs/{}/touch", touch, HTTPD_CONSUME, ARGS(touch_params)},
     {"GET", "/v1/queues/{}/peek", peek, HTTPD_CONSUME, ARGS(peek_params)},
-    {"GET", "/v1/queues", list, HTTPD_CONSUME, ARGS(list_params, .check = check_list)},
+    {"GET", "/v1/queues", list, HTTPD_CONSUME, ARGS(list_params)},
     {"GET", "/v1/queues/{}", count, HTTPD_CONSUME, ARGS(count_params)},
     {"DELETE", "/v1/queues/{}", destroy, HTTPD_ADMIN, ARGS(destroy_params)},
     {"POST", "/v1/queues/{}/dead/respawn", respawn, HTTPD_ADMIN, ARGS(respawn_params)},
