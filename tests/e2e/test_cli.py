@@ -530,29 +530,6 @@ def test_what_ready_shows_of_others_commands_no_terminal():
     assert (done.returncode, done.stdout) == (1, "[+]config ok\n[-]redis ERR \\x1b]0;x\\x07\n"), done
 
 
-def test_waiting_for_a_drain_needs_a_daemon_that_tells_of_its_end():
-    class Older(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.say({"routes": [{"name": "r", "state": "draining", "pending": 0, "in_flight": 0}]})
-
-        def do_POST(self):
-            self.say({"routes": ["r"], "state": "draining"})
-
-        def say(self, what):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(what).encode())
-
-        def log_message(self, *args):
-            pass
-    with http.server.HTTPServer(("127.0.0.1", 0), Older) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        done = cli.run("drain", "r", "--wait", url=f"http://127.0.0.1:{server.server_port}")
-        server.shutdown()
-    assert json.loads(done.stdout) == {"routes": ["r"], "state": "draining"}
-    assert done.returncode == 69 and "r is draining, but" in done.stderr and '"drained"' in done.stderr, done
-
-
 def test_output_that_cannot_be_written_is_an_error(place):
     with open("/dev/full", "w") as full:
         done = subprocess.run([BIN, "status"], stdout=full, stderr=subprocess.PIPE, text=True,
