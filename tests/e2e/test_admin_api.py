@@ -82,7 +82,7 @@ def ids(jobs):
 
 # --- the daemon ---
 
-def test_status_says_what_is_there(bench):
+def test_status_lists_the_parts(bench):
     pool = bench.keep(Redis(bench.folder / "far", str(bench.sockets / "far.sock"))).start()
     y = Yard(bench, more=f'pools: {{ far: {{ url = "{pool.url}"; }}; }};')
     before = time.time() * 1000
@@ -111,7 +111,7 @@ def test_status_lists_the_other_instances(yard):
     assert sorted(i["self"] for i in both) == [False, True]
 
 
-def test_status_hides_the_password_and_says_what_is_down(bench):
+def test_status_hides_the_password_and_names_what_is_down(bench):
     y = Yard(bench)
     secret = "s3cr3t-of-redis"
     y.redis.client().config_set("requirepass", secret)
@@ -161,7 +161,7 @@ def test_the_list_has_all_routes_in_the_order_of_the_file(yard):
     assert (status, body["error"]) == (404, "no-route")
 
 
-def test_overdue_jobs_are_told_with_their_age(bench):
+def test_overdue_jobs_are_reported_with_their_age(bench):
     y = Yard(bench, options="rate = 0.1; burst = 1;")
     y.put("first", after="0s")
     y.hook.wait_count(1)
@@ -171,7 +171,7 @@ def test_overdue_jobs_are_told_with_their_age(bench):
 
 
 @pytest.mark.slow
-def test_ready_is_what_readyz_says(bench):
+def test_ready_prints_the_result_of_readyz(bench):
     y = Yard(bench, redis_options='command_timeout = "30s";', daemon='overdue_alarm = "2s";')
     assert y.get("status")["ready"] is True
     y.put("a", after="1s")
@@ -185,7 +185,7 @@ def test_ready_is_what_readyz_says(bench):
     y.hook.wait_count(1)
 
 
-def test_while_redis_is_away_the_counters_are_told_and_the_rest_is_null(yard):
+def test_while_redis_is_down_counters_are_returned_and_the_rest_is_null(yard):
     yard.put("a")
     assert yard.route()["pending"] == 1
     yard.redis.stop()
@@ -202,7 +202,7 @@ def test_while_redis_is_away_the_counters_are_told_and_the_rest_is_null(yard):
 # --- the list of jobs ---
 
 @pytest.mark.parametrize("horizon", ["0", "1m"])
-def test_a_list_gives_each_job_once_in_the_order_of_its_time(bench, horizon):
+def test_a_list_contains_each_job_once_in_order_of_time(bench, horizon):
     y = Yard(bench, redis_options=f'horizon = "{horizon}";', options="buckets = 5;")
     for n in range(60):
         y.put(f"job-{n:02}", after=f"{10 + n}m")
@@ -215,7 +215,7 @@ def test_a_list_gives_each_job_once_in_the_order_of_its_time(bench, horizon):
     assert abs(first["due_ms"] - time.time() * 1000 - 600_000) < 30_000 and first["bytes"] > 10
 
 
-def test_what_a_job_says_of_itself_is_listed(bench):
+def test_the_fields_of_a_job_are_listed(bench):
     y = Yard(bench)
     y.answer = 503
     y.put("tried", after="0s", delay_key="käse".encode().decode("latin-1"), payload="p" * 1000)
@@ -292,7 +292,7 @@ def test_run_now_delivers_it(yard):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("horizon", ["0", "10s"])
-def test_move_gives_it_another_time(bench, horizon):
+def test_move_changes_the_due_time(bench, horizon):
     y = Yard(bench, redis_options=f'horizon = "{horizon}";')
     y.put("a", after="1h")
     y.put("b", after="3s")
@@ -320,7 +320,7 @@ def test_a_moved_job_is_not_too_late_for_its_route(bench):
     assert y.route()["dead"] == 0
 
 
-def test_what_can_not_be_moved_is_told(yard):
+def test_an_immovable_job_is_reported(yard):
     yard.answer = 400
     yard.put("dead", after="0s")
     wait_for("it is dead", lambda: yard.route()["dead"] == 1)

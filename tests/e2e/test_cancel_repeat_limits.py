@@ -114,7 +114,7 @@ def test_a_replacement_that_is_refused_leaves_the_job_alone_and_is_a_dead_letter
     d.stop()
 
 
-def test_a_message_that_is_refused_does_not_take_its_id_from_the_one_that_puts_it_right(bench):
+def test_a_refused_message_does_not_reserve_its_id(bench):
     sender = Sender(bench, "")
     d = sender.daemon
     sender.send(b"bad", BAD)
@@ -128,7 +128,7 @@ def test_a_message_that_is_refused_does_not_take_its_id_from_the_one_that_puts_i
 
 # ------------------------------------------------------------------ exhausted runs
 
-def test_a_run_that_was_given_up_is_found_by_its_name_whatever_the_number_of_buckets(bench):
+def test_an_exhausted_run_is_found_by_its_name_for_any_number_of_buckets(bench):
     d = Daemons(bench, route='buckets = 7; retry = "never";', policy=lambda _: 422)
     due = now_ms() + 300
     names = ["a", "b", "c@", "d@1", "e@x@2@3", "f@4@", "@5", "@6@7", "8"]
@@ -212,7 +212,7 @@ def test_spread_puts_no_job_off_beyond_its_own_deliver_before(bench):
 
 
 @pytest.mark.slow
-def test_the_burst_of_a_route_holds_for_all_of_its_buckets_together(bench):
+def test_the_burst_of_a_route_applies_to_all_buckets_together(bench):
     d = Daemons(bench, route='rate = 10; burst = 8; buckets = 4;')
     due = now_ms() + 1500
     for n in range(40):
@@ -243,7 +243,7 @@ def test_jobs_in_flight_of_all_buckets_and_instances_together_are_no_more_than_a
 # ------------------------------------------------------------------ a lease that expires unnoticed
 
 @pytest.mark.slow
-def test_a_job_cancelled_after_its_lease_has_ended_is_not_delivered_by_who_held_it(bench):
+def test_a_job_cancelled_after_its_lease_expired_is_not_delivered_by_the_old_holder(bench):
     """A daemon is stopped while it holds a job for its target's rate limit. Another daemon claims
     the job and fails to deliver it. Then the job is cancelled."""
     failing = threading.Event()

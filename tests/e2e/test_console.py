@@ -77,7 +77,7 @@ def test_a_route_is_paused_and_resumed(yard, browser):
     assert yard.route()["state"] == "running"
 
 
-def test_a_reload_tells_what_has_changed_or_what_is_wrong(yard, browser):
+def test_a_reload_reports_the_changes_or_the_errors(yard, browser):
     good = yard.tarry.conf.read_text()
     yard.tarry.conf.write_text(good.replace('to = "hook"; match = "r"', 'to = "nowhere"; match = "r"'))
     assert "nowhere" in browser(yard, "reload", want="Rejected; the previous configuration remains active")["message"]
@@ -90,7 +90,7 @@ HOSTILE = ['<script>window.owned=1</script>', '<img src=x onerror="window.owned=
            "javascript:window.owned=1", "${window.owned=1}", "ünïcode ☃ \u202etxt"]
 
 
-def test_whatever_a_job_says_is_text(yard, browser):
+def test_the_content_of_a_job_is_shown_as_text(yard, browser):
     for id_ in HOSTILE:
         yard.put(id_.encode().decode("latin-1"), payload=id_.encode(), delay_key=id_.encode().decode("latin-1"),
                  x_note=id_.encode().decode("latin-1"))
@@ -116,7 +116,7 @@ def test_all_can_be_done_by_keys(yard, browser):
 
 
 @pytest.mark.parametrize("how", ["ends", "stands still"])
-def test_a_daemon_that_is_gone_is_told_and_comes_back(yard, browser, how):
+def test_a_stopped_daemon_is_shown_until_it_returns(yard, browser, how):
     yard.put("waits")
     child = browser.begin(yard, "gone", answers="The daemon does not respond" if how == "ends" else None)
     heard(child)
@@ -126,7 +126,7 @@ def test_a_daemon_that_is_gone_is_told_and_comes_back(yard, browser, how):
     browser.end(child)
 
 
-def test_a_token_that_is_taken_away_ends_in_the_login(bench, browser):
+def test_a_removed_token_ends_in_the_login(bench, browser):
     later = "another-token-0123456789"
     y = Yard(bench, more=f'tokens: {{ ops: {{ token = "{ADMIN}"; roles = [ "admin" ]; }}; }};')
     be_admin(y)
@@ -138,7 +138,7 @@ def test_a_token_that_is_taken_away_ends_in_the_login(bench, browser):
     browser.end(child)
 
 
-def test_what_is_open_follows_its_job(yard, browser):
+def test_an_open_view_follows_its_job(yard, browser):
     yard.put("job", after="1h")
     child = browser.begin(yard, "follows")
     heard(child)

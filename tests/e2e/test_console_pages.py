@@ -44,7 +44,7 @@ def test_five_hundred_routes_and_names_as_long_as_can_be(bench, browser):
     assert seen["update_ms"] < machine.soon_ms(1000)
 
 
-def test_nothing_moves_for_those_who_want_no_motion(yard, browser):
+def test_nothing_moves_if_the_user_disables_motion(yard, browser):
     browser(yard, "still")
 
 
@@ -61,7 +61,7 @@ def test_no_page_breaks_a_rule_of_wcag_that_axe_knows(bench, browser, colours):
     browser.end(child)
 
 
-def test_it_knows_all_reasons(yard):
+def test_the_console_offers_all_reasons(yard):
     """The console offers every reason as a filter for dead letters."""
     page = (TOP / "bridge/admin/console/dead.js").read_text()
     listed = re.findall(r"'([a-z-]+)'", re.search(r"const REASONS = \[([^\]]*)\]", page)[1])
@@ -70,7 +70,7 @@ def test_it_knows_all_reasons(yard):
 
 
 @pytest.mark.parametrize("scenario", ["dark", "phone"])
-def test_it_is_legible_in_the_dark_and_on_a_phone(yard, browser, scenario):
+def test_the_console_is_legible_in_dark_mode_and_on_a_phone(yard, browser, scenario):
     yard.fill([f"order-{n:05}" for n in range(2000)], "2h", payload='{"order": 17}')
     bury(yard, [f"bad-{n}" for n in range(3)])
     over = threading.Event()

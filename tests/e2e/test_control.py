@@ -53,7 +53,7 @@ def yard(bench):
 
 
 @pytest.mark.slow
-def test_a_paused_route_takes_jobs_and_delivers_none(yard):
+def test_a_paused_route_accepts_jobs_and_delivers_none(yard):
     assert yard.state() == "running"
     assert cli.one(yard.run("pause", "r")) == {"routes": ["r"], "state": "paused"}
     assert yard.state() == "paused" and cli.one(yard.run("routes", "r"))["state"] == "paused"
@@ -98,7 +98,7 @@ def test_a_pause_lasts_over_a_restart_and_reaches_other_instances(yard):
     two.stop()
 
 
-def test_what_is_in_flight_at_a_pause_arrives(bench):
+def test_jobs_in_flight_at_a_pause_are_delivered(bench):
     import threading
     go = threading.Event()
     hook = bench.keep(collect.FromHttp(lambda arrival: go.wait(60) and 200))
@@ -114,7 +114,7 @@ def test_what_is_in_flight_at_a_pause_arrives(bench):
 
 
 @pytest.mark.slow
-def test_a_draining_route_takes_nothing_and_delivers_what_is_there(yard):
+def test_a_draining_route_accepts_no_job_and_delivers_the_pending_ones(yard):
     yard.post("a", after="6s")
     assert cli.one(yard.run("drain", "r"))["state"] == "draining"
     status, headers, body = yard.post("b")
@@ -136,7 +136,7 @@ def test_a_draining_route_takes_nothing_and_delivers_what_is_there(yard):
 
 
 @pytest.mark.slow
-def test_waiting_for_a_drain_takes_a_redis_that_is_away_for_no_end(yard):
+def test_waiting_for_a_drain_does_not_end_while_redis_is_down(yard):
     yard.post("a", after="1h")
     waits = subprocess.Popen([BIN, "drain", "r", "--wait"], stdout=subprocess.DEVNULL,
                              env=cli.environment(f"http://127.0.0.1:{yard.tarry.port}"))
@@ -152,7 +152,7 @@ def test_waiting_for_a_drain_takes_a_redis_that_is_away_for_no_end(yard):
 
 
 @pytest.mark.slow
-def test_waiting_for_a_drain_of_queues_counts_what_came_just_before(yard):
+def test_waiting_for_a_drain_of_queues_counts_recent_jobs(yard):
     assert yard.tarry.ask("POST", "/v1/queues/mails/jobs", b"x", {"delay-id": "a"})[0] == 201
     waits = subprocess.Popen([BIN, "drain", "mails", "--wait"], stdout=subprocess.DEVNULL,
                              env=cli.environment(f"http://127.0.0.1:{yard.tarry.port}"))
@@ -166,7 +166,7 @@ def test_waiting_for_a_drain_of_queues_counts_what_came_just_before(yard):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("done", ["resume", "pause"])
-def test_waiting_for_a_drain_ends_when_somebody_takes_it_back(yard, done):
+def test_waiting_for_a_drain_ends_when_the_drain_is_cancelled(yard, done):
     """Otherwise the wait might never end: new jobs arrive, or none leaves."""
     yard.post("a", after="1h")
     waits = subprocess.Popen([BIN, "drain", "r", "s", "--wait"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -196,7 +196,7 @@ class Posting(threading.Thread):
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_waiting_for_a_drain_waits_for_instances_that_were_not_told(yard):
+def test_waiting_for_a_drain_waits_for_instances_without_the_notification(yard):
     """An instance that cannot subscribe finds the state within ten seconds. Until then it accepts jobs."""
     import redis
     redis.Redis(unix_socket_path=yard.redis.url.partition("unix://")[2]).execute_command(
@@ -222,7 +222,7 @@ def test_waiting_for_a_drain_waits_for_instances_that_were_not_told(yard):
     deaf.stop()
 
 
-def test_a_cancel_is_still_taken_while_a_route_drains(yard):
+def test_a_draining_route_accepts_a_cancel(yard):
     yard.post("a", after="1h")
     yard.run("drain", "r")
     assert yard.run("jobs", "cancel", "r", "a").returncode == 0
@@ -259,7 +259,7 @@ def publisher(yard, broker, first):
 
 
 @pytest.mark.slow
-def test_a_broker_is_held_back_when_all_its_routes_drain(bench):
+def test_a_broker_source_pauses_when_all_its_routes_drain(bench):
     broker = bench.mosquitto()
     yard = Yard(bench, sources=f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}";
                                                topics = [ "in/#" ]; }}; }};''',
@@ -285,7 +285,7 @@ def test_a_broker_is_held_back_when_all_its_routes_drain(bench):
 
 
 @pytest.mark.slow
-def test_a_broker_that_is_held_back_stays_so_over_a_reload_of_its_source(bench):
+def test_a_paused_broker_source_stays_paused_after_a_reload(bench):
     broker = bench.mosquitto()
     source = f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "in/#" ]; }}; }};'''
     yard = Yard(bench, sources=source, routes='one: { from = "m"; to = "hook"; };')
@@ -316,7 +316,7 @@ def test_a_pause_needs_redis(yard):
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_what_redis_holds_counts(yard):
+def test_the_state_in_redis_counts(yard):
     """A state that was set without a notification is found. An unknown state of a newer tarry changes
     nothing."""
     import redis

@@ -141,7 +141,7 @@ class SlowWay:
 
 # --------------------------------------------------------------------------- list
 
-def test_letters_of_each_kind_are_listed_with_what_is_known_of_their_end(yard):
+def test_letters_of_each_kind_are_listed_with_their_reason(yard):
     yard.put("rejected", "pay load", x_colour="blue", delay_key="k")
     yard.wait_dead(1)
     yard.answer = 503
@@ -176,7 +176,7 @@ def test_letters_of_each_kind_are_listed_with_what_is_known_of_their_end(yard):
 
 
 @pytest.mark.slow
-def test_letters_of_a_route_from_a_broker_are_there_too(bench):
+def test_letters_of_a_route_from_a_broker_are_listed_too(bench):
     broker = bench.mosquitto()
     yard = Yard(bench, routes='devices: { from = "m"; to = "hook"; };', sources=f'''
         sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}";
@@ -232,7 +232,7 @@ def test_filters_choose_and_a_wrong_one_is_refused(yard):
         assert yard.tarry.ask(method, path.replace("NAME", "mails"))[0] not in (404, 405), (method, path)
 
 
-def test_pages_go_through_all_buckets_and_meet_each_letter_once(bench):
+def test_pages_cover_all_buckets_and_each_letter_once(bench):
     yard = Yard(bench, "buckets = 3;")
     ids = [f"j{n}" for n in range(20)]
     yard.bury(ids)
@@ -256,7 +256,7 @@ def test_pages_go_through_all_buckets_and_meet_each_letter_once(bench):
 # --------------------------------------------------------------------------- replay
 
 @pytest.mark.smoke
-def test_a_replayed_letter_is_delivered_anew_with_its_count(yard):
+def test_a_replayed_letter_is_delivered_again_with_its_count(yard):
     yard.put("one", b"pay\0load", x_colour="blue", delay_key="k")
     yard.wait_dead(1)
     dry = yard.change("replay", dry_run="true")
@@ -291,7 +291,7 @@ def test_a_letter_is_replayed_no_more_often_than_its_route_allows(bench):
     yard.tarry.stop()
 
 
-def test_what_expired_comes_back_and_is_judged_again(yard):
+def test_an_expired_letter_is_replayed_and_checked_again(yard):
     yard.put("one", deliver_at=NOW, deliver_before="1s")
     yard.wait_dead(1)
     yard.answer = 200
@@ -302,7 +302,7 @@ def test_what_expired_comes_back_and_is_judged_again(yard):
 
 
 @pytest.mark.slow
-def test_with_a_rate_letters_come_spaced_and_nobody_need_wait(yard):
+def test_with_a_rate_letters_are_spaced_and_the_call_does_not_wait(yard):
     yard.bury([f"j{n}" for n in range(21)])
     yard.answer = 200
     started = time.time()
@@ -320,7 +320,7 @@ def test_with_a_rate_letters_come_spaced_and_nobody_need_wait(yard):
     assert max(yard.arrivals_by_id().values()) == 1
 
 
-def test_a_run_ends_also_when_all_that_it_brings_back_dies_again(yard):
+def test_a_replay_ends_even_if_all_letters_die_again(yard):
     ids = [f"j{n}" for n in range(6)]
     yard.bury(ids)
     got, query = [], {"max": 1}
@@ -336,7 +336,7 @@ def test_a_run_ends_also_when_all_that_it_brings_back_dies_again(yard):
     assert {item["replays"] for item in yard.letters()["items"]} == {1}
 
 
-def test_a_replay_may_begin_later(yard):
+def test_a_replay_may_start_later(yard):
     yard.bury(["one"])
     yard.answer = 200
     at = time.time() + 1
@@ -370,7 +370,7 @@ def test_the_tool_may_be_killed_midway_and_run_again(yard, bench):
 
 
 @pytest.mark.slow
-def test_an_interrupted_tool_says_where_to_go_on(yard, bench):
+def test_an_interrupted_tool_prints_where_to_continue(yard, bench):
     ids = [f"j{n}" for n in range(1300)]
     yard.bury(ids)
     yard.answer = 200
@@ -393,7 +393,7 @@ def test_an_interrupted_tool_says_where_to_go_on(yard, bench):
 
 # --------------------------------------------------------------------------- drop
 
-def test_dropped_letters_are_gone(yard):
+def test_dropped_letters_are_removed(yard):
     yard.bury(["a", "b", "c"])
     assert yard.change("drop", id_prefix="a", dry_run="true")["done"] == 1
     assert yard.change("drop", id_prefix="a")["done"] == 1
@@ -426,7 +426,7 @@ def test_the_tool_lists_and_shows(yard):
     assert result.returncode == 1 and "no such dead letter" in result.stderr
 
 
-def test_the_tool_drops_and_replays_only_what_it_is_told_to(yard):
+def test_the_tool_drops_and_replays_only_the_named_letters(yard):
     yard.bury(["a", "b", "c"])
     for what in ("drop", "replay"):
         result = yard.tool("dead", what, "r")
@@ -460,7 +460,7 @@ def test_the_tool_cancels_and_shows_jobs_and_targets(yard):
     assert result.returncode == 1 and "stopped" in result.stderr
 
 
-def test_the_tool_lets_a_stopped_target_go_on(yard):
+def test_the_tool_resumes_a_stopped_target(yard):
     yard.answer = 410
     yard.put("one")
     result = wait_for("the stop", lambda: '"stopped"' in yard.tool("targets", "r").stdout and
@@ -494,7 +494,7 @@ def test_filters_in_a_body_do_not_mean_all(yard):
     assert yard.dead() == 2
 
 
-def test_the_tool_takes_ids_that_look_like_flags(yard):
+def test_the_tool_accepts_ids_that_look_like_flags(yard):
     odd = ["--all", "--", "-h", "a/../b", "..", "%2e", "a?b#c&d=1", "\u00e9 \u202e'\"\\"]
     yard.bury(odd)
     for id_ in odd:
@@ -504,7 +504,7 @@ def test_the_tool_takes_ids_that_look_like_flags(yard):
     assert yard.dead() == 0
 
 
-def test_the_tool_used_wrongly_says_how(yard):
+def test_wrong_usage_of_the_tool_prints_the_usage(yard):
     for args in (("dead",), ("dead", "explode", "r"), ("dead", "list"), ("dead", "list", ""),
                  ("dead", "list", "r", "x"), ("dead", "list", "r", "--rate", "1"),
                  ("dead", "list", "r", "--max", "none"), ("dead", "list", "r", "--max"),
@@ -516,13 +516,13 @@ def test_the_tool_used_wrongly_says_how(yard):
     assert result.returncode == 0 and "--id-prefix" in result.stdout
 
 
-def test_without_a_daemon_the_tool_says_so(yard):
+def test_the_tool_reports_a_missing_daemon(yard):
     for url in ("http://127.0.0.1:1", "unix:/nowhere", yard.hook.url):
         result = yard.tool("dead", "list", "r", url=url)
         assert result.returncode == 69 and url in result.stderr, result
 
 
-def test_without_redis_the_tool_says_so(yard):
+def test_the_tool_reports_an_unreachable_redis(yard):
     yard.redis.kill()
     wait_for("the daemon to notice", lambda: yard.tarry.ask("GET", "/readyz")[0] == 503)
     result = yard.tool("dead", "replay", "r", "--all")

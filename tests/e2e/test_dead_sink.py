@@ -13,7 +13,7 @@ from lib.servers import wait_for
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [503, 400], ids=["fails", "rejects"])
-def test_a_dead_letter_waits_until_its_sink_takes_it(bench, fault):
+def test_a_dead_letter_waits_until_its_sink_accepts_it(bench, fault):
     answers = [fault, fault]
     morgue = bench.keep(collect.FromHttp(lambda _: answers.pop() if answers else 200))
     hook = bench.keep(collect.FromHttp(lambda _: 422))
@@ -40,7 +40,7 @@ def test_a_dead_letter_waits_until_its_sink_takes_it(bench, fault):
     tarry.stop()
 
 
-def test_while_its_sink_is_away_a_letter_outlives_the_daemon_and_holds_up_no_job(bench):
+def test_a_letter_whose_sink_is_down_survives_a_restart_and_blocks_no_job(bench):
     morgue = bench.keep(collect.FromHttp())
     hook = bench.keep(collect.FromHttp(lambda a: int(a.header("x-answer") or 200)))
     tarry = bench.tarry(bench.redis().url, f'''
@@ -93,7 +93,7 @@ def test_a_refused_message_goes_to_the_dead_letter_sink_with_its_own_id_and_no_o
     tarry.stop()
 
 
-def test_the_target_of_a_dead_letter_may_hold_what_a_wildcard_stood_for(bench):
+def test_the_target_of_a_dead_letter_may_contain_a_wildcard_match(bench):
     broker = bench.mosquitto()
     morgue, hook = bench.keep(collect.FromHttp()), bench.keep(collect.FromHttp(lambda _: 422))
     tarry = bench.tarry(bench.redis().url, f'''
@@ -109,7 +109,7 @@ def test_the_target_of_a_dead_letter_may_hold_what_a_wildcard_stood_for(bench):
 
 
 @pytest.mark.slow
-def test_a_poison_record_goes_to_the_dead_letter_topic_as_it_came_and_the_source_goes_on(bench):
+def test_a_poison_record_is_sent_unchanged_to_the_dead_letter_topic(bench):
     address, topic, out, dead = bench.kafka.address, *(f"{bench.name}.{s}"
                                                        for s in ("in", "out", "dead"))
     for name in (topic, out, dead):

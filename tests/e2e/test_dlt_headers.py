@@ -44,7 +44,7 @@ def all_of(letter, name):
 
 
 @pytest.mark.slow
-def test_a_dead_letter_tells_where_its_record_stood(bench):
+def test_a_dead_letter_contains_the_position_of_its_record(bench):
     m = Morgue(bench)
     stamp = int(time.time() * 1000) - 5000
     offsets = [m.send(b"first", 1, stamp), m.send(b"second", 1, stamp + 1)]
@@ -79,7 +79,7 @@ def test_of_a_record_that_died_before_the_last_headers_count(bench):
     m.tarry.stop()
 
 
-def test_a_job_that_came_from_elsewhere_has_no_place_in_kafka(bench):
+def test_a_job_from_another_source_has_no_kafka_position(bench):
     m = Morgue(bench)
     assert m.tarry.ask("POST", "/v1/routes/main/jobs", b"x")[0] == 201
     letter = m.letters.wait_count(1)[0]

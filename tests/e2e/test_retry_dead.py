@@ -45,7 +45,7 @@ class Hooks:
 
 
 @pytest.mark.smoke
-def test_a_failed_callback_is_tried_again_by_the_schedule(bench):
+def test_a_failed_callback_is_retried_by_the_schedule(bench):
     hooks = Hooks(bench, [503, 500, 200])
     attempts = [a.header("delay-attempt") for a in hooks.hook.wait_count(3)]
     assert attempts == [b"1", b"2", b"3"]
@@ -62,7 +62,7 @@ def test_when_the_schedule_is_used_up_the_job_is_a_dead_letter(bench):
 
 
 @pytest.mark.smoke
-def test_what_the_other_end_rejects_is_a_dead_letter_at_once(bench):
+def test_a_rejected_job_is_a_dead_letter_at_once(bench):
     Hooks(bench, [422]).is_dead(b"rejected", b"422", attempts=1)
 
 

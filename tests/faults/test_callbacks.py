@@ -126,7 +126,7 @@ def run(bench, scenario, good, each, number, name):
 
 
 @pytest.mark.smoke
-def test_callback_servers_that_are_ill_are_told_apart_and_slow_no_other(bench, scenario):
+def test_faulty_callback_servers_are_distinguished_and_slow_no_other(bench, scenario):
     run(bench, scenario, 400, 4, 21, "callback servers ill in 13 ways, few jobs")
 
 
