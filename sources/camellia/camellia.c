@@ -242,7 +242,6 @@ static int start(struct source *src, void *self, struct err *err)
     c->started_ms = loop_wall_ms();
     c->stats.from_ms = source_now_ms(src, SLICE_LIT(""));
     c->last_call_ms = loop_mono_ms() - INT32_MAX; /* long ago */
-    LIST_INIT(&c->waiting);
     source_protect(src, c->api.httpd);
     c->window = timer_every(c->monitor_interval_ms, on_window, c);
     queue_watch(src, on_event, c);
@@ -261,7 +260,6 @@ static void stop(struct source *src, void *self)
 {
     struct camellia *c = self;
     queue_watch(src, NULL, NULL);
-    camellia_answer_waiting(c);
     http_api_close(c, on_stopped);
 }
 

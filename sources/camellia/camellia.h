@@ -12,8 +12,6 @@
 #include "bridge/http/http_api.h"
 #include "sources/camellia/camellia_stats.h"
 
-#include <sys/queue.h>
-
 #define CAMELLIA_JSON "application/json"
 #define CAMELLIA_PLAIN_TEXT "text/plain;charset=UTF-8"
 
@@ -26,10 +24,9 @@ struct camellia {
     struct camellia_stats stats;
     struct timer *window;               /* timer that ends a window of the statistics */
     struct camellia_survey_run *survey; /* running camellia_survey(); NULL: none */
-    LIST_HEAD(, camellia_call) waiting;
-    int64_t started_ms;   /* wall clock */
-    int64_t last_call_ms; /* monotonic */
-    bool offline;         /* set by an operator; only reported, calls are still served */
+    int64_t started_ms;                 /* wall clock */
+    int64_t last_call_ms;               /* monotonic */
+    bool offline; /* set by an operator; only reported, calls are still served */
 };
 
 /* --- camellia_answer.c: a message as JSON, in the two formats of the original API.
@@ -87,13 +84,9 @@ struct camellia_call {
     bool again; /* a send: this is its second attempt */
     struct camellia_msg sent;
     char new_id[CAMELLIA_NEW_ID_BYTES];
-    struct pull *pull;             /* while it waits in a queue; else NULL */
+    struct http_poll poll;
     struct camellia_topic *poller; /* topic whose polls counts this call; NULL: none */
-    struct timer *wait_timer;      /* waits here if it cannot wait in a queue; NULL: does
-                                    * not */
-    LIST_ENTRY(camellia_call) waiting_link;
-    int64_t until_ms; /* monotonic ms: no empty answer before; 0: may be empty at once */
-    struct buf list;  /* JSON of the pulled messages */
+    struct buf list;               /* JSON of the pulled messages */
 };
 extern const struct http_dialect camellia_dialect;
 
@@ -116,8 +109,6 @@ void camellia_ack(struct camellia_call *call);
 void camellia_get(struct camellia_call *call);
 void camellia_delete(struct camellia_call *call);
 void camellia_pull(struct camellia_call *call); /* and the long poll */
-/* Answers every call that waits on a timer instead of in a queue. */
-void camellia_answer_waiting(struct camellia *c);
 /* Fills m with a found job as consumers see it. topic: the name that consumers use. */
 void camellia_msg_of(const struct camellia *c, struct slice topic,
                      const struct queue_job *found, struct camellia_msg *m);

@@ -236,9 +236,6 @@ void camellia_answer(struct camellia_call *call, struct slice json)
     struct buf list = call->list; /* may be the storage of json */
     if (call->poller)
         camellia_poll_ended(&c->stats, call->poller);
-    if (call->wait_timer)
-        LIST_REMOVE(call, waiting_link);
-    timer_del(call->wait_timer);
     httpd_answer(call->req, 200, type_of(call), json);
     buf_free(&list);
 }

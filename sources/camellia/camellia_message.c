@@ -4,8 +4,8 @@
  * by its id, regardless of who holds its lease. sendMsg with the id of a live message
  * replaces nothing and returns that message. Also pullMsg and longPollingMsg.
  *
- * Clients repeat a long poll without a pause. So it is never answered empty before its
- * timeout, even on errors, unless the daemon is stopping.
+ * Clients repeat a long poll without a pause. So http_poll_start() delays an empty answer
+ * until its timeout.
  */
 #include "bridge/base/when.h"
 #include "sources/camellia/camellia.h"
@@ -326,74 +326,23 @@ static void add_jobs(struct camellia_call *call, const struct queue_job *jobs, u
 
 static void pull(struct camellia_call *call, int64_t wait_ms);
 
-static void on_wait_over(void *arg)
-{
-    answer_list(arg);
-}
-
-/* Call if the poll cannot wait in a queue. Delays the empty answer by a timer until its
- * timeout, since the client would repeat at once. If the daemon is stopping, answers at
- * once. */
-static void wait_on_timer(struct camellia_call *call)
-{
-    struct camellia *c = call->c;
-    int64_t left_ms = call->until_ms - loop_mono_ms();
-    if (left_ms <= 0 || c->api.stopping) {
-        answer_list(call);
-        return;
-    }
-    call->wait_timer = timer_new(on_wait_over, call);
-    LIST_INSERT_HEAD(&c->waiting, call, waiting_link);
-    timer_set(call->wait_timer, left_ms);
-}
-
-void camellia_answer_waiting(struct camellia *c)
-{
-    while (!LIST_EMPTY(&c->waiting)) {
-        struct camellia_call *call = LIST_FIRST(&c->waiting);
-        httpd_add(call->req, "Connection", "close");
-        answer_list(call);
-    }
-}
-
-static void on_no_route(struct camellia_call *call)
-{
-    static struct log_limit complain;
-    log_limited(&complain, LOG_WARN, source_name(call->c->api.src),
-                "a consumer requests topic \"%.*s\", which no route accepts",
-                SLICE_ARG(call->topic));
-    wait_on_timer(call);
-}
-
 static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
                       unsigned n)
 {
+    static struct log_limit complain;
     struct camellia_call *call = arg;
-    call->pull = NULL;
-    if (code == QUEUE_OK && n > 0) {
+    if (code == QUEUE_NO_ROUTE)
+        log_limited(&complain, LOG_WARN, source_name(call->c->api.src),
+                    "a consumer requests topic \"%.*s\", which no route accepts",
+                    SLICE_ARG(call->topic));
+    if (n > 0)
         add_jobs(call, jobs, n);
-        if (n == PIECE && call->batch > 0 && call->list.n < ANSWER_MAX)
-            pull(call, 0);
-        else
-            answer_list(call);
-    } else if (call->list.n > 0) { /* earlier pieces had messages */
-        answer_list(call);
-    } else if (code == QUEUE_NO_ROUTE) {
-        on_no_route(call);
-    } else if (code == QUEUE_AWAY) {
+    if (n == PIECE && call->batch > 0 && call->list.n < ANSWER_MAX)
+        pull(call, 0);
+    else if (code == QUEUE_AWAY && call->list.n == 0) /* no earlier piece had messages */
         camellia_failed(call, 500);
-    } else {
-        wait_on_timer(call);
-    }
-}
-
-/* The client has disconnected: its messages go to the next waiter. */
-static void on_gone(void *arg)
-{
-    struct camellia_call *call = arg;
-    if (call->pull)
-        queue_pull_end(call->pull);
-    answer_list(call);
+    else
+        answer_list(call);
 }
 
 static void pull(struct camellia_call *call, int64_t wait_ms)
@@ -406,7 +355,7 @@ static void pull(struct camellia_call *call, int64_t wait_ms)
                                        : call->c->ack_timeout_ms,
         .wait_ms = wait_ms,
     };
-    call->pull = queue_pull(call->c->api.src, &query, on_pulled, call);
+    http_poll_start(&call->poll, &call->c->api, call->req, &query, on_pulled, call);
 }
 
 /* Waits up to the time limit of a long poll. */
@@ -424,8 +373,6 @@ static void poll(struct camellia_call *call)
         call->poller = t;
         t->polls++;
     }
-    call->until_ms = loop_mono_ms() + wait_ms;
-    httpd_on_gone(call->req, on_gone, call);
     pull(call, wait_ms);
 }
 

@@ -95,7 +95,7 @@ struct lmstfy_req {
     unsigned stored;              /* bulk: jobs stored in Redis */
     const struct lmstfy_refusal
         *refusal; /* lmstfy_publish.c; NULL: Redis did not respond */
-    struct pull *pull;
+    struct http_poll poll;
     struct buf room; /* storage of the path's slices; admin API: of the key */
     struct buf out;  /* the answer's body */
 };

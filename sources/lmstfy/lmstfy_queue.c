@@ -59,24 +59,12 @@ static void on_jobs(void *arg, enum queue_code code, const struct queue_job *job
                     unsigned n)
 {
     struct lmstfy_req *r = arg;
-    r->pull = NULL;
     if (code == QUEUE_AWAY)
         lmstfy_internal_error(r);
     else if (code == QUEUE_OK && show_jobs(r, jobs, n) > 0)
         lmstfy_answer(r, 200);
     else
         answer_none(r);
-}
-
-/* The client has disconnected: end its pull. */
-static void on_gone(void *arg)
-{
-    struct lmstfy_req *r = arg;
-    if (r->pull == NULL)
-        return;
-    queue_pull_end(r->pull);
-    r->pull = NULL;
-    lmstfy_answer_none(r, 404); /* nobody receives this */
 }
 
 /* ------------------------------------------------------------------- the request */
@@ -131,8 +119,7 @@ void lmstfy_consume(struct lmstfy_req *r)
     struct queue_ask ask = {0};
     if (read_ask(r, &ask) < 0)
         return;
-    r->pull = queue_pull(r->l->api.src, &ask, on_jobs, r);
-    httpd_on_gone(r->req, on_gone, r);
+    http_poll_start(&r->poll, &r->l->api, r->req, &ask, on_jobs, r);
 }
 
 /* ------------------------------------------------------------------------- one job */
