@@ -189,18 +189,18 @@ static void a_path_finds_its_row(void **state)
         {"GET", "/api/n/q/other", NULL, "", "", ""},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct slice ns = {0}, queue = {0}, id = {0};
+        struct slice took[3];
         const struct lmstfy_row *row =
-            lmstfy_route(rows[i].method, slice_of(rows[i].path), &ns, &queue, &id);
+            lmstfy_route(lmstfy_rows, rows[i].method, slice_of(rows[i].path), took);
         if (rows[i].api == NULL) {
             assert_null(row);
             continue;
         }
         assert_non_null(row);
         assert_string_equal(row->path, rows[i].api);
-        assert_slice(ns, rows[i].ns);
-        assert_slice(queue, rows[i].queue);
-        assert_slice(id, rows[i].id);
+        assert_slice(took[0], rows[i].ns);
+        assert_slice(took[1], rows[i].queue);
+        assert_slice(took[2], rows[i].id);
     }
 }
 

@@ -52,17 +52,6 @@ void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID])
 
 /* --------------------------------------------------------------------------- stop */
 
-void lmstfy_release(struct lmstfy *l)
-{
-    lmstfy_cache_free(&l->tokens);
-    lmstfy_cache_free(&l->limits);
-    lmstfy_metrics_free(l);
-    buf_free(&l->topic);
-    buf_free(&l->topics);
-    buf_free(&l->key);
-    source_stopped(l->api.src);
-}
-
 static void stop(struct source *src, void *self)
 {
     (void)src;

@@ -124,15 +124,6 @@ void lmstfy_consume(struct lmstfy_req *r)
 
 /* ------------------------------------------------------------------------- one job */
 
-void lmstfy_count_deleted(struct lmstfy_req *r, enum queue_state was)
-{
-    int64_t since_ms = lmstfy_id_ms(r->id);
-    if (was == QUEUE_WAITING || was == QUEUE_READY)
-        lmstfy_count_unconsumed(r);
-    lmstfy_count_ack(
-        r, since_ms < 0 ? -1 : source_now_ms(r->l->api.src, lmstfy_topic(r)) - since_ms);
-}
-
 static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
 {
     struct lmstfy_req *r = arg;

@@ -742,7 +742,7 @@ def test_section_7_gauges_of_the_pools_redis_are_its_own(one, store):
 
 
 @pytest.mark.slow
-def test_section_7_sizes_are_gauges_read_every_five_seconds_and_leave_with_their_queue(one, ns):
+def test_section_7_sizes_are_gauges_and_leave_with_their_queue(one, ns):
     token = one.token(ns)
     of_queue = {"namespace": ns, "pool": "default", "queue": "q"}
     puts(one, ns, token, 3)
