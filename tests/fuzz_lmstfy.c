@@ -26,7 +26,7 @@ static void read_names(struct slice in)
 /* Each line is a header. */
 static void read_attributes(struct slice in)
 {
-    struct lmstfy_attrs attrs = {.n = 0};
+    struct job *job = job_new(0);
     while (in.n > 0) {
         const char *end = memchr(in.p, '\n', in.n), *colon;
         struct slice line = {in.p, end ? (size_t)(end - in.p) : in.n};
@@ -36,12 +36,10 @@ static void read_attributes(struct slice in)
         if (colon == NULL)
             continue;
         size_t n = (size_t)(colon - line.p);
-        lmstfy_attrs_add(&attrs, (struct slice){line.p, n},
-                         (struct slice){colon + 1, line.n - n - 1});
+        lmstfy_attr_add(job, (struct slice){line.p, n},
+                        (struct slice){colon + 1, line.n - n - 1});
     }
-    struct job *job = job_new(0);
-    lmstfy_attrs_store(&attrs, job);
-    must(job->header_count <= LMSTFY_ATTRS);
+    must(job->header_count <= LMSTFY_ATTRS + 1);
     job_free(job);
 }
 

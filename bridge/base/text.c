@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <glib.h>
@@ -210,6 +211,17 @@ struct slice text_trim(struct slice s)
 
 static const char base64_digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+void text_uuid(char out[TEXT_UUID_SIZE])
+{
+    unsigned char b[16];
+    mem_random(b, sizeof(b));
+    b[6] = (b[6] & 0x0f) | 0x40;
+    b[8] = (b[8] & 0x3f) | 0x80;
+    for (unsigned i = 0; i < sizeof(b); i++)
+        out +=
+            sprintf(out, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", b[i]);
+}
 
 void text_add_base64(struct buf *out, struct slice s)
 {

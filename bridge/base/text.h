@@ -56,6 +56,10 @@ void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes);
 void text_wipe(struct buf *b);
 void text_forget(char *s);
 
+/* Writes a random UUID, version 4, in lower case with dashes. */
+enum { TEXT_UUID_SIZE = 37 }; /* with the NUL */
+void text_uuid(char out[TEXT_UUID_SIZE]);
+
 void text_add_base64(struct buf *out, struct slice s);
 /* Appends the decoded bytes. Padding is optional. -1: not base64. */
 int text_base64_decode(struct slice s, struct buf *out);

@@ -9,13 +9,14 @@
 #ifndef SOURCES_CAMELLIA_CAMELLIA_H
 #define SOURCES_CAMELLIA_CAMELLIA_H
 
+#include "bridge/base/text.h"
 #include "bridge/http/http_api.h"
 #include "sources/camellia/camellia_stats.h"
 
 #define CAMELLIA_JSON "application/json"
 #define CAMELLIA_PLAIN_TEXT "text/plain;charset=UTF-8"
 
-enum { CAMELLIA_TOPIC_MAX = 1000, CAMELLIA_NEW_ID_BYTES = 32 };
+enum { CAMELLIA_TOPIC_MAX = 1000 };
 
 struct camellia {
     struct http_api api;
@@ -83,7 +84,7 @@ struct camellia_call {
     /* state while it runs */
     bool again; /* a send: this is its second attempt */
     struct camellia_msg sent;
-    char new_id[CAMELLIA_NEW_ID_BYTES];
+    char new_id[TEXT_UUID_SIZE];
     struct http_poll poll;
     struct camellia_topic *poller; /* topic whose polls counts this call; NULL: none */
     struct buf list;               /* JSON of the pulled messages */

@@ -7,10 +7,9 @@
  * Clients repeat a long poll without a pause. So http_poll_start() delays an empty answer
  * until its timeout.
  */
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "sources/camellia/camellia.h"
-
-#include <sys/random.h>
 
 static enum camellia_status status_of(const struct queue_job *found)
 {
@@ -58,16 +57,12 @@ void camellia_msg_of(const struct camellia *c, struct slice topic,
 /* Makes a random UUID without dashes: 32 hex digits. */
 static struct slice new_id(struct camellia_call *call)
 {
-    static const char hex[] = "0123456789abcdef";
-    unsigned char r[16];
-    must(getrandom(r, sizeof(r), 0) == (ssize_t)sizeof(r));
-    r[6] = (unsigned char)((r[6] & 0x0f) | 0x40);
-    r[8] = (unsigned char)((r[8] & 0x3f) | 0x80);
-    for (int i = 0; i < 16; i++) {
-        call->new_id[2 * i] = hex[r[i] >> 4];
-        call->new_id[2 * i + 1] = hex[r[i] & 15];
-    }
-    return (struct slice){call->new_id, CAMELLIA_NEW_ID_BYTES};
+    size_t n = 0;
+    text_uuid(call->new_id);
+    for (const char *p = call->new_id; *p; p++)
+        if (*p != '-')
+            call->new_id[n++] = *p;
+    return (struct slice){call->new_id, n};
 }
 
 /* Fills the message of the request. -1: a time is out of range. */

@@ -6,6 +6,7 @@
  * URL. So its route must lead to an http sink with accept = "code100" and set no topic.
  * All tasks of a source use the same route, since an id does not identify a route.
  */
+#include "bridge/base/text.h"
 #include "bridge/http/http_api.h"
 #include "sources/later/later_job.h"
 
@@ -65,13 +66,13 @@ static void create(void *arg, struct httpd_req *req)
 {
     struct http_api *api = arg;
     struct later_task *task = httpd_args(req);
-    char id[LATER_ID_SIZE];
+    char id[TEXT_UUID_SIZE];
     if (api->paused) {
         answer_empty(req, 500);
         return;
     }
     later_set_times(task, source_now_ms(api->src, SLICE_LIT("")));
-    later_new_id(id);
+    text_uuid(id);
     task->id = slice_of(id);
     source_submit(api->src, later_job_new(task), on_stored, req);
 }

@@ -5,8 +5,6 @@
 #include "bridge/base/when.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <sys/random.h>
 
 /* ------------------------------------------------------------------ requests */
 
@@ -40,18 +38,6 @@ void later_set_times(struct later_task *task, int64_t now_ms)
 {
     task->created_ms = now_ms;
     task->due_ms = due_ms(now_ms, task->delay_s);
-}
-
-void later_new_id(char out[LATER_ID_SIZE])
-{
-    unsigned char b[16];
-    must(getrandom(b, sizeof(b), 0) == (ssize_t)sizeof(b));
-    b[6] = (b[6] & 0x0f) | 0x40;
-    b[8] = (b[8] & 0x3f) | 0x80;
-    snprintf(out, LATER_ID_SIZE,
-             "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
-             b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12],
-             b[13], b[14], b[15]);
 }
 
 /* ------------------------------------------------------------------ jobs */

@@ -13,8 +13,6 @@
 #include "bridge/http/http_args.h"
 #include "bridge/plugin.h"
 
-enum { LATER_ID_SIZE = 37 }; /* with the NUL */
-
 struct later_task {
     struct slice id, topic, callback, content; /* UTF-8 */
     int64_t delay_s, retries;                  /* negative: 0 */
@@ -35,9 +33,6 @@ void later_set_times(struct later_task *task, int64_t now_ms);
 
 /* Appends the answer to /query. job: from Redis; failures: attempts so far. */
 void later_show(struct buf *out, const struct job *job, unsigned failures);
-
-/* Writes a random UUID, version 4. */
-void later_new_id(char out[LATER_ID_SIZE]);
 
 /* --- later_import.c: imports from the Redis layout of Later (btfak/later) --- */
 struct import;

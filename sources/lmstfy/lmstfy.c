@@ -47,7 +47,7 @@ static void warn(const void *self, struct buf *lines)
 
 void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID])
 {
-    lmstfy_new_ulid(&l->ids, source_now_ms(l->api.src, (struct slice){NULL, 0}), out);
+    lmstfy_new_ulid(source_now_ms(l->api.src, (struct slice){NULL, 0}), out);
 }
 
 /* --------------------------------------------------------------------------- stop */

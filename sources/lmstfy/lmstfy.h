@@ -38,7 +38,6 @@ struct lmstfy {
     bool access_log; /* log a line per request; switched through the admin API */
     int64_t delay_ms, ttl_ms, ttr_ms, timeout_ms, tries; /* defaults for requests */
     /* the job API */
-    struct lmstfy_ids ids;
     struct buf topic;  /* scratch: the topic of a queue, or of several in a row */
     struct buf topics; /* scratch: struct slice */
     struct buf key;    /* scratch of lmstfy_key() */

@@ -18,7 +18,6 @@ static const char bulk_head[] = "{\"job_ids\":[\"";
 
 struct terms {
     int64_t delay_ms, ttl_ms, tries;
-    struct lmstfy_attrs attrs;
 };
 
 /* Reads a duration in seconds; default: the option. -1: answered. */
@@ -53,32 +52,25 @@ static int read_terms(struct lmstfy_req *r, struct terms *t)
     return 0;
 }
 
-/* Returns false if the request was answered. */
-static bool read_attrs(struct lmstfy_req *r, struct terms *t)
-{
-    t->attrs.with_version =
-        slice_is_nocase(httpd_header(r->req, "enable-job-version"), "yes");
-    t->attrs.too_many = false;
-    t->attrs.n = 0;
-    if (t->attrs.with_version)
-        httpd_each_header(r->req, lmstfy_attrs_add, &t->attrs);
-    if (t->attrs.too_many)
-        lmstfy_error(r, 400, "too many attributes, cannot exceed 16");
-    return !t->attrs.too_many;
-}
-
+/* NULL: answered. */
 static struct job *make_job(struct lmstfy_req *r, const struct terms *t,
                             struct slice topic, struct slice payload)
 {
     char id[LMSTFY_JOB_ID];
     int64_t now_ms = source_now_ms(r->l->api.src, topic);
+    bool version = slice_is_nocase(httpd_header(r->req, "enable-job-version"), "yes");
     struct job *job = job_new(payload.n + topic.n + sizeof(id) + 64);
-    job->id = job_copy_slice(job, lmstfy_job_id(&r->l->ids, now_ms,
-                                                (uint32_t)((t->delay_ms + 999) / 1000),
-                                                t->attrs.with_version, id));
+    if (version)
+        httpd_each_header(r->req, lmstfy_attr_add, job);
+    if (job->header_count > LMSTFY_ATTRS) {
+        job_free(job);
+        lmstfy_error(r, 400, "too many attributes, cannot exceed 16");
+        return NULL;
+    }
+    uint32_t delay_s = (uint32_t)((t->delay_ms + 999) / 1000);
+    job->id = job_copy_slice(job, lmstfy_job_id(now_ms, delay_s, version, id));
     job->topic = job_copy_slice(job, topic);
     job->payload = job_copy_slice(job, payload);
-    lmstfy_attrs_store(&t->attrs, job);
     job->timed = true;
     job->timestamp_ms = now_ms;
     job->due_ms = t->delay_ms ? now_ms + t->delay_ms : 0;
@@ -170,11 +162,13 @@ void lmstfy_publish(struct lmstfy_req *r)
     struct slice body = httpd_body(r->req);
     if (read_terms(r, &t) < 0)
         return;
-    if (body.n > BODY_MAX)
+    if (body.n > BODY_MAX) {
         lmstfy_error(r, 413, "body too large");
-    else if (read_attrs(r, &t))
-        source_submit(r->l->api.src, make_job(r, &t, lmstfy_topic(r), body), on_published,
-                      r);
+        return;
+    }
+    struct job *job = make_job(r, &t, lmstfy_topic(r), body);
+    if (job)
+        source_submit(r->l->api.src, job, on_published, r);
 }
 
 /* -------------------------------------------------------------------------- a bulk */
@@ -254,7 +248,7 @@ void lmstfy_bulk(struct lmstfy_req *r)
 {
     struct terms t;
     struct bulk bulk;
-    if (read_terms(r, &t) < 0 || read_bulk(r, &bulk) < 0 || !read_attrs(r, &t))
+    if (read_terms(r, &t) < 0 || read_bulk(r, &bulk) < 0)
         return;
     struct slice topic = lmstfy_topic(r);
     r->count = r->waiting = bulk.n;
@@ -262,6 +256,8 @@ void lmstfy_bulk(struct lmstfy_req *r)
     buf_add_str(&r->out, bulk_head);
     for (unsigned i = 0; i < bulk.n; i++) {
         struct job *job = make_job(r, &t, topic, bulk.element[i]);
+        if (job == NULL) /* the first: all have the same attributes */
+            return;
         buf_add_str(&r->out, i ? "\",\"" : "");
         buf_add_slice(&r->out, job->id);
         source_submit(r->l->api.src, job, on_bulk_stored, r);
