@@ -43,6 +43,10 @@ void text_add_json(struct buf *out, struct slice s);
  * \b \f \n \r \t short, other control characters as \u00xx, invalid UTF-8 as the escape
  * \ufffd. */
 void text_add_json_go(struct buf *out, struct slice s);
+/* The same as Java's Jackson (characters above U+FFFF escaped) and fastjson (U+007F to
+ * U+009F, U+2028, U+2029 escaped) encode it. */
+void text_add_json_jackson(struct buf *out, struct slice s);
+void text_add_json_fastjson(struct buf *out, struct slice s);
 /* Appends "NAME":"text", encoded by text_add_json(), with a comma before it unless it is
  * the first member. */
 void text_add_json_member(struct buf *out, const char *name, struct slice s);

@@ -10,8 +10,9 @@
 #include "bridge/base/text.h"
 #include "sources/camellia/camellia.h"
 
-/* ------------------------------------------------------------------ the dialect Accepts
- * many forms of numbers and booleans; rejects missing parameters. */
+/* ---------------------------------------------------------------- the dialect */
+
+/* Accepts many forms of numbers and booleans; rejects missing parameters. */
 
 static struct slice trimmed(struct slice s)
 {
@@ -148,6 +149,12 @@ static const struct camellia_op *op_of(const struct httpd_req *req)
     return op;
 }
 
+static bool takes_json(const struct httpd_req *req)
+{
+    return httpd_header(req, "accept").n == 0 || camellia_accepts(req, "*/*") ||
+           camellia_accepts(req, "application/*") || camellia_accepts(req, CAMELLIA_JSON);
+}
+
 static void on_call(void *arg, struct httpd_req *req)
 {
     struct camellia *c = arg;
@@ -155,7 +162,7 @@ static void on_call(void *arg, struct httpd_req *req)
     unsigned error = 0;
     struct err err;
     c->last_call_ms = loop_mono_ms();
-    if (!op->polls && !(camellia_accepts(req) & CAMELLIA_TAKES_JSON))
+    if (!op->polls && !takes_json(req))
         error = 406;
     else if (httpd_read_args(req, &op->args, &err) < 0)
         error = 400;
@@ -243,6 +250,8 @@ static int start(struct source *src, void *self, struct err *err)
     c->stats.from_ms = source_now_ms(src, SLICE_LIT(""));
     c->last_call_ms = loop_mono_ms() - INT32_MAX; /* long ago */
     source_protect(src, c->api.httpd);
+    STAILQ_INIT(&c->queries);
+    c->patience = timer_new(camellia_survey_late, c);
     c->window = timer_every(c->monitor_interval_ms, on_window, c);
     queue_watch(src, on_event, c);
     return 0;
@@ -252,6 +261,8 @@ static void on_stopped(void *self)
 {
     struct camellia *c = self;
     timer_del(c->window);
+    timer_del(c->patience);
+    c->patience = NULL;
     camellia_stats_free(&c->stats);
     source_stopped(c->api.src);
 }

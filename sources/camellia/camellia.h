@@ -23,20 +23,20 @@ struct camellia {
     int64_t ttl_ms, max_retry, ack_timeout_ms, poll_timeout_ms, polls_max,
         monitor_interval_ms;
     struct camellia_stats stats;
-    struct timer *window;               /* timer that ends a window of the statistics */
-    struct camellia_survey_run *survey; /* running camellia_survey(); NULL: none */
-    int64_t started_ms;                 /* wall clock */
-    int64_t last_call_ms;               /* monotonic */
+    struct timer *window; /* timer that ends a window of the statistics */
+    /* camellia_survey() */
+    bool surveying;
+    int64_t survey_from_ms;                /* start of the window in which it began */
+    STAILQ_HEAD(, camellia_query) queries; /* that wait for it, or for patience */
+    struct timer *patience;                /* NULL: stopped */
+    int64_t started_ms;                    /* wall clock */
+    int64_t last_call_ms;                  /* monotonic */
     bool offline; /* set by an operator; only reported, calls are still served */
 };
 
-/* --- camellia_answer.c: a message as JSON, in the two formats of the original API.
- * PLAIN, in all calls except the long poll: fields in declaration order, null for absent
- * values, characters above U+FFFF as surrogate escapes. SORTED, in the long poll and in
- * text/plain: fields sorted by name, no nulls, more control characters escaped. Parsers
- * read both alike. Pure. --- */
-
-enum camellia_json { CAMELLIA_PLAIN, CAMELLIA_SORTED };
+/* --- camellia_answer.c: a message as JSON, in the two formats of the original API. In
+ * all calls except the long poll: fields in declaration order, encoded as by Jackson; in
+ * the long poll: sorted by name, as by fastjson. Pure. --- */
 
 enum camellia_status { /* of a message, with the numbers used in the API */
                        CAMELLIA_WAITING = 1,
@@ -53,10 +53,7 @@ struct camellia_msg {
     int64_t produce_ms, trigger_ms, expire_ms, max_retry, retry, status;
 };
 
-void camellia_add_msg(struct buf *out, const struct camellia_msg *m,
-                      enum camellia_json how);
-/* Appends s as a JSON string with quotes. Replaces invalid UTF-8 by U+FFFD. */
-void camellia_add_text(struct buf *out, struct slice s, enum camellia_json how);
+void camellia_add_msg(struct buf *out, const struct camellia_msg *m, bool sorted);
 /* Appends x, always with a fraction: 357.0. */
 void camellia_add_real(struct buf *out, double x);
 /* Appends s with invalid UTF-8 replaced by U+FFFD, so that an id stays the same in later
@@ -100,9 +97,8 @@ void camellia_succeeded(struct camellia_call *call);
 void camellia_show(struct camellia_call *call, const struct camellia_msg *m);
 /* Answers with an HTTP error instead of an API answer. A 400 closes the connection. */
 void camellia_error(struct httpd_req *req, unsigned status);
-/* Returns the content types that the Accept header allows, as bits. */
-enum { CAMELLIA_TAKES_JSON = 1, CAMELLIA_ASKS_JSON = 2, CAMELLIA_ASKS_HTML = 4 };
-unsigned camellia_accepts(const struct httpd_req *req);
+/* Returns whether the Accept header contains this type. */
+bool camellia_accepts(const struct httpd_req *req, const char *type);
 
 /* --- camellia_message.c: the calls --- */
 void camellia_send(struct camellia_call *call);
@@ -125,24 +121,29 @@ struct camellia_info {
     struct camellia_gap age; /* age of ready messages since they became ready */
 };
 
-/* A request of an operator. camellia_query_answer() frees it. */
+/* A request of an operator. camellia_query_answer() frees it. infos is borrowed; NULL:
+ * Redis did not answer. */
+struct camellia_query;
+typedef void camellia_survey_cb(struct camellia_query *query,
+                                const struct camellia_info *infos, size_t n);
 struct camellia_query {
     struct camellia *c;
     struct httpd_req *req;
     struct slice topic; /* parameter */
+    camellia_survey_cb *cb;
+    STAILQ_ENTRY(camellia_query) link;
 };
 extern const struct http_args camellia_query_args, camellia_topic_args;
 struct camellia_query *camellia_query(struct camellia *c, struct httpd_req *req);
-/* Answers and frees query and the contents of text. text NULL: HTTP 500, since Redis is
- * unavailable. */
+/* Answers and frees query. text NULL: HTTP 500, since Redis is unavailable. */
 void camellia_query_answer(struct camellia_query *query, const char *type,
-                           struct buf *text);
+                           const struct buf *text);
 /* Queries the CAMELLIA_SHOWN_MAX most recently used topics. Concurrent requests share the
- * answer. Adds messages that are not pulled yet to the statistics. Calls cb once. infos
- * is borrowed; NULL: Redis did not answer. */
-typedef void camellia_survey_cb(struct camellia_query *query,
-                                const struct camellia_info *infos, size_t n);
+ * answer. Adds messages that are not pulled yet to the statistics. Calls cb once. */
 void camellia_survey(struct camellia_query *query, camellia_survey_cb *cb);
+/* Answers the waiting queries without data. Later ones wait for the same survey. arg:
+ * struct camellia. */
+void camellia_survey_late(void *arg);
 
 void camellia_topic_info(void *arg, struct httpd_req *req);
 void camellia_topic_infos(void *arg, struct httpd_req *req);

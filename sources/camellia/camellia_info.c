@@ -35,14 +35,12 @@ struct camellia_query *camellia_query(struct camellia *c, struct httpd_req *req)
 }
 
 void camellia_query_answer(struct camellia_query *query, const char *type,
-                           struct buf *text)
+                           const struct buf *text)
 {
     if (text)
         httpd_answer(query->req, 200, type, buf_slice(text));
     else
         camellia_error(query->req, 500);
-    if (text)
-        buf_free(text);
 }
 
 /* ------------------------------------------------------------------ one queue */
@@ -84,24 +82,11 @@ static struct camellia_info info_of(struct slice topic, const struct queue_count
 
 /* ------------------------------------------------------------------ all queues */
 
-struct waiter {
-    camellia_survey_cb *cb;
-    struct camellia_query *query;
-};
-struct camellia_survey_run { /* a survey of all queues */
-    struct camellia *c;
-    struct waiter *waiting;
-    size_t n;
-    struct timer *timeout; /* NULL: no time limit; serves a single request */
-    int64_t from_ms;       /* start of the window in which it began */
-};
-
 /* Adds messages that are not pulled yet to the last window. infos NULL: Redis did not
  * answer. */
-static void note_unpulled(const struct camellia_survey_run *survey,
-                          const struct camellia_info *infos, size_t n)
+static void note_unpulled(struct camellia *c, const struct camellia_info *infos, size_t n)
 {
-    struct camellia_stats *stats = &survey->c->stats;
+    struct camellia_stats *stats = &c->stats;
     camellia_clear_unpulled(stats);
     for (size_t i = 0; infos && i < n && stats->last_from_ms > 0; i++) {
         struct camellia_topic *t =
@@ -109,59 +94,42 @@ static void note_unpulled(const struct camellia_survey_run *survey,
         if (t == NULL)
             continue;
         t->unpulled = infos[i].age;
-        t->unpulled_last = stats->from_ms == survey->from_ms ? infos[i].ready_last : 0;
+        t->unpulled_last = stats->from_ms == c->survey_from_ms ? infos[i].ready_last : 0;
     }
 }
 
-static void answer_all(struct camellia_survey_run *survey,
-                       const struct camellia_info *infos, size_t infos_n)
+static void answer_all(struct camellia *c, const struct camellia_info *infos, size_t n)
 {
-    struct waiter *waiting = survey->waiting;
-    size_t n = survey->n;
-    survey->waiting = NULL;
-    survey->n = 0;
-    for (size_t i = 0; i < n; i++)
-        waiting[i].cb(waiting[i].query, infos, infos_n);
-    free(waiting);
+    note_unpulled(c, infos, n);
+    while (!STAILQ_EMPTY(&c->queries)) {
+        struct camellia_query *query = STAILQ_FIRST(&c->queries);
+        STAILQ_REMOVE_HEAD(&c->queries, link);
+        query->cb(query, infos, n);
+    }
 }
 
-/* Answers the waiting requests without data. The survey continues; later requests wait
- * for it. */
-static void on_timeout(void *arg)
+void camellia_survey_late(void *arg)
 {
-    struct camellia_survey_run *survey = arg;
-    camellia_clear_unpulled(&survey->c->stats);
-    answer_all(survey, NULL, 0);
+    answer_all(arg, NULL, 0);
 }
 
 static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
 {
-    struct camellia_survey_run *survey = arg;
-    struct camellia *c = survey->c;
+    struct camellia *c = arg;
     struct camellia_info *infos = queues ? mem_alloc((n + 1) * sizeof(*infos)) : NULL;
     for (size_t i = 0; i < n; i++)
         infos[i] = info_of(queues[i].name, &queues[i].counts);
-    if (survey->timeout) {
-        c->survey = NULL;
-        timer_del(survey->timeout);
-        note_unpulled(survey, infos, n);
-        survey->timeout = NULL;
+    c->surveying = false;
+    if (c->patience) {
+        timer_stop(c->patience);
+        answer_all(c, infos, n);
     }
-    answer_all(survey, infos, n);
     free(infos);
-    loop_defer_free(survey);
 }
 
 static int on_queue(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPANS])
 {
-    const struct camellia_survey_run *survey = arg;
-    return set_limits(survey->c, name, limits_ms);
-}
-
-static void on_none(void *arg)
-{
-    static const struct queue_counted none;
-    on_surveyed(arg, &none, 0);
+    return set_limits(arg, name, limits_ms);
 }
 
 static bool has_queue(const struct camellia *c, struct slice topic)
@@ -170,42 +138,28 @@ static bool has_queue(const struct camellia *c, struct slice topic)
     return source_route(c->api.src, topic, &in_queue).p && in_queue;
 }
 
-static struct camellia_survey_run *survey_start(struct camellia *c, size_t most)
+/* Uses any topic that leads to a queue: all queues of its sink are listed. */
+static void survey(struct camellia *c, const struct queue_survey *how)
 {
-    struct camellia_survey_run *survey = mem_alloc(sizeof(*survey));
-    const struct queue_survey how = {most, on_queue, on_surveyed, survey};
-    const struct camellia_topic *t = c->stats.topics;
-    survey->c = c;
-    survey->from_ms = c->stats.from_ms;
-    /* Use any topic that has_queue to a queue: all queues of its sink are listed. */
-    bool any = has_queue(c, SLICE_LIT(""));
-    while (!any && t && !has_queue(c, t->name))
-        t = t->hh.next;
-    if (any || t)
-        queue_survey(c->api.src, any ? SLICE_LIT("") : t->name, &how);
-    else
-        loop_defer(on_none, survey);
-    return survey;
-}
-
-static void join(struct camellia_survey_run *survey, struct camellia_query *query,
-                 camellia_survey_cb *cb)
-{
-    survey->waiting =
-        mem_realloc(survey->waiting, (survey->n + 1) * sizeof(*survey->waiting));
-    survey->waiting[survey->n++] = (struct waiter){cb, query};
-    if (survey->timeout && survey->n == 1)
-        timer_set(survey->timeout, SURVEY_TIMEOUT_MS);
+    struct slice topic = SLICE_LIT("");
+    for (const struct camellia_topic *t = c->stats.topics; t && !has_queue(c, topic);
+         t = t->hh.next)
+        topic = t->name;
+    queue_survey(c->api.src, topic, how);
 }
 
 void camellia_survey(struct camellia_query *query, camellia_survey_cb *cb)
 {
     struct camellia *c = query->c;
-    if (c->survey == NULL) {
-        c->survey = survey_start(c, CAMELLIA_SHOWN_MAX);
-        c->survey->timeout = timer_new(on_timeout, c->survey);
-    }
-    join(c->survey, query, cb);
+    query->cb = cb;
+    if (STAILQ_EMPTY(&c->queries))
+        timer_set(c->patience, SURVEY_TIMEOUT_MS);
+    STAILQ_INSERT_TAIL(&c->queries, query, link);
+    if (c->surveying)
+        return;
+    c->surveying = true;
+    c->survey_from_ms = c->stats.from_ms;
+    survey(c, &(struct queue_survey){CAMELLIA_SHOWN_MAX, on_queue, on_surveyed, c});
 }
 
 /* ------------------------------------------------------------------ pieces of JSON */
@@ -223,7 +177,7 @@ struct listing {
 static void begin_item(struct listing *l, struct slice topic)
 {
     buf_add_str(l->out, l->n++ ? ",{\"topic\":" : "{\"topic\":");
-    camellia_add_text(l->out, topic, CAMELLIA_PLAIN);
+    text_add_json_jackson(l->out, topic);
 }
 
 static void add_number(struct buf *out, const char *before, const char *name, int64_t n)
@@ -312,9 +266,8 @@ static void on_one(void *arg, enum queue_code code, const struct queue_counts *c
     buf_add_str(&out, "{\"code\":200,\"data\":");
     add_info(&l, &info);
     buf_add_str(&out, "}");
-    if (code == QUEUE_AWAY)
-        buf_free(&out);
     camellia_query_answer(query, CAMELLIA_JSON, code == QUEUE_AWAY ? NULL : &out);
+    buf_free(&out);
 }
 
 void camellia_topic_info(void *arg, struct httpd_req *req)
@@ -325,26 +278,30 @@ void camellia_topic_info(void *arg, struct httpd_req *req)
     queue_count(query->c->api.src, query->topic, limits_ms, (unsigned)n, on_one, query);
 }
 
-static void on_all(struct camellia_query *query, const struct camellia_info *infos,
-                   size_t n)
+static int on_any_queue(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPANS])
+{
+    const struct camellia_query *query = arg;
+    return set_limits(query->c, name, limits_ms);
+}
+
+static void on_all(void *arg, const struct queue_counted *queues, size_t n)
 {
     struct buf out = {0};
     struct listing l = {&out, 0};
-    if (infos == NULL) {
-        camellia_query_answer(query, CAMELLIA_JSON, NULL);
-        return;
-    }
     buf_add_str(&out, "{\"code\":200,\"data\":[");
-    for (size_t i = 0; i < n; i++)
-        add_info(&l, &infos[i]);
+    for (size_t i = 0; i < n; i++) {
+        const struct camellia_info info = info_of(queues[i].name, &queues[i].counts);
+        add_info(&l, &info);
+    }
     buf_add_str(&out, "]}");
-    camellia_query_answer(query, CAMELLIA_JSON, &out);
+    camellia_query_answer(arg, CAMELLIA_JSON, queues ? &out : NULL);
+    buf_free(&out);
 }
 
 void camellia_topic_infos(void *arg, struct httpd_req *req)
 {
     struct camellia_query *query = camellia_query(arg, req);
-    join(survey_start(arg, SIZE_MAX), query, on_all);
+    survey(arg, &(struct queue_survey){SIZE_MAX, on_any_queue, on_all, query});
 }
 
 /* Without Redis the answer contains only the data of this process. */
@@ -357,6 +314,7 @@ static void on_data(struct camellia_query *query, const struct camellia_info *in
     add_lists(&out, query->c, "List");
     buf_add_str(&out, "}}");
     camellia_query_answer(query, CAMELLIA_JSON, &out);
+    buf_free(&out);
 }
 
 void camellia_monitor_data(void *arg, struct httpd_req *req)
@@ -396,6 +354,7 @@ static void on_string(struct camellia_query *query, const struct camellia_info *
         buf_add_str(&out, "}");
     }
     camellia_query_answer(query, CAMELLIA_PLAIN_TEXT, infos ? &out : NULL);
+    buf_free(&out);
 }
 
 void camellia_monitor_string(void *arg, struct httpd_req *req)

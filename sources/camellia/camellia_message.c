@@ -183,7 +183,7 @@ static bool is_named(struct camellia_call *call)
     return good;
 }
 
-static void counted(const struct camellia_call *call, enum camellia_count what)
+static void counted(struct camellia_call *call, enum camellia_count what)
 {
     camellia_count_calls(&call->c->stats, call->topic, what, 1);
 }
@@ -272,49 +272,39 @@ static int64_t at_most(int64_t n, int64_t max)
     return n < max ? n : max;
 }
 
-static enum camellia_json form_of(const struct camellia_call *call)
+/* Starts the list, or continues it. */
+static void begin_list(struct camellia_call *call)
 {
-    return call->op->polls ? CAMELLIA_SORTED : CAMELLIA_PLAIN;
+    if (call->list.n > 0)
+        buf_add(&call->list, ",", 1);
+    else
+        buf_add_str(&call->list, call->op->polls
+                                     ? "{\"code\":200,\"delayMsgList\":["
+                                     : "{\"code\":200,\"msg\":null,\"delayMsgList\":[");
 }
 
 static void answer_list(struct camellia_call *call)
 {
-    static const char empty_plain[] = "{\"code\":200,\"msg\":null,\"delayMsgList\":[]}";
-    static const char empty_sorted[] = "{\"code\":200,\"delayMsgList\":[]}";
-    if (call->list.n == 0) {
-        camellia_answer(call, slice_of(call->op->polls ? empty_sorted : empty_plain));
-    } else {
-        buf_add_str(&call->list, "]}");
-        camellia_answer(call, buf_slice(&call->list));
-    }
-}
-
-static void count(const struct camellia_stats *s, struct camellia_topic *t,
-                  const struct camellia_msg *m, const struct queue_job *job)
-{
-    t->now.counts[CAMELLIA_N_PULL]++;
-    camellia_gap_add(&t->now.pull, job->now_ms - m->trigger_ms);
-    camellia_count_pull(s, t, job->ready_ms, job->now_ms);
+    if (call->list.n == 0)
+        begin_list(call);
+    buf_add_str(&call->list, "]}");
+    camellia_answer(call, buf_slice(&call->list));
 }
 
 static void add_jobs(struct camellia_call *call, const struct queue_job *jobs, unsigned n)
 {
+    const struct camellia_stats *stats = &call->c->stats;
     struct camellia_topic *t = camellia_topic(&call->c->stats, call->topic);
-    struct buf *list = &call->list;
-    if (list->n == 0)
-        buf_add_str(list, call->op->polls
-                              ? "{\"code\":200,\"delayMsgList\":["
-                              : "{\"code\":200,\"msg\":null,\"delayMsgList\":[");
-    else
-        buf_add(list, ",", 1);
     for (unsigned i = 0; i < n; i++) {
         struct camellia_msg m;
+        begin_list(call);
         camellia_msg_of(call->c, call->topic, &jobs[i], &m);
-        if (i > 0)
-            buf_add(list, ",", 1);
-        camellia_add_msg(list, &m, form_of(call));
-        if (t)
-            count(&call->c->stats, t, &m, &jobs[i]);
+        camellia_add_msg(&call->list, &m, call->op->polls);
+        if (t == NULL)
+            continue;
+        t->now.counts[CAMELLIA_N_PULL]++;
+        camellia_gap_add(&t->now.pull, jobs[i].now_ms - m.trigger_ms);
+        camellia_count_pull(stats, t, jobs[i].ready_ms, jobs[i].now_ms);
     }
     call->batch -= n;
 }

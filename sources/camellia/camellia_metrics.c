@@ -146,6 +146,7 @@ static void on_infos(struct camellia_query *query, const struct camellia_info *i
         add_info(&f, &infos[i]);
     buf_free(&f.topic);
     camellia_query_answer(query, CAMELLIA_PLAIN_TEXT, &out);
+    buf_free(&out);
 }
 
 void camellia_metrics(void *arg, struct httpd_req *req)
