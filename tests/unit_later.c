@@ -4,7 +4,7 @@
  */
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "sources/later/later_job.h"
+#include "sources/later/later.h"
 #include "tests/unit.h"
 
 #include <ctype.h>

@@ -9,14 +9,85 @@
 #ifndef SOURCES_CAMELLIA_CAMELLIA_H
 #define SOURCES_CAMELLIA_CAMELLIA_H
 
+#include "bridge/base/hash.h"
 #include "bridge/base/text.h"
 #include "bridge/http/http_api.h"
-#include "sources/camellia/camellia_stats.h"
 
 #define CAMELLIA_JSON "application/json"
 #define CAMELLIA_PLAIN_TEXT "text/plain;charset=UTF-8"
 
 enum { CAMELLIA_TOPIC_MAX = 1000 };
+
+/* --- camellia_stats.c: counts calls and deliveries by topic in windows of equal length:
+ * the running window and the last complete one. This process only. A topic without a call
+ * in a whole window is dropped. Above a limit of topics, new topics are not counted. ---
+ */
+
+enum camellia_count {
+    CAMELLIA_N_SEND,
+    CAMELLIA_N_PULL, /* messages, not calls */
+    CAMELLIA_N_DELETE,
+    CAMELLIA_N_ACK,
+    CAMELLIA_N_GET,
+    CAMELLIA_N_READY,   /* became ready: due, sent without a delay, or released */
+    CAMELLIA_N_END,     /* expired, or out of retries */
+    CAMELLIA_N_TIMEOUT, /* not acknowledged in time */
+    CAMELLIA_COUNTS
+};
+extern const char *const camellia_count_names[CAMELLIA_COUNTS];
+
+struct camellia_gap {
+    int64_t count, sum_ms, max_ms;
+};
+struct camellia_window {
+    int64_t counts[CAMELLIA_COUNTS];
+    struct camellia_gap pull;  /* ms from the trigger time to the pull */
+    struct camellia_gap ready; /* ms from ready to the pull */
+};
+struct camellia_topic {
+    UT_hash_handle hh;
+    struct slice name; /* points to bytes */
+    unsigned polls;    /* polls waiting now; while > 0 the topic is not dropped */
+    struct camellia_window now, last;
+    /* From the last survey: messages that are ready but not pulled. */
+    int64_t unpulled_last;        /* those that became ready in the last window */
+    struct camellia_gap unpulled; /* all of them, ms since they became ready */
+    char bytes[];                 /* of the name */
+};
+struct camellia_stats { /* all zeros: valid and empty */
+    int64_t from_ms,
+        last_from_ms; /* start of the windows now and last, ms on Redis' clock; 0: none */
+    struct camellia_topic *topics; /* by name */
+};
+
+/* Finds or adds a topic. Valid until camellia_stats_next_window(), and as long as polls >
+ * 0. NULL: too many topics. */
+struct camellia_topic *camellia_topic(struct camellia_stats *s, struct slice name);
+/* Decrements polls after a poll. Frees a topic that existed only for its polls. */
+void camellia_poll_ended(struct camellia_stats *s, struct camellia_topic *t);
+/* Counts a call without a result, but only if the topic is known: invented names must not
+ * fill the memory. */
+void camellia_count_miss(struct camellia_stats *s, struct slice topic,
+                         enum camellia_count what);
+void camellia_count_calls(struct camellia_stats *s, struct slice topic,
+                          enum camellia_count what, int64_t n);
+/* Records a pull of a message that was ready since ready_ms. Times in ms since 1970. */
+void camellia_count_pull(const struct camellia_stats *s, struct camellia_topic *t,
+                         int64_t ready_ms, int64_t now_ms);
+/* Return values of the last window, including messages that are ready but not pulled. */
+int64_t camellia_count_of(const struct camellia_topic *t, enum camellia_count what);
+struct camellia_gap camellia_ready_gap(const struct camellia_topic *t);
+/* True if the last window has no calls and no pulls, and no message is ready. */
+bool camellia_topic_is_quiet(const struct camellia_topic *t);
+/* Clears the results of surveys. */
+void camellia_clear_unpulled(struct camellia_stats *s);
+void camellia_gap_add(struct camellia_gap *g, int64_t gap_ms);
+double camellia_gap_avg(const struct camellia_gap *g);
+/* Completes the running window and starts a new one. */
+void camellia_stats_next_window(struct camellia_stats *s, int64_t now_ms);
+void camellia_stats_free(struct camellia_stats *s);
+
+/* --- the source --- */
 
 struct camellia {
     struct http_api api;
@@ -112,25 +183,16 @@ void camellia_msg_of(const struct camellia *c, struct slice topic,
 
 /* --- camellia_info.c, camellia_metrics.c: for operators --- */
 enum { CAMELLIA_SPANS = 9, CAMELLIA_SHOWN_MAX = 1000 };
-struct camellia_info {
-    struct slice topic;
-    int64_t waiting, ready, acking;
-    int64_t span[CAMELLIA_SPANS]; /* waiting messages by remaining time */
-    int64_t ready_last;      /* ready messages that became ready in the last statistics
-                              * window */
-    struct camellia_gap age; /* age of ready messages since they became ready */
-};
+/* Returns the number of waiting messages by remaining time. counts: with the limits of
+ * camellia_info.c. */
+int64_t camellia_span(const struct queue_counts *counts, unsigned i);
 
-/* A request of an operator. camellia_query_answer() frees it. infos is borrowed; NULL:
- * Redis did not answer. */
-struct camellia_query;
-typedef void camellia_survey_cb(struct camellia_query *query,
-                                const struct camellia_info *infos, size_t n);
+/* A request of an operator. camellia_query_answer() frees it. */
 struct camellia_query {
     struct camellia *c;
     struct httpd_req *req;
     struct slice topic; /* parameter */
-    camellia_survey_cb *cb;
+    queue_survey_cb *cb;
     STAILQ_ENTRY(camellia_query) link;
 };
 extern const struct http_args camellia_query_args, camellia_topic_args;
@@ -139,8 +201,9 @@ struct camellia_query *camellia_query(struct camellia *c, struct httpd_req *req)
 void camellia_query_answer(struct camellia_query *query, const char *type,
                            const struct buf *text);
 /* Queries the CAMELLIA_SHOWN_MAX most recently used topics. Concurrent requests share the
- * answer. Adds messages that are not pulled yet to the statistics. Calls cb once. */
-void camellia_survey(struct camellia_query *query, camellia_survey_cb *cb);
+ * answer. Adds messages that are not pulled yet to the statistics. Calls cb once, with
+ * query as arg. */
+void camellia_survey(struct camellia_query *query, queue_survey_cb *cb);
 /* Answers the waiting queries without data. Later ones wait for the same survey. arg:
  * struct camellia. */
 void camellia_survey_late(void *arg);

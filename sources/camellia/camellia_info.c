@@ -61,50 +61,45 @@ static int set_limits(const struct camellia *c, struct slice topic,
     return QUEUE_SPANS;
 }
 
-static struct camellia_info info_of(struct slice topic, const struct queue_counts *counts)
+int64_t camellia_span(const struct queue_counts *counts, unsigned i)
 {
-    struct camellia_info info = {
-        .topic = topic,
-        .waiting = counts->waiting,
-        .ready = counts->ready,
-        .acking = counts->in_flight,
-        .ready_last = counts->span[LAST],
-        .age = {.count = counts->ready,
-                .sum_ms = counts->ready * counts->ready_age_ms,
-                .max_ms =
-                    counts->ready > 0 ? counts->now_ms - counts->oldest_ready_ms : 0}};
-    memcpy(info.span, &counts->span[FIRST_MINUTE], sizeof(info.span));
+    const int64_t *span = &counts->span[FIRST_MINUTE];
+    if (i > 0)
+        return span[i];
     /* These spans also count the ready messages. */
-    info.span[0] += counts->span[BEFORE_LAST] + counts->span[LAST];
-    info.span[0] = info.span[0] > info.ready ? info.span[0] - info.ready : 0;
-    return info;
+    int64_t first = counts->span[BEFORE_LAST] + counts->span[LAST] + span[0];
+    return first > counts->ready ? first - counts->ready : 0;
 }
 
 /* ------------------------------------------------------------------ all queues */
 
-/* Adds messages that are not pulled yet to the last window. infos NULL: Redis did not
+/* Adds messages that are not pulled yet to the last window. queues NULL: Redis did not
  * answer. */
-static void note_unpulled(struct camellia *c, const struct camellia_info *infos, size_t n)
+static void note_unpulled(struct camellia *c, const struct queue_counted *queues,
+                          size_t n)
 {
     struct camellia_stats *stats = &c->stats;
     camellia_clear_unpulled(stats);
-    for (size_t i = 0; infos && i < n && stats->last_from_ms > 0; i++) {
+    for (size_t i = 0; i < n && stats->last_from_ms > 0; i++) {
+        const struct queue_counts *counts = &queues[i].counts;
         struct camellia_topic *t =
-            infos[i].ready > 0 ? camellia_topic(stats, infos[i].topic) : NULL;
+            counts->ready > 0 ? camellia_topic(stats, queues[i].name) : NULL;
         if (t == NULL)
             continue;
-        t->unpulled = infos[i].age;
-        t->unpulled_last = stats->from_ms == c->survey_from_ms ? infos[i].ready_last : 0;
+        t->unpulled =
+            (struct camellia_gap){counts->ready, counts->ready * counts->ready_age_ms,
+                                  counts->now_ms - counts->oldest_ready_ms};
+        t->unpulled_last = stats->from_ms == c->survey_from_ms ? counts->span[LAST] : 0;
     }
 }
 
-static void answer_all(struct camellia *c, const struct camellia_info *infos, size_t n)
+static void answer_all(struct camellia *c, const struct queue_counted *queues, size_t n)
 {
-    note_unpulled(c, infos, n);
+    note_unpulled(c, queues, n);
     while (!STAILQ_EMPTY(&c->queries)) {
         struct camellia_query *query = STAILQ_FIRST(&c->queries);
         STAILQ_REMOVE_HEAD(&c->queries, link);
-        query->cb(query, infos, n);
+        query->cb(query, queues, n);
     }
 }
 
@@ -116,15 +111,11 @@ void camellia_survey_late(void *arg)
 static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
 {
     struct camellia *c = arg;
-    struct camellia_info *infos = queues ? mem_alloc((n + 1) * sizeof(*infos)) : NULL;
-    for (size_t i = 0; i < n; i++)
-        infos[i] = info_of(queues[i].name, &queues[i].counts);
     c->surveying = false;
-    if (c->patience) {
-        timer_stop(c->patience);
-        answer_all(c, infos, n);
-    }
-    free(infos);
+    if (c->patience == NULL) /* stopped */
+        return;
+    timer_stop(c->patience);
+    answer_all(c, queues, n);
 }
 
 static int on_queue(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPANS])
@@ -148,7 +139,7 @@ static void survey(struct camellia *c, const struct queue_survey *how)
     queue_survey(c->api.src, topic, how);
 }
 
-void camellia_survey(struct camellia_query *query, camellia_survey_cb *cb)
+void camellia_survey(struct camellia_query *query, queue_survey_cb *cb)
 {
     struct camellia *c = query->c;
     query->cb = cb;
@@ -186,16 +177,22 @@ static void add_number(struct buf *out, const char *before, const char *name, in
     text_add_decimal(out, n);
 }
 
-static void add_info(struct listing *l, const struct camellia_info *info)
+static void add_spans(struct buf *out, const char *before,
+                      const struct queue_counts *counts)
 {
-    begin_item(l, info->topic);
-    add_number(l->out, ",", "waitingQueueSize", info->waiting);
-    buf_add_str(l->out, ",\"waitingQueueInfo\":{");
-    for (int i = 0; i < CAMELLIA_SPANS; i++)
-        add_number(l->out, i ? "," : "", span_names[i], info->span[i]);
+    for (unsigned i = 0; i < CAMELLIA_SPANS; i++, before = ",")
+        add_number(out, before, span_names[i], camellia_span(counts, i));
+}
+
+static void add_queue(struct listing *l, struct slice topic,
+                      const struct queue_counts *counts)
+{
+    begin_item(l, topic);
+    add_number(l->out, ",", "waitingQueueSize", counts->waiting);
+    add_spans(l->out, ",\"waitingQueueInfo\":{", counts);
     buf_add_str(l->out, "}");
-    add_number(l->out, ",", "readyQueueSize", info->ready);
-    add_number(l->out, ",", "ackQueueSize", info->acking);
+    add_number(l->out, ",", "readyQueueSize", counts->ready);
+    add_number(l->out, ",", "ackQueueSize", counts->in_flight);
     buf_add_str(l->out, "}");
 }
 
@@ -257,14 +254,12 @@ static void add_lists(struct buf *out, const struct camellia *c, const char *suf
 
 static void on_one(void *arg, enum queue_code code, const struct queue_counts *counts)
 {
+    static const struct queue_counts none;
     struct camellia_query *query = arg;
-    struct camellia_info info = {.topic = query->topic};
     struct buf out = {0};
     struct listing l = {&out, 0};
-    if (counts)
-        info = info_of(query->topic, counts);
     buf_add_str(&out, "{\"code\":200,\"data\":");
-    add_info(&l, &info);
+    add_queue(&l, query->topic, counts ? counts : &none);
     buf_add_str(&out, "}");
     camellia_query_answer(query, CAMELLIA_JSON, code == QUEUE_AWAY ? NULL : &out);
     buf_free(&out);
@@ -289,10 +284,8 @@ static void on_all(void *arg, const struct queue_counted *queues, size_t n)
     struct buf out = {0};
     struct listing l = {&out, 0};
     buf_add_str(&out, "{\"code\":200,\"data\":[");
-    for (size_t i = 0; i < n; i++) {
-        const struct camellia_info info = info_of(queues[i].name, &queues[i].counts);
-        add_info(&l, &info);
-    }
+    for (size_t i = 0; i < n; i++)
+        add_queue(&l, queues[i].name, &queues[i].counts);
     buf_add_str(&out, "]}");
     camellia_query_answer(arg, CAMELLIA_JSON, queues ? &out : NULL);
     buf_free(&out);
@@ -305,15 +298,15 @@ void camellia_topic_infos(void *arg, struct httpd_req *req)
 }
 
 /* Without Redis the answer contains only the data of this process. */
-static void on_data(struct camellia_query *query, const struct camellia_info *infos,
-                    size_t n)
+static void on_data(void *arg, const struct queue_counted *queues, size_t n)
 {
+    const struct camellia_query *query = arg;
     struct buf out = {0};
-    (void)infos, (void)n; /* the statistics already contain them */
+    (void)queues, (void)n; /* the statistics already contain them */
     buf_add_str(&out, "{\"code\":200,\"data\":{");
     add_lists(&out, query->c, "List");
     buf_add_str(&out, "}}");
-    camellia_query_answer(query, CAMELLIA_JSON, &out);
+    camellia_query_answer(arg, CAMELLIA_JSON, &out);
     buf_free(&out);
 }
 
@@ -322,38 +315,30 @@ void camellia_monitor_data(void *arg, struct httpd_req *req)
     camellia_survey(camellia_query(arg, req), on_data);
 }
 
-static void add_sizes(struct buf *out, const struct camellia_info *infos, size_t n)
+static void on_string(void *arg, const struct queue_counted *queues, size_t n)
 {
-    struct listing sizes = {out, 0}, spans = {out, 0};
-    buf_add_str(out, ",\"topicInfoStats\":[");
-    for (size_t i = 0; i < n; i++) {
-        begin_item(&sizes, infos[i].topic);
-        add_number(out, ",", "waitingQueueSize", infos[i].waiting);
-        add_number(out, ",", "ackQueueSize", infos[i].acking);
-        add_number(out, ",", "readyQueueSize", infos[i].ready);
-        buf_add_str(out, "}");
-    }
-    buf_add_str(out, "],\"waitingQueueStats\":[");
-    for (size_t i = 0; i < n; i++) {
-        begin_item(&spans, infos[i].topic);
-        for (int s = 0; s < CAMELLIA_SPANS; s++)
-            add_number(out, ",", span_names[s], infos[i].span[s]);
-        buf_add_str(out, "}");
-    }
-    buf_add_str(out, "]");
-}
-
-static void on_string(struct camellia_query *query, const struct camellia_info *infos,
-                      size_t n)
-{
+    const struct camellia_query *query = arg;
     struct buf out = {0};
-    if (infos) {
-        buf_add_str(&out, "{");
-        add_lists(&out, query->c, "");
-        add_sizes(&out, infos, n);
+    struct listing sizes = {&out, 0}, spans = {&out, 0};
+    buf_add_str(&out, "{");
+    add_lists(&out, query->c, "");
+    buf_add_str(&out, ",\"topicInfoStats\":[");
+    for (size_t i = 0; i < n; i++) {
+        const struct queue_counts *counts = &queues[i].counts;
+        begin_item(&sizes, queues[i].name);
+        add_number(&out, ",", "waitingQueueSize", counts->waiting);
+        add_number(&out, ",", "ackQueueSize", counts->in_flight);
+        add_number(&out, ",", "readyQueueSize", counts->ready);
         buf_add_str(&out, "}");
     }
-    camellia_query_answer(query, CAMELLIA_PLAIN_TEXT, infos ? &out : NULL);
+    buf_add_str(&out, "],\"waitingQueueStats\":[");
+    for (size_t i = 0; i < n; i++) {
+        begin_item(&spans, queues[i].name);
+        add_spans(&out, ",", &queues[i].counts);
+        buf_add_str(&out, "}");
+    }
+    buf_add_str(&out, "]}");
+    camellia_query_answer(arg, CAMELLIA_PLAIN_TEXT, queues ? &out : NULL);
     buf_free(&out);
 }
 

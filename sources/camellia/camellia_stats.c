@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/camellia/camellia_stats.h"
-#include "bridge/base/mem.h"
+#include "sources/camellia/camellia.h"
 
 #include <stdlib.h>
 

@@ -4,9 +4,9 @@
  * functions. Functions without a request or a clock are in lmstfy_job.h.
  *
  * The job API: lmstfy_http.c does the common steps of all requests, lmstfy_publish.c and
- * lmstfy_queue.c handle each call. The admin API: lmstfy_admin.c opens the listener and
- * describes the service, lmstfy_token.c and lmstfy_limit.c manage tokens and rate limits,
- * lmstfy_metrics.c counts.
+ * lmstfy_queue.c handle each call. The admin API: lmstfy_admin.c describes the service,
+ * lmstfy_token.c and lmstfy_limit.c manage tokens and rate limits, lmstfy_metrics.c
+ * counts.
  */
 #ifndef SOURCES_LMSTFY_LMSTFY_H
 #define SOURCES_LMSTFY_LMSTFY_H
@@ -38,9 +38,8 @@ struct lmstfy {
     bool access_log; /* log a line per request; switched through the admin API */
     int64_t delay_ms, ttl_ms, ttr_ms, timeout_ms, tries; /* defaults for requests */
     /* the job API */
-    struct buf topic;  /* scratch: the topic of a queue, or of several in a row */
-    struct buf topics; /* scratch: struct slice */
-    struct buf key;    /* scratch of lmstfy_key() */
+    struct buf topic; /* scratch: the topic of a queue, or of several in a row */
+    struct buf key;   /* scratch of lmstfy_key() */
     struct log_limit complain;
     /* the admin API */
     struct httpd *admin_httpd;
@@ -121,6 +120,8 @@ struct slice lmstfy_topic(struct lmstfy_req *r);
  * min to max; the request was answered with 400 "invalid NAME". */
 int lmstfy_param(struct lmstfy_req *r, const char *name, int64_t min, int64_t max,
                  int64_t *n);
+/* Parses a number of seconds. -1: as above. */
+int lmstfy_span(struct lmstfy_req *r, const char *name, int64_t def_ms, int64_t *ms);
 
 /* Each of these answers the request and frees it. */
 void lmstfy_answer(struct lmstfy_req *r, unsigned status); /* r->out as JSON */
@@ -146,10 +147,8 @@ void lmstfy_respawn(struct lmstfy_req *r);
 void lmstfy_drop_dead(struct lmstfy_req *r);
 
 /* --- lmstfy_admin.c --- */
-/* Opens the admin listener. Requires src and the options. -1: it is not open. */
-int lmstfy_admin_start(struct lmstfy *l, struct err *err);
-/* Closes the admin API; finally calls source_stopped(). self: struct lmstfy. */
-void lmstfy_admin_stop(void *self);
+/* Handles every request of the admin API. arg: struct lmstfy. */
+void lmstfy_serve_admin(void *arg, struct httpd_req *req);
 /* Appends a topic of the pool for queue_list(). Every topic of the pool leads to its
  * queues. */
 void lmstfy_any_topic(struct buf *out, struct slice pool);

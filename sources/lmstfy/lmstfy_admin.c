@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_admin.c - the admin API: its listener and accounts, version, pools, list of
- * queues, and the switch of the access log.
+ * lmstfy_admin.c - the admin API: its accounts, version, pools, list of queues, and the
+ * switch of the access log.
  */
 #include "bridge/base/text.h"
 #include "sources/lmstfy/lmstfy.h"
 
 #include <stdlib.h>
-
-/* Changes of tokens and limits are notified; this covers lost notifications. */
-enum { COPIES_CLEAR_MS = 10 * 1000 };
 
 /* ------------------------------------------------------------ about the service */
 
@@ -159,29 +156,26 @@ static bool same_secret(struct slice given, struct slice secret)
 /* Is the header "Basic BASE64(USER:PASSWORD)" of an account? */
 static bool may(const struct lmstfy *l, const struct httpd_req *req)
 {
-    static const char scheme[] = "Basic ";
     struct slice given = httpd_header(req, "authorization");
-    size_t n = sizeof(scheme) - 1;
-    struct buf pair = {0}, account = {0};
+    struct buf pair = {0}, wanted = {0};
     bool found = false;
-    if (given.n <= n || strncasecmp(given.p, scheme, n) != 0)
+    if (!slice_is_nocase(text_take_word(&given), "basic"))
         return false;
-    given = (struct slice){given.p + n, given.n - n};
-    if (text_base64_decode(given, &pair) == 0) {
-        for (size_t i = 0; i < l->accounts.n; i++) {
-            buf_clear(&account);
-            buf_addf(&account, "%s:%s", l->accounts.v[i].name, l->accounts.v[i].value);
-            found |= same_secret(buf_slice(&pair), buf_slice(&account));
-        }
+    for (size_t i = 0; i < l->accounts.n; i++) {
+        buf_clear(&pair);
+        buf_clear(&wanted);
+        buf_addf(&pair, "%s:%s", l->accounts.v[i].name, l->accounts.v[i].value);
+        text_add_base64(&wanted, buf_slice(&pair));
+        found |= same_secret(text_trim(given), buf_slice(&wanted));
     }
-    buf_free(&pair);
-    buf_free(&account);
+    text_wipe(&pair);
+    text_wipe(&wanted);
     return found;
 }
 
 /* ------------------------------------------------------------ requests */
 
-static void serve(void *arg, struct httpd_req *req)
+void lmstfy_serve_admin(void *arg, struct httpd_req *req)
 {
     struct lmstfy_req *r = lmstfy_req_new(arg, req, rows, true);
     if (r == NULL)
@@ -212,47 +206,4 @@ int lmstfy_token_of_path(struct lmstfy_req *r)
         return 0;
     lmstfy_error(r, 400, "the pool was not exists");
     return -1;
-}
-
-/* ------------------------------------------------------------ start and stop */
-
-static const struct httpd_route routes[] = {{"*", "/{*}", serve, HTTPD_OPEN, NULL}, {0}};
-
-int lmstfy_admin_start(struct lmstfy *l, struct err *err)
-{
-    struct buf name = {0};
-    buf_addf(&name, "%s.admin", source_name(l->api.src));
-    l->admin_httpd = httpd_open(buf_str(&name), &l->admin_http, err);
-    buf_free(&name);
-    if (l->admin_httpd == NULL)
-        return err_in(err, "admin_listen");
-    l->tokens = (struct lmstfy_copies){.kv = LMSTFY_TOKENS_KV};
-    l->limits = (struct lmstfy_copies){.kv = LMSTFY_LIMITS_KV, .absent = true};
-    l->copies_clear = timer_every(COPIES_CLEAR_MS, lmstfy_copies_clear, l);
-    kv_watch(l->api.src, lmstfy_copies_clear, l);
-    lmstfy_metrics_start(l);
-    httpd_serve(l->admin_httpd, routes, l);
-    httpd_set_dialect(l->admin_httpd, &lmstfy_admin_dialect, l);
-    log_info(source_name(l->api.src), "listens on %s for the admin API",
-             l->admin_http.listen);
-    return 0;
-}
-
-static void on_closed(void *arg)
-{
-    struct lmstfy *l = arg;
-    kv_watch(l->api.src, NULL, NULL);
-    timer_del(l->copies_clear);
-    lmstfy_copies_clear(l);
-    lmstfy_metrics_stop(l);
-    buf_free(&l->topic);
-    buf_free(&l->topics);
-    buf_free(&l->key);
-    source_stopped(l->api.src);
-}
-
-void lmstfy_admin_stop(void *self)
-{
-    struct lmstfy *l = self;
-    httpd_close(l->admin_httpd, on_closed, l);
 }

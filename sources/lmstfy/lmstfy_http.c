@@ -229,6 +229,15 @@ int lmstfy_param(struct lmstfy_req *r, const char *name, int64_t min, int64_t ma
     return -1;
 }
 
+int lmstfy_span(struct lmstfy_req *r, const char *name, int64_t def_ms, int64_t *ms)
+{
+    int64_t s = -1;
+    if (lmstfy_param(r, name, 0, UINT32_MAX, &s) < 0)
+        return -1;
+    *ms = s < 0 ? def_ms : s * 1000;
+    return 0;
+}
+
 static void run(struct lmstfy_req *r)
 {
     if (r->row->publishes && r->l->api.paused)

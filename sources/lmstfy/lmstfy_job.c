@@ -80,12 +80,18 @@ bool lmstfy_id_has_version(struct slice id)
     return id.n == LMSTFY_JOB_ID && id.p[0] == '1';
 }
 
+/* -1: not an id of this format. */
+static int read_id(struct slice id, unsigned char bytes[ULID_BYTES])
+{
+    size_t skip = lmstfy_id_has_version(id) ? 1 : 0;
+    return id.n - skip == LMSTFY_ULID ? lmstfy_ulid_read(id.p + skip, bytes) : -1;
+}
+
 int64_t lmstfy_id_ms(struct slice id)
 {
     unsigned char bytes[ULID_BYTES];
     int64_t ms = 0;
-    size_t skip = lmstfy_id_has_version(id) ? 1 : 0;
-    if (id.n - skip != LMSTFY_ULID || lmstfy_ulid_read(id.p + skip, bytes) < 0)
+    if (read_id(id, bytes) < 0)
         return -1;
     for (int i = 0; i < TIME_BYTES; i++)
         ms = ms << 8 | bytes[i];
@@ -96,12 +102,11 @@ int64_t lmstfy_id_due_ms(struct slice id)
 {
     unsigned char bytes[ULID_BYTES];
     uint32_t delay_s = 0;
-    int64_t made_ms = lmstfy_id_ms(id);
-    if (made_ms < 0 || lmstfy_ulid_read(id.p + (id.n - LMSTFY_ULID), bytes) < 0)
+    if (read_id(id, bytes) < 0)
         return -1;
     for (int i = ULID_BYTES - 1; i >= TIME_BYTES + RANDOM_BYTES; i--)
         delay_s = delay_s << 8 | bytes[i];
-    return delay_s > 0 ? made_ms + (int64_t)delay_s * 1000 : 0;
+    return delay_s > 0 ? lmstfy_id_ms(id) + (int64_t)delay_s * 1000 : 0;
 }
 
 /* --------------------------------------------------------------------------- names */

@@ -20,23 +20,13 @@ struct terms {
     int64_t delay_ms, ttl_ms, tries;
 };
 
-/* Reads a duration in seconds; default: the option. -1: answered. */
-static int read_span(struct lmstfy_req *r, const char *name, int64_t def_ms, int64_t *ms)
-{
-    int64_t s = -1;
-    if (lmstfy_param(r, name, 0, UINT32_MAX, &s) < 0)
-        return -1;
-    *ms = s < 0 ? def_ms : s * 1000;
-    return 0;
-}
-
 /* -1: answered. */
 static int read_terms(struct lmstfy_req *r, struct terms *t)
 {
     const struct lmstfy *l = r->l;
     t->tries = l->tries;
-    if (read_span(r, "delay", l->delay_ms, &t->delay_ms) < 0 ||
-        read_span(r, "ttl", l->ttl_ms, &t->ttl_ms) < 0)
+    if (lmstfy_span(r, "delay", l->delay_ms, &t->delay_ms) < 0 ||
+        lmstfy_span(r, "ttl", l->ttl_ms, &t->ttl_ms) < 0)
         return -1;
     if (t->ttl_ms > 0 && t->ttl_ms < t->delay_ms) {
         lmstfy_error(r, 400, "ttl is shorter than delay");

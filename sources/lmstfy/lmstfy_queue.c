@@ -69,56 +69,33 @@ static void on_jobs(void *arg, enum queue_code code, const struct queue_job *job
 
 /* ------------------------------------------------------------------- the request */
 
-/* Returns the number of queues; -1: too many. Sets topics, valid until the next call. */
-static int make_topics(struct lmstfy_req *r, const struct slice **topics)
-{
-    struct buf *text = &r->l->topic, *slices = &r->l->topics;
-    struct slice name, list = r->queue, *topic;
-    size_t each = r->pool.n + r->ns.n + 2;
-    int n = 0;
-    buf_clear(text);
-    buf_room(text, r->queue.n + LMSTFY_QUEUES_MAX * each); /* reserve, so that it does not
-                                                            * move */
-    topic = (void *)buf_room(slices, LMSTFY_QUEUES_MAX * sizeof(*topic));
-    *topics = topic;
-    while ((name = next_name(&list)).n > 0) {
-        size_t at = text->n;
-        if (n == LMSTFY_QUEUES_MAX)
-            return -1;
-        lmstfy_add_topic(text, r->pool, r->ns, name);
-        topic[n++] = (struct slice){text->p + at, text->n - at};
-    }
-    return n;
-}
-
-/* -1: answered. */
-static int read_ask(struct lmstfy_req *r, struct queue_ask *ask)
-{
-    int64_t ttr_s = -1, timeout_s = -1, count = 1;
-    if (lmstfy_param(r, "ttr", 0, UINT32_MAX, &ttr_s) < 0 ||
-        lmstfy_param(r, "timeout", 0, UINT32_MAX, &timeout_s) < 0 ||
-        lmstfy_param(r, "count", 1, COUNT_MAX, &count) < 0)
-        return -1;
-    int n = make_topics(r, &ask->topics);
-    if (n <= 0) {
-        lmstfy_error(r, 400, "invalid queue name(s)");
-        return -1;
-    }
-    ask->topic_count = (unsigned)n;
-    ask->max = r->count = (unsigned)count;
-    ask->gather = true;
-    ask->lease_ms = ttr_s < 0 ? r->l->ttr_ms : ttr_s * 1000;
-    if (ask->lease_ms == 0)
-        ask->lease_ms = 1; /* expires at once; 0 would mean the queue's default */
-    ask->wait_ms = timeout_s < 0 ? r->l->timeout_ms : timeout_s * 1000;
-    return 0;
-}
-
 void lmstfy_consume(struct lmstfy_req *r)
 {
-    struct queue_ask ask = {0};
-    if (read_ask(r, &ask) < 0)
+    struct slice topics[LMSTFY_QUEUES_MAX], name, list = r->queue;
+    struct queue_ask ask = {.topics = topics, .gather = true};
+    struct buf *text = &r->l->topic;
+    int64_t count = 1;
+    if (lmstfy_span(r, "ttr", r->l->ttr_ms, &ask.lease_ms) < 0 ||
+        lmstfy_span(r, "timeout", r->l->timeout_ms, &ask.wait_ms) < 0 ||
+        lmstfy_param(r, "count", 1, COUNT_MAX, &count) < 0)
         return;
+    buf_clear(text);
+    /* Reserve, so that it does not move. */
+    buf_room(text, r->queue.n + LMSTFY_QUEUES_MAX * (r->pool.n + r->ns.n + 2));
+    for (; (name = next_name(&list)).n > 0; ask.topic_count++) {
+        size_t at = text->n;
+        if (ask.topic_count == LMSTFY_QUEUES_MAX)
+            break;
+        lmstfy_add_topic(text, r->pool, r->ns, name);
+        topics[ask.topic_count] = (struct slice){text->p + at, text->n - at};
+    }
+    if (ask.topic_count == 0 || name.n > 0) {
+        lmstfy_error(r, 400, "invalid queue name(s)");
+        return;
+    }
+    if (ask.lease_ms == 0)
+        ask.lease_ms = 1; /* expires at once; 0 would mean the queue's default */
+    ask.max = r->count = (unsigned)count;
     http_poll_start(&r->poll, &r->l->api, r->req, &ask, on_jobs, r);
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * later_job.h - converts tasks of Later's API to jobs, and jobs to its answers. No I/O,
- * no state.
+ * later.h - converts tasks of Later's API to jobs, and jobs to its answers, for the tests
+ * and the import.
  *
  * A job's payload is the complete body of the callback request, its target the callback
  * URL. Later's number of retries is the job's tries minus one. The creation time is the
  * job's timestamp. Later's execute_time is the first due time in whole seconds.
  */
-#ifndef SOURCES_LATER_LATER_JOB_H
-#define SOURCES_LATER_LATER_JOB_H
+#ifndef SOURCES_LATER_LATER_H
+#define SOURCES_LATER_LATER_H
 
 #include "bridge/http/http_args.h"
 #include "bridge/plugin.h"
