@@ -80,11 +80,11 @@ struct lmstfy_req {
     int64_t begun_ms;             /* monotonic */
     bool known;                   /* its token is valid, or none is required */
     bool limited;                 /* counted against its token's limit */
-    bool failed;                  /* at least one job was not stored or deleted */
+    bool failed;                  /* Redis did not answer a deletion of a token */
     bool delayed;                 /* publishes a delayed job */
-    unsigned count;               /* bulk: number of jobs; consume: maximum */
+    unsigned count;               /* publish: number of jobs; consume: maximum */
     unsigned waiting;             /* open answers from Redis, if several */
-    unsigned stored;              /* bulk: jobs stored in Redis */
+    unsigned stored;              /* publish: jobs stored in Redis */
     const struct lmstfy_refusal
         *refusal; /* lmstfy_publish.c; NULL: Redis did not respond */
     struct http_poll poll;
@@ -114,6 +114,8 @@ extern const struct lmstfy_row lmstfy_rows[]; /* of the job API */
  * row. */
 const struct lmstfy_row *lmstfy_route(const struct lmstfy_row *rows, const char *method,
                                       struct slice path, struct slice took[3]);
+/* Runs the row of a request that passed all checks. */
+void lmstfy_run(struct lmstfy_req *r);
 /* Returns the topic of the request's queue, valid until the next call. */
 struct slice lmstfy_topic(struct lmstfy_req *r);
 /* Parses a numeric parameter. Leaves *n unchanged if it is absent. -1: not a number from
@@ -127,6 +129,9 @@ int lmstfy_span(struct lmstfy_req *r, const char *name, int64_t def_ms, int64_t 
 void lmstfy_answer(struct lmstfy_req *r, unsigned status); /* r->out as JSON */
 void lmstfy_answer_text(struct lmstfy_req *r, unsigned status, const char *type);
 void lmstfy_answer_none(struct lmstfy_req *r, unsigned status); /* no body */
+/* {"KEY": text} */
+void lmstfy_answer_member(struct lmstfy_req *r, unsigned status, const char *key,
+                          const char *text);
 /* {"error": text} */
 void lmstfy_error(struct lmstfy_req *r, unsigned status, const char *text);
 void lmstfy_internal_error(struct lmstfy_req *r); /* Redis did not respond */
@@ -173,10 +178,9 @@ void lmstfy_copies_clear(void *arg);
  * items. */
 struct kv_item *lmstfy_sorted(const struct kv_item *items, unsigned n);
 
-/* Counts the request against its token's limit and sets limited if a limit exists. Calls
- * lmstfy_limit_acquired() once, at once or later. KV_NOT: above the limit. */
+/* Counts the request against its token's limit, sets limited if a limit exists, and calls
+ * lmstfy_run() or answers, at once or later. */
 void lmstfy_limit_acquire(struct lmstfy_req *r);
-void lmstfy_limit_acquired(struct lmstfy_req *r, enum kv_code code);
 /* Undoes the count after a request without effect. */
 void lmstfy_limit_release(struct lmstfy_req *r);
 

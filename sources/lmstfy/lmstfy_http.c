@@ -79,10 +79,16 @@ static void add_member(struct buf *out, const char *key, const char *text)
     buf_add(out, "}", 1);
 }
 
+void lmstfy_answer_member(struct lmstfy_req *r, unsigned status, const char *key,
+                          const char *text)
+{
+    add_member(&r->out, key, text);
+    lmstfy_answer(r, status);
+}
+
 void lmstfy_error(struct lmstfy_req *r, unsigned status, const char *text)
 {
-    add_member(&r->out, "error", text);
-    lmstfy_answer(r, status);
+    lmstfy_answer_member(r, status, "error", text);
 }
 
 void lmstfy_internal_error(struct lmstfy_req *r)
@@ -238,7 +244,7 @@ int lmstfy_span(struct lmstfy_req *r, const char *name, int64_t def_ms, int64_t 
     return 0;
 }
 
-static void run(struct lmstfy_req *r)
+void lmstfy_run(struct lmstfy_req *r)
 {
     if (r->row->publishes && r->l->api.paused)
         lmstfy_internal_error(r);
@@ -246,34 +252,12 @@ static void run(struct lmstfy_req *r)
         r->row->run(r);
 }
 
-static void answer_limited(struct lmstfy_req *r)
-{
-    struct buf text = {0};
-    buf_addf(&text, "token(%.*s) %s reach the limit rate, please retry later",
-             SLICE_ARG(r->token), r->row->produces ? "produce" : "consume");
-    add_member(&r->out, "msg", buf_str(&text));
-    buf_free(&text);
-    lmstfy_answer(r, 429);
-}
-
-void lmstfy_limit_acquired(struct lmstfy_req *r, enum kv_code code)
-{
-    if (code == KV_OK) {
-        run(r);
-    } else if (code == KV_NOT) {
-        answer_limited(r);
-    } else {
-        add_member(&r->out, "err", "cannot read the rate limits from Redis");
-        lmstfy_answer(r, 500);
-    }
-}
-
 static void take_limit(struct lmstfy_req *r)
 {
     if ((r->row->produces || r->row->consumes) && r->token.n > 0)
         lmstfy_limit_acquire(r);
     else
-        run(r);
+        lmstfy_run(r);
 }
 
 static void on_token(void *arg, enum kv_code code, struct slice description)

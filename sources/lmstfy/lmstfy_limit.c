@@ -61,23 +61,39 @@ static struct slice tally_of(struct lmstfy_req *r)
     return buf_slice(&r->l->key);
 }
 
+static void answer_away(struct lmstfy_req *r)
+{
+    lmstfy_answer_member(r, 500, "err", "cannot read the rate limits from Redis");
+}
+
 static void on_counted(void *arg, enum kv_code code)
 {
     struct lmstfy_req *r = arg;
+    struct buf text = {0};
     r->limited = code == KV_OK;
-    if (code == KV_NOT)
+    if (code == KV_OK) {
+        lmstfy_run(r);
+    } else if (code == KV_AWAY) {
+        answer_away(r);
+    } else {
         lmstfy_count_limited(r);
-    lmstfy_limit_acquired(r, code);
+        buf_addf(&text, "token(%.*s) %s reach the limit rate, please retry later",
+                 SLICE_ARG(r->token), r->row->produces ? "produce" : "consume");
+        lmstfy_answer_member(r, 429, "msg", buf_str(&text));
+        buf_free(&text);
+    }
 }
 
 static void on_limit(void *arg, enum kv_code code, struct slice text)
 {
     struct lmstfy_req *r = arg;
     int64_t window_ms = 0, most = limit_of(text, r->row->produces, &window_ms);
-    if (code != KV_AWAY && most > 0)
+    if (code == KV_AWAY)
+        answer_away(r);
+    else if (most > 0)
         kv_tally(r->l->api.src, tally_of(r), 1, most, window_ms, on_counted, r);
     else
-        lmstfy_limit_acquired(r, code == KV_AWAY ? KV_AWAY : KV_OK);
+        lmstfy_run(r);
 }
 
 void lmstfy_limit_acquire(struct lmstfy_req *r)

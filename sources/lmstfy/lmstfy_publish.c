@@ -93,7 +93,6 @@ static bool is_stored(const struct stored_reply *reply)
 /* Records why a job, or a job of a bulk, was not stored. */
 static void note_failure(struct lmstfy_req *r, const struct stored_reply *reply)
 {
-    r->failed = true;
     if (reply->outcome != REFUSED)
         return;
     log_limited(&r->l->complain, LOG_WARN, source_name(r->l->api.src),
@@ -113,8 +112,6 @@ static void answer_failure(struct lmstfy_req *r)
         lmstfy_internal_error(r);
 }
 
-/* ------------------------------------------------------------------------- one job */
-
 /* The old job is deleted only after the new one is stored, so that an invalid parameter
  * loses nothing. */
 static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
@@ -127,41 +124,73 @@ static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
     lmstfy_answer(r, 201);
 }
 
-static void on_published(void *arg, const struct stored_reply *reply)
+static void answer_stored(struct lmstfy_req *r)
 {
     static const struct queue_finish how = {.end = QUEUE_END_DELETED};
-    struct lmstfy_req *r = arg;
-    if (!is_stored(reply)) {
-        note_failure(r, reply);
-        answer_failure(r);
-        return;
-    }
-    lmstfy_count_publish(r, 1);
-    buf_add_str(&r->out, "{\"job_id\":\"");
-    buf_add_slice(&r->out, reply->id);
-    buf_add_str(&r->out, "\",\"msg\":\"published\"}");
+    lmstfy_count_publish(r, r->count);
     if (r->id.n == 0 || r->id.n > JOB_ID_MAX)
         lmstfy_answer(r, 201);
     else
         queue_finish(r->l->api.src, lmstfy_topic(r), r->id, &how, on_replaced, r);
 }
 
-void lmstfy_publish(struct lmstfy_req *r)
+static void on_stored_deleted(void *arg, enum queue_code code, enum queue_state was)
 {
-    struct terms t;
-    struct slice body = httpd_body(r->req);
-    if (read_terms(r, &t) < 0)
-        return;
-    if (body.n > BODY_MAX) {
-        lmstfy_error(r, 413, "body too large");
-        return;
-    }
-    struct job *job = make_job(r, &t, lmstfy_topic(r), body);
-    if (job)
-        source_submit(r->l->api.src, job, on_published, r);
+    struct lmstfy_req *r = arg;
+    (void)code, (void)was;
+    if (--r->waiting == 0)
+        answer_failure(r);
 }
 
-/* -------------------------------------------------------------------------- a bulk */
+/* Deletes the stored jobs of a bulk. Their ids are in the answer, all of equal length. */
+static void delete_stored(struct lmstfy_req *r)
+{
+    static const struct queue_finish how = {.end = QUEUE_END_DELETED, .forget = true};
+    const char *p = r->out.p + sizeof(bulk_head) - 1;
+    struct slice topic = lmstfy_topic(r);
+    size_t n = strcspn(p, "\"");
+    r->waiting = r->count;
+    for (unsigned i = 0; i < r->count; i++)
+        queue_finish(r->l->api.src, topic, (struct slice){p + i * (n + 3), n}, &how,
+                     on_stored_deleted, r);
+}
+
+static void on_stored(void *arg, const struct stored_reply *reply)
+{
+    struct lmstfy_req *r = arg;
+    if (is_stored(reply))
+        r->stored++;
+    else
+        note_failure(r, reply);
+    if (--r->waiting > 0)
+        return;
+    if (r->stored == r->count)
+        answer_stored(r);
+    else if (r->stored > 0)
+        delete_stored(r);
+    else
+        answer_failure(r);
+}
+
+/* Submits jobs, and prepares the answer. */
+static void submit(struct lmstfy_req *r, const struct terms *t, const char *head,
+                   const struct slice *bodies, unsigned n, const char *tail)
+{
+    struct slice topic = lmstfy_topic(r);
+    r->count = r->waiting = n;
+    buf_add_str(&r->out, head);
+    for (unsigned i = 0; i < n; i++) {
+        struct job *job = make_job(r, t, topic, bodies[i]);
+        if (job == NULL) /* the first: all have the same attributes */
+            return;
+        buf_add_str(&r->out, i ? "\",\"" : "");
+        buf_add_slice(&r->out, job->id);
+        source_submit(r->l->api.src, job, on_stored, r);
+    }
+    buf_add_str(&r->out, tail);
+}
+
+/* ----------------------------------------------------------------------- the calls */
 
 struct bulk {
     struct slice element[BULK_MAX];
@@ -194,63 +223,22 @@ static int read_bulk(struct lmstfy_req *r, struct bulk *bulk)
     return bad || bulk->too_large ? -1 : 0;
 }
 
-static void on_stored_deleted(void *arg, enum queue_code code, enum queue_state was)
-{
-    struct lmstfy_req *r = arg;
-    (void)code, (void)was;
-    if (--r->waiting == 0)
-        answer_failure(r);
-}
-
-/* Deletes the stored jobs. Their ids are in the answer, all of equal length. */
-static void delete_stored(struct lmstfy_req *r)
-{
-    static const struct queue_finish how = {.end = QUEUE_END_DELETED, .forget = true};
-    const char *p = r->out.p + sizeof(bulk_head) - 1;
-    struct slice topic = lmstfy_topic(r);
-    size_t n = strcspn(p, "\"");
-    r->waiting = r->count;
-    for (unsigned i = 0; i < r->count; i++)
-        queue_finish(r->l->api.src, topic, (struct slice){p + i * (n + 3), n}, &how,
-                     on_stored_deleted, r);
-}
-
-static void on_bulk_stored(void *arg, const struct stored_reply *reply)
-{
-    struct lmstfy_req *r = arg;
-    if (is_stored(reply))
-        r->stored++;
-    else
-        note_failure(r, reply);
-    if (--r->waiting > 0)
-        return;
-    if (r->failed && r->stored > 0) {
-        delete_stored(r);
-    } else if (r->failed) {
-        answer_failure(r);
-    } else {
-        lmstfy_count_publish(r, r->count);
-        lmstfy_answer(r, 201);
-    }
-}
-
 void lmstfy_bulk(struct lmstfy_req *r)
 {
     struct terms t;
     struct bulk bulk;
-    if (read_terms(r, &t) < 0 || read_bulk(r, &bulk) < 0)
+    if (read_terms(r, &t) == 0 && read_bulk(r, &bulk) == 0)
+        submit(r, &t, bulk_head, bulk.element, bulk.n, "\"],\"msg\":\"published\"}");
+}
+
+void lmstfy_publish(struct lmstfy_req *r)
+{
+    struct terms t;
+    struct slice body = httpd_body(r->req);
+    if (read_terms(r, &t) < 0)
         return;
-    struct slice topic = lmstfy_topic(r);
-    r->count = r->waiting = bulk.n;
-    buf_clear(&r->out);
-    buf_add_str(&r->out, bulk_head);
-    for (unsigned i = 0; i < bulk.n; i++) {
-        struct job *job = make_job(r, &t, topic, bulk.element[i]);
-        if (job == NULL) /* the first: all have the same attributes */
-            return;
-        buf_add_str(&r->out, i ? "\",\"" : "");
-        buf_add_slice(&r->out, job->id);
-        source_submit(r->l->api.src, job, on_bulk_stored, r);
-    }
-    buf_add_str(&r->out, "\"],\"msg\":\"published\"}");
+    if (body.n > BODY_MAX)
+        lmstfy_error(r, 413, "body too large");
+    else
+        submit(r, &t, "{\"job_id\":\"", &body, 1, "\",\"msg\":\"published\"}");
 }
