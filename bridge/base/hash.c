@@ -3,6 +3,7 @@
 #include "bridge/base/mem.h"
 
 #include <string.h>
+#include <sys/random.h>
 
 static uint64_t turned(uint64_t a)
 {
@@ -33,7 +34,7 @@ uint32_t hash_of(const void *bytes, size_t n)
     uint64_t word = 0;
 
     if (secret[1] == 0) {
-        mem_random(secret, sizeof(secret));
+        must(getrandom(secret, sizeof(secret), 0) == (ssize_t)sizeof(secret));
         secret[1] |= 1;
     }
     uint64_t hash = secret[0] ^ n;

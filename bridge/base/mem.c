@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 _Noreturn void must_failed(const char *cond, const char *file, int line)
 {
@@ -39,11 +38,6 @@ char *mem_strndup(const char *s, size_t n)
 char *mem_strdup(const char *s)
 {
     return s ? mem_strndup(s, strlen(s)) : NULL;
-}
-
-void mem_random(void *to, size_t n)
-{
-    must(n <= 256 && getrandom(to, n, 0) == (ssize_t)n);
 }
 
 int err_set(struct err *err, const char *fmt, ...)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mem.h - allocation that never returns NULL, random bytes, must() for programming
- * errors, and struct err for run-time errors. Any thread.
+ * mem.h - allocation that never returns NULL, must() for programming errors, and struct
+ * err for run-time errors. Any thread.
  *
  * Out of memory aborts. Callers must check a size from outside against a limit first.
  * Free the results with free().
@@ -15,9 +15,6 @@ void *mem_alloc(size_t size); /* zeroed */
 void *mem_realloc(void *p, size_t size);
 char *mem_strdup(const char *s); /* NULL if s is NULL */
 char *mem_strndup(const char *s, size_t n);
-
-/* Fills to with at most 256 random bytes that nobody can guess. */
-void mem_random(void *to, size_t n);
 
 /* Aborts with the condition if cond is false. Never compiled out. */
 #define must(cond) ((cond) ? (void)0 : must_failed(#cond, __FILE__, __LINE__))

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include <glib.h>
 
@@ -233,10 +234,15 @@ struct slice text_trim(struct slice s)
     return s;
 }
 
+void text_random(void *to, size_t n)
+{
+    must(n <= 256 && getrandom(to, n, 0) == (ssize_t)n);
+}
+
 void text_uuid(char out[TEXT_UUID_SIZE])
 {
     unsigned char b[16];
-    mem_random(b, sizeof(b));
+    text_random(b, sizeof(b));
     b[6] = (b[6] & 0x0f) | 0x40;
     b[8] = (b[8] & 0x3f) | 0x80;
     for (unsigned i = 0; i < sizeof(b); i++)

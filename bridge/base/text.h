@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * text.h - encodings of URLs, JSON, base64 and integers.
+ * text.h - encodings of URLs, JSON, base64 and integers; random ids.
  *
  * Pure; any thread. Safe for untrusted bytes.
  */
@@ -60,6 +60,8 @@ void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes);
 void text_wipe(struct buf *b);
 void text_forget(char *s);
 
+/* Fills to with n random bytes that nobody can guess, at most 256. */
+void text_random(void *to, size_t n);
 /* Writes a random UUID, version 4, in lower case with dashes. */
 enum { TEXT_UUID_SIZE = 37 }; /* with the NUL */
 void text_uuid(char out[TEXT_UUID_SIZE]);

@@ -177,8 +177,6 @@ static void on_call(void *arg, struct httpd_req *req)
     op->run(call);
 }
 
-/* -------------------------------------------------------------------- routes */
-
 static void on_other_request(void *arg, struct httpd_req *req);
 
 static const struct httpd_route routes[] = {
@@ -221,8 +219,6 @@ static void on_other_request(void *arg, struct httpd_req *req)
         camellia_error(req, 405);
     }
 }
-
-/* ------------------------------------------------------------- start and stop */
 
 static void on_window(void *arg)
 {
@@ -273,8 +269,6 @@ static void stop(struct source *src, void *self)
     queue_watch(src, NULL, NULL);
     http_api_close(c, on_stopped);
 }
-
-/* --------------------------------------------------------------------- options */
 
 #define AT(field) offsetof(struct camellia, field)
 static const struct opt opts[] = {

@@ -7,8 +7,6 @@
 #include "bridge/base/when.h"
 #include "sources/camellia/camellia.h"
 
-/* -------------------------------------------------------------------- errors */
-
 static const struct {
     unsigned status;
     const char *name;
@@ -81,8 +79,6 @@ void camellia_add_repaired(struct buf *out, struct slice s)
             buf_add_str(out, "\xef\xbf\xbd");
     }
 }
-
-/* ---------------------------------------------------------------- messages */
 
 struct field {
     const char *before; /* separator and name */

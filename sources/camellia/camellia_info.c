@@ -14,8 +14,6 @@ enum { BEFORE_LAST, LAST, FIRST_MINUTE }; /* spans before those of the API */
 
 _Static_assert(CAMELLIA_SPANS + FIRST_MINUTE == QUEUE_SPANS + 1, "no limit is left out");
 
-/* ------------------------------------------------------------------ requests */
-
 static const struct http_param no_params[] = {{0}};
 static const struct http_param topic_params[] = {{"topic", HTTP_TEXT,
                                                   offsetof(struct camellia_query, topic),
@@ -42,8 +40,6 @@ void camellia_query_answer(struct camellia_query *query, const char *type,
     else
         camellia_error(query->req, 500);
 }
-
-/* ------------------------------------------------------------------ one queue */
 
 /* Sets two limits for messages that became ready before and in the last window, then the
  * API's limits. */

@@ -13,12 +13,12 @@
 
 static enum camellia_status status_of(const struct queue_job *found)
 {
+    bool delivered = found->attempts > 0;
     switch (found->state) {
     case QUEUE_WAITING:
+        return delivered ? CAMELLIA_CONSUMING : CAMELLIA_WAITING; /* released */
     case QUEUE_READY:
-        if (found->attempts > 0) /* released, not pulled again yet */
-            return CAMELLIA_CONSUMING;
-        return found->state == QUEUE_READY ? CAMELLIA_READY : CAMELLIA_WAITING;
+        return delivered ? CAMELLIA_CONSUMING : CAMELLIA_READY;
     case QUEUE_IN_FLIGHT:
         return CAMELLIA_CONSUMING;
     case QUEUE_DEAD:
@@ -26,11 +26,10 @@ static enum camellia_status status_of(const struct queue_job *found)
     case QUEUE_ENDED:
         break;
     }
-    if (found->end == QUEUE_END_ACKED)
-        return CAMELLIA_ACKED;
-    if (found->end == QUEUE_END_DELETED)
-        return CAMELLIA_DELETED;
-    return found->attempts > 0 ? CAMELLIA_OUT_OF_RETRIES : CAMELLIA_EXPIRED;
+    return found->end == QUEUE_END_ACKED     ? CAMELLIA_ACKED
+           : found->end == QUEUE_END_DELETED ? CAMELLIA_DELETED
+           : delivered                       ? CAMELLIA_OUT_OF_RETRIES
+                                             : CAMELLIA_EXPIRED;
 }
 
 void camellia_msg_of(const struct camellia *c, struct slice topic,
@@ -51,8 +50,6 @@ void camellia_msg_of(const struct camellia *c, struct slice topic,
         .status = status_of(found),
     };
 }
-
-/* ---------------------------------------------------------------------- send */
 
 /* Makes a random UUID without dashes: 32 hex digits. */
 static struct slice new_id(struct camellia_call *call)

@@ -15,8 +15,6 @@
 
 enum { QUIET_MS = 20 * 1000 }; /* without calls for this time: unused */
 
-/* ------------------------------------------------------------------- metrics */
-
 struct family { /* lines of a metric by topic */
     struct buf *out;
     const char *name;
@@ -149,8 +147,6 @@ void camellia_metrics(void *arg, struct httpd_req *req)
 {
     camellia_survey(camellia_query(arg, req), on_surveyed);
 }
-
-/* -------------------------------------------------------------------- health */
 
 void camellia_health(void *arg, struct httpd_req *req)
 {

@@ -203,8 +203,6 @@ const struct http_dialect delayqueue_dialect = {
     .bad_body = "解析json失败",
 };
 
-/* ------------------------------------------------------------------------- /push */
-
 static void on_stored(void *arg, const struct stored_reply *reply)
 {
     struct httpd_req *req = arg;
@@ -233,8 +231,6 @@ static void push(void *arg, struct httpd_req *req)
     source_submit(dq->api.src, job, on_stored, req);
 }
 
-/* ------------------------------------------------------------- /delete, /finish */
-
 /* An unknown job counts as finished. */
 static void on_finished(void *arg, enum queue_code code, enum queue_state was)
 {
@@ -246,24 +242,16 @@ static void on_finished(void *arg, enum queue_code code, enum queue_state was)
         ok(req, done, (struct slice){NULL, 0});
 }
 
-static void end_job(struct delayqueue *dq, struct httpd_req *req, enum queue_end end)
-{
-    const struct delayqueue_ask *ask = httpd_args(req);
-    const struct queue_finish how = {.end = end};
-    queue_finish(dq->api.src, (struct slice){NULL, 0}, ask->id, &how, on_finished, req);
-}
-
-static void delete_job(void *arg, struct httpd_req *req)
-{
-    end_job(arg, req, QUEUE_END_DELETED);
-}
-
+/* The end only shows in the statistics. */
 static void finish(void *arg, struct httpd_req *req)
 {
-    end_job(arg, req, QUEUE_END_ACKED);
+    struct delayqueue *dq = arg;
+    const struct delayqueue_ask *ask = httpd_args(req);
+    bool deletes = strcmp(httpd_route_of(req)->path, "/delete") == 0;
+    const struct queue_finish how = {.end =
+                                         deletes ? QUEUE_END_DELETED : QUEUE_END_ACKED};
+    queue_finish(dq->api.src, (struct slice){NULL, 0}, ask->id, &how, on_finished, req);
 }
-
-/* -------------------------------------------------------------------------- /get */
 
 static void add_job(struct buf *out, const struct queue_job *found)
 {
@@ -301,8 +289,6 @@ static void get(void *arg, struct httpd_req *req)
     const struct delayqueue_ask *ask = httpd_args(req);
     queue_find(dq->api.src, (struct slice){NULL, 0}, ask->id, on_found, req);
 }
-
-/* -------------------------------------------------------------------------- /pop */
 
 static void answer_job(struct httpd_req *req, const struct queue_job *found)
 {
@@ -347,12 +333,10 @@ static void pop(void *arg, struct httpd_req *req)
     http_poll_start(&ask->poll, &dq->api, req, &pull, on_pulled, req);
 }
 
-/* ----------------------------------------------------------------- start and stop */
-
 static const struct httpd_route rows[] = {
     {"*", "/push", push, HTTPD_OPEN, &delayqueue_push_args},
     {"*", "/pop", pop, HTTPD_OPEN, &delayqueue_pop_args},
-    {"*", "/delete", delete_job, HTTPD_OPEN, &delayqueue_id_args},
+    {"*", "/delete", finish, HTTPD_OPEN, &delayqueue_id_args},
     {"*", "/finish", finish, HTTPD_OPEN, &delayqueue_id_args},
     {"*", "/get", get, HTTPD_OPEN, &delayqueue_id_args},
     {"*", "/{*}", not_found, HTTPD_OPEN, NULL},

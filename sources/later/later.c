@@ -14,8 +14,6 @@
 
 #include <inttypes.h>
 
-/* ------------------------------------------------------------------ parameters */
-
 #define AT(field) offsetof(struct later_task, field)
 static const struct http_param create_params[] = {
     {"topic", HTTP_TEXT, AT(topic), .from = FROM_JSON},
@@ -124,8 +122,6 @@ static void refuse(void *arg, struct httpd_req *req, unsigned status, const char
 
 static const struct http_dialect dialect = {.refuse = refuse};
 
-/* --------------------------------------------------------------- /create */
-
 static unsigned status_of(const struct stored_reply *reply)
 {
     static const struct {
@@ -175,8 +171,6 @@ static void create(void *arg, struct httpd_req *req)
     source_submit(api->src, later_job_new(task), on_stored, req);
 }
 
-/* --------------------------------------------------------------- /query, /delete */
-
 static void on_found(void *arg, const struct found_reply *reply)
 {
     static const unsigned statuses[] = {
@@ -225,8 +219,6 @@ static void delete_task(void *arg, struct httpd_req *req)
         queue_finish(api->src, (struct slice){0}, task->id, &how, on_deleted, req);
 }
 
-/* --------------------------------------------------------------- other requests */
-
 static const struct httpd_route rows[];
 
 static void serve_rest(void *arg, struct httpd_req *req)
@@ -242,8 +234,6 @@ static void serve_rest(void *arg, struct httpd_req *req)
     httpd_answer(req, 404, "text/plain; charset=utf-8",
                  SLICE_LIT("404 page not found\n"));
 }
-
-/* --------------------------------------------------------------- start and stop */
 
 static const struct httpd_route rows[] = {
     {"POST", "/create", create, HTTPD_OPEN, &later_create_args},

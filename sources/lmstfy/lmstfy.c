@@ -8,8 +8,6 @@
  */
 #include "sources/lmstfy/lmstfy.h"
 
-/* -------------------------------------------------------------------------- check */
-
 bool lmstfy_has_pool(const struct lmstfy *l, struct slice pool)
 {
     for (size_t i = 0; i < l->pools.n; i++) {
@@ -44,13 +42,6 @@ static void warn(const void *self, struct buf *lines)
     httpd_warn_insecure(&l->api.opts, "", &tokens, lines);
     httpd_warn_insecure(&l->admin_http, "admin_", &passwords, lines);
 }
-
-void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID])
-{
-    lmstfy_new_ulid(source_now_ms(l->api.src, (struct slice){NULL, 0}), out);
-}
-
-/* ----------------------------------------------------------------- start and stop */
 
 /* Changes of tokens and limits are notified; this covers lost notifications. */
 enum { COPIES_CLEAR_MS = 10 * 1000 };
@@ -107,8 +98,6 @@ static void stop(struct source *src, void *self)
     (void)src;
     http_api_close(self, on_closed);
 }
-
-/* ------------------------------------------------------------------------- options */
 
 #define AT(field) offsetof(struct lmstfy, field)
 #define LONGEST_MS (UINT32_MAX * INT64_C(1000))

@@ -80,7 +80,6 @@ struct lmstfy_req {
     int64_t begun_ms;             /* monotonic */
     bool known;                   /* its token is valid, or none is required */
     bool limited;                 /* counted against its token's limit */
-    bool failed;                  /* Redis did not answer a deletion of a token */
     bool delayed;                 /* publishes a delayed job */
     unsigned count;               /* publish: number of jobs; consume: maximum */
     unsigned waiting;             /* open answers from Redis, if several */
@@ -99,8 +98,6 @@ struct lmstfy_req {
 
 /* --- lmstfy.c --- */
 bool lmstfy_has_pool(const struct lmstfy *l, struct slice pool); /* is it in pools? */
-/* Writes a new ULID without a NUL, for request ids and tokens. */
-void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID]);
 
 /* --- lmstfy_http.c --- */
 /* Finds the row of a request. NULL: its path is malformed, and it was answered. */
@@ -167,8 +164,8 @@ int lmstfy_token_of_path(struct lmstfy_req *r);
 #define LMSTFY_TOKENS_KV "tokens" /* POOL/NS/TOKEN -> description */
 #define LMSTFY_LIMITS_KV "limits" /* POOL/NS/TOKEN -> JSON of the limit */
 
-/* Returns the key of the request's pool, namespace and token, stored in l->key; valid
- * until the next call. */
+/* Returns "POOL/NS/TOKEN" of the request, stored in l->key; valid until the next call. It
+ * is unambiguous, since neither pool nor namespace contains a "/". */
 struct slice lmstfy_key(struct lmstfy_req *r);
 /* Looks up the request's key. Calls cb with r once, at once or later. */
 void lmstfy_look_up(struct lmstfy_req *r, struct lmstfy_copies *copies, kv_get_cb *cb);

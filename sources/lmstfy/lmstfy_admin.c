@@ -8,8 +8,6 @@
 
 #include <stdlib.h>
 
-/* ------------------------------------------------------------ about the service */
-
 /* Version of the emulated API; operators' scripts check it. */
 #define API_VERSION "1.0.15"
 
@@ -102,8 +100,6 @@ static void about_info(struct lmstfy_req *r)
     buf_free(&topic);
 }
 
-/* ------------------------------------------------------------ the access log */
-
 static void accesslog_get(struct lmstfy_req *r)
 {
     buf_addf(&r->out, "{\"status\":\"%s\"}", r->l->access_log ? "enabled" : "disabled");
@@ -122,8 +118,6 @@ static void accesslog_set(struct lmstfy_req *r)
     accesslog_get(r);
 }
 
-/* ------------------------------------------------------------ the table */
-
 static const struct lmstfy_row rows[] = {
     {"GET", "/version", about_version, .guarded = false},
     {"GET", "/pools", about_pools, .guarded = false},
@@ -141,8 +135,6 @@ static const struct lmstfy_row rows[] = {
     {"DELETE", "/token/:namespace/:token/limit", lmstfy_limit_delete, .guarded = true},
     {0},
 };
-
-/* ------------------------------------------------------------ authentication */
 
 /* Compares in constant time for secrets of equal length. */
 static bool same_secret(struct slice given, struct slice secret)
@@ -172,8 +164,6 @@ static bool may(const struct lmstfy *l, const struct httpd_req *req)
     text_wipe(&wanted);
     return found;
 }
-
-/* ------------------------------------------------------------ requests */
 
 void lmstfy_serve_admin(void *arg, struct httpd_req *req)
 {

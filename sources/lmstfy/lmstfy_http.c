@@ -14,10 +14,9 @@ static const char json_type[] = "application/json; charset=utf-8";
 
 /* -------------------------------------------------------------------- answers */
 
-static void add_request_id(struct lmstfy *l, struct httpd_req *req,
-                           char id[LMSTFY_ULID + 1])
+static void add_request_id(struct httpd_req *req, char id[LMSTFY_ULID + 1])
 {
-    lmstfy_ulid(l, id);
+    lmstfy_new_ulid(loop_wall_ms(), id);
     id[LMSTFY_ULID] = '\0';
     httpd_add(req, "X-Request-Id", id);
 }
@@ -49,7 +48,7 @@ void lmstfy_answer_text(struct lmstfy_req *r, unsigned status, const char *type)
     struct lmstfy *l = r->l;
     const int64_t latency_ms = loop_mono_ms() - r->begun_ms;
     char id[LMSTFY_ULID + 1];
-    add_request_id(l, r->req, id);
+    add_request_id(r->req, id);
     if (!r->admin)
         count(r, status, latency_ms);
     if (l->access_log)
@@ -110,13 +109,13 @@ static void refuse(void *arg, struct httpd_req *req, unsigned status, const char
 {
     struct buf out = {0};
     char id[LMSTFY_ULID + 1];
-    (void)word;
+    (void)arg, (void)word;
     if (status == 400) { /* before any routing: no request id */
         httpd_add(req, "Connection", "close");
         httpd_answer(req, 400, bad_type, SLICE_LIT("400 Bad Request"));
         return;
     }
-    add_request_id(arg, req, id);
+    add_request_id(req, id);
     add_member(&out, "error", why);
     httpd_answer(req, status, json_type, buf_slice(&out));
     buf_free(&out);
@@ -194,7 +193,7 @@ struct lmstfy_req *lmstfy_req_new(struct lmstfy *l, struct httpd_req *req,
     if (n < 0) {
         buf_free(&r->path);
         free(r);
-        refuse(l, req, 400, "", "");
+        refuse(NULL, req, 400, "", "");
         return NULL;
     }
     r->l = l;

@@ -59,7 +59,7 @@ struct slice lmstfy_job_id(int64_t now_ms, uint32_t delay_s, bool with_version,
     unsigned char bytes[ULID_BYTES];
     size_t n = with_version ? 1 : 0;
     put_time(bytes, now_ms);
-    mem_random(bytes + TIME_BYTES, RANDOM_BYTES);
+    text_random(bytes + TIME_BYTES, RANDOM_BYTES);
     for (int i = 0; i < 4; i++)
         bytes[TIME_BYTES + RANDOM_BYTES + i] = (unsigned char)(delay_s >> (8 * i));
     out[0] = '1';
@@ -71,7 +71,7 @@ void lmstfy_new_ulid(int64_t now_ms, char out[LMSTFY_ULID])
 {
     unsigned char bytes[ULID_BYTES];
     put_time(bytes, now_ms);
-    mem_random(bytes + TIME_BYTES, ULID_BYTES - TIME_BYTES);
+    text_random(bytes + TIME_BYTES, ULID_BYTES - TIME_BYTES);
     lmstfy_ulid_write(bytes, out);
 }
 
@@ -145,14 +145,6 @@ void lmstfy_add_token(struct buf *out, struct slice pool, struct slice token, bo
     buf_add_slice(&text, token);
     text_add_json_go(out, buf_slice(&text));
     buf_free(&text);
-}
-
-void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
-                    struct slice token)
-{
-    buf_add_slice(out, pool);
-    buf_add(out, "/", 1);
-    lmstfy_add_topic(out, default_pool, ns, token);
 }
 
 void lmstfy_add_topic(struct buf *out, struct slice pool, struct slice ns,

@@ -45,10 +45,6 @@ void lmstfy_split_token(struct slice text, struct slice *pool, struct slice *tok
 /* Appends "[POOL:]TOKEN" as a JSON string. named: include the pool even if it is
  * "default". */
 void lmstfy_add_token(struct buf *out, struct slice pool, struct slice token, bool named);
-/* Appends "POOL/NS/TOKEN", the field of tokens and limits. It is unambiguous, since
- * neither pool nor namespace contains a "/". */
-void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
-                    struct slice token);
 /* Appends the topic of a queue's jobs: "NS/QUEUE", or "POOL/NS/QUEUE" outside the pool
  * "default". */
 void lmstfy_add_topic(struct buf *out, struct slice pool, struct slice ns,

@@ -111,8 +111,6 @@ void lmstfy_limit_release(struct lmstfy_req *r)
     kv_tally(r->l->api.src, tally_of(r), -1, 0, 0, on_released, NULL);
 }
 
-/* ------------------------------------------------------------ GET /limits */
-
 /* Appends an entry of the list. -1: an invalid entry. */
 static int add_listed(struct buf *out, const struct kv_item *item)
 {

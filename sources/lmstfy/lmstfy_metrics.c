@@ -271,8 +271,6 @@ static void count_ready(struct pool *p, int64_t ready)
     p->due = due;
 }
 
-/* ------------------------------------------------------------ counting */
-
 void lmstfy_count_http(struct lmstfy_req *r, const char *method, unsigned status,
                        int64_t latency_ms)
 {
@@ -460,8 +458,6 @@ void lmstfy_metrics_get(struct lmstfy_req *r)
     for (size_t i = 0; i < r->l->pools.n; i++)
         query(&m->pools[i]);
 }
-
-/* ------------------------------------------------------------ start and stop */
 
 void lmstfy_metrics_start(struct lmstfy *l)
 {

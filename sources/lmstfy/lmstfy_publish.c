@@ -190,8 +190,6 @@ static void submit(struct lmstfy_req *r, const struct terms *t, const char *head
     buf_add_str(&r->out, tail);
 }
 
-/* ----------------------------------------------------------------------- the calls */
-
 struct bulk {
     struct slice element[BULK_MAX];
     unsigned n;

@@ -9,8 +9,6 @@
 
 enum { COUNT_MAX = 100 };
 
-/* -------------------------------------------------------------------- the answer */
-
 /* Removes the next name and its comma from "a,b,,c" and returns the name; empty: none. */
 static struct slice next_name(struct slice *list)
 {
@@ -67,8 +65,6 @@ static void on_jobs(void *arg, enum queue_code code, const struct queue_job *job
         answer_none(r);
 }
 
-/* ------------------------------------------------------------------- the request */
-
 void lmstfy_consume(struct lmstfy_req *r)
 {
     struct slice topics[LMSTFY_QUEUES_MAX], name, list = r->queue;
@@ -98,8 +94,6 @@ void lmstfy_consume(struct lmstfy_req *r)
     ask.max = r->count = (unsigned)count;
     http_poll_start(&r->poll, &r->l->api, r->req, &ask, on_jobs, r);
 }
-
-/* ------------------------------------------------------------------------- one job */
 
 static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
 {
@@ -147,8 +141,6 @@ void lmstfy_peek_job(struct lmstfy_req *r)
     else
         queue_find(r->l->api.src, lmstfy_topic(r), r->id, on_job, r);
 }
-
-/* ------------------------------------------------------------------------ its queue */
 
 static void on_next(void *arg, enum queue_code code, const struct queue_job *found)
 {

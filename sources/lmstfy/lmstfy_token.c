@@ -92,7 +92,11 @@ struct slice lmstfy_key(struct lmstfy_req *r)
 {
     struct buf *key = &r->l->key;
     buf_clear(key);
-    lmstfy_add_key(key, r->pool, r->ns, r->token);
+    buf_add_slice(key, r->pool);
+    buf_add(key, "/", 1);
+    buf_add_slice(key, r->ns);
+    buf_add(key, "/", 1);
+    buf_add_slice(key, r->token);
     return buf_slice(key);
 }
 
@@ -110,8 +114,6 @@ struct kv_item *lmstfy_sorted(const struct kv_item *items, unsigned n)
     qsort(sorted, n, sizeof(*sorted), by_field);
     return sorted;
 }
-
-/* ------------------------------------------------------------ POST /token/NS */
 
 struct wanted {
     struct buf description, token;
@@ -170,7 +172,7 @@ static const char *make_token(struct lmstfy_req *r, struct wanted *w)
     if (named && r->token.n == 0)
         return "the user token was too short";
     if (r->token.n == 0) {
-        lmstfy_ulid(r->l, buf_room(&w->token, LMSTFY_ULID));
+        lmstfy_new_ulid(loop_wall_ms(), buf_room(&w->token, LMSTFY_ULID));
         buf_grew(&w->token, LMSTFY_ULID);
         r->token = buf_slice(&w->token);
     }
@@ -195,8 +197,6 @@ void lmstfy_token_new(struct lmstfy_req *r)
     buf_free(&w.description);
     buf_free(&w.token);
 }
-
-/* ------------------------------------------------------------ GET /token/NS */
 
 static void on_listed(void *arg, enum kv_code code, const struct kv_item *items,
                       unsigned n)
@@ -233,27 +233,22 @@ void lmstfy_token_list(struct lmstfy_req *r)
     kv_list(r->l->api.src, LMSTFY_TOKENS_KV, on_listed, r);
 }
 
-/* ------------------------------------------------------------ DELETE /token/NS/TOKEN */
-
-/* Called twice: for the token and for its limit. */
-static void on_gone(void *arg, enum kv_code code)
+static void on_deleted(void *arg, enum kv_code code)
 {
     struct lmstfy_req *r = arg;
-    r->failed |= code == KV_AWAY;
-    if (--r->waiting > 0)
-        return;
-    if (r->failed)
-        lmstfy_internal_error(r);
-    else
+    if (!lmstfy_fail_if_unavailable(r, code == KV_AWAY))
         lmstfy_answer_none(r, 204);
+}
+
+static void on_token_deleted(void *arg, enum kv_code code)
+{
+    struct lmstfy_req *r = arg;
+    if (!lmstfy_fail_if_unavailable(r, code == KV_AWAY))
+        kv_drop(r->l->api.src, LMSTFY_LIMITS_KV, lmstfy_key(r), on_deleted, r);
 }
 
 void lmstfy_token_delete(struct lmstfy_req *r)
 {
-    struct source *src = r->l->api.src;
-    if (lmstfy_token_of_path(r) < 0)
-        return;
-    r->waiting = 2;
-    kv_drop(src, LMSTFY_TOKENS_KV, lmstfy_key(r), on_gone, r);
-    kv_drop(src, LMSTFY_LIMITS_KV, lmstfy_key(r), on_gone, r);
+    if (lmstfy_token_of_path(r) == 0)
+        kv_drop(r->l->api.src, LMSTFY_TOKENS_KV, lmstfy_key(r), on_token_deleted, r);
 }
