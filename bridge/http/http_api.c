@@ -110,7 +110,7 @@ int http_api_check(const void *self, struct err *err)
     return httpd_check_opts(&api->opts, err);
 }
 
-void http_api_unwise(const void *self, struct buf *lines)
+void http_api_warn(const void *self, struct buf *lines)
 {
     const struct http_api *api = self;
     httpd_warn_insecure(&api->opts, "", NULL, lines);

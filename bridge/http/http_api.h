@@ -52,8 +52,8 @@ void http_api_close(void *self, loop_cb *stopped);
 
 /* --- members of source_ops --- */
 int http_api_check(const void *self, struct err *err);
-void http_api_unwise(const void *self, struct buf *lines); /* for an API without
-                                                            * authentication */
+void http_api_warn(const void *self, struct buf *lines); /* for an API without
+                                                          * authentication */
 void http_api_pause(struct source *src, void *self, bool paused);
 /* Calls http_api_close(), then source_stopped(). */
 void http_api_stop(struct source *src, void *self);

@@ -123,19 +123,15 @@ static const struct http_param delete_params[] = {
     {"release", HTTP_BOOL, AT(release), FROM_FORM, .required = false},
     {0}};
 #undef AT
-#define ARGS(rows)                                                                       \
-    {                                                                                    \
-        .size = sizeof(struct camellia_call), .params = (rows), .others = true           \
-    }
+#define ARGS(rows) HTTP_ARGS(struct camellia_call, rows, .others = true)
+
 static const struct camellia_op ops[] = {
-    {"sendMsg", ARGS(send_params), camellia_send, ",\"msg\":null,\"delayMsg\":null}",
-     false},
-    {"longPollingMsg", ARGS(pull_params), camellia_pull, "}", true},
-    {"ackMsg", ARGS(ack_params), camellia_ack, ",\"msg\":null}", false},
-    {"pullMsg", ARGS(pull_params), camellia_pull, ",\"msg\":null,\"delayMsgList\":null}",
-     false},
-    {"getMsg", ARGS(get_params), camellia_get, ",\"msg\":null,\"delayMsg\":null}", false},
-    {"deleteMsg", ARGS(delete_params), camellia_delete, ",\"msg\":null}", false},
+    {"sendMsg", camellia_send, ",\"msg\":null,\"delayMsg\":null}", false},
+    {"longPollingMsg", camellia_pull, "}", true},
+    {"ackMsg", camellia_ack, ",\"msg\":null}", false},
+    {"pullMsg", camellia_pull, ",\"msg\":null,\"delayMsgList\":null}", false},
+    {"getMsg", camellia_get, ",\"msg\":null,\"delayMsg\":null}", false},
+    {"deleteMsg", camellia_delete, ",\"msg\":null}", false},
 };
 
 #define P "/camellia/delayQueue/"
@@ -158,34 +154,26 @@ static bool takes_json(const struct httpd_req *req)
 static void on_call(void *arg, struct httpd_req *req)
 {
     struct camellia *c = arg;
-    const struct camellia_op *op = op_of(req);
-    unsigned error = 0;
-    struct err err;
-    c->last_call_ms = loop_mono_ms();
-    if (!op->polls && !takes_json(req))
-        error = 406;
-    else if (httpd_read_args(req, &op->args, &err) < 0)
-        error = 400;
-    if (error) {
-        camellia_error(req, error);
-        return;
-    }
     struct camellia_call *call = httpd_args(req);
+    c->last_call_ms = loop_mono_ms();
     call->c = c;
     call->req = req;
-    call->op = op;
-    op->run(call);
+    call->op = op_of(req);
+    if (call->op->polls || takes_json(req))
+        call->op->run(call);
+    else
+        camellia_error(req, 406);
 }
 
 static void on_other_request(void *arg, struct httpd_req *req);
 
 static const struct httpd_route routes[] = {
-    {"POST", P "sendMsg", on_call, HTTPD_OPEN, NULL},
-    {"POST", P "longPollingMsg", on_call, HTTPD_OPEN, NULL},
-    {"POST", P "ackMsg", on_call, HTTPD_OPEN, NULL},
-    {"POST", P "pullMsg", on_call, HTTPD_OPEN, NULL},
-    {"POST", P "getMsg", on_call, HTTPD_OPEN, NULL},
-    {"POST", P "deleteMsg", on_call, HTTPD_OPEN, NULL},
+    {"POST", P "sendMsg", on_call, HTTPD_OPEN, ARGS(send_params)},
+    {"POST", P "longPollingMsg", on_call, HTTPD_OPEN, ARGS(pull_params)},
+    {"POST", P "ackMsg", on_call, HTTPD_OPEN, ARGS(ack_params)},
+    {"POST", P "pullMsg", on_call, HTTPD_OPEN, ARGS(pull_params)},
+    {"POST", P "getMsg", on_call, HTTPD_OPEN, ARGS(get_params)},
+    {"POST", P "deleteMsg", on_call, HTTPD_OPEN, ARGS(delete_params)},
     {"GET", P "getTopicInfo", camellia_topic_info, HTTPD_OPEN, &camellia_topic_args},
     {"GET", P "getTopicInfoList", camellia_topic_infos, HTTPD_OPEN, &camellia_query_args},
     {"GET", P "getMonitorData", camellia_monitor_data, HTTPD_OPEN, &camellia_query_args},
@@ -306,7 +294,7 @@ const struct source_ops source_camellia = {
     .awaits = true,
     .pulls_by_topic = true,
     .check = http_api_check,
-    .warn = http_api_unwise,
+    .warn = http_api_warn,
     .start = start,
     .pause = http_api_pause,
     .stop = stop,

@@ -136,7 +136,6 @@ void camellia_add_repaired(struct buf *out, struct slice s);
 struct camellia_call;
 struct camellia_op { /* one call of the API */
     const char *name;
-    struct http_args args; /* parse a struct camellia_call */
     void (*run)(struct camellia_call *call);
     const char *failed; /* text after the code in an answer of failure */
     bool polls;         /* long poll: waits, and is answered as text/plain with sorted

@@ -19,10 +19,10 @@ static const struct http_param topic_params[] = {{"topic", HTTP_TEXT,
                                                   offsetof(struct camellia_query, topic),
                                                   FROM_FORM, .required = true},
                                                  {0}};
-const struct http_args camellia_query_args = {
-    .size = sizeof(struct camellia_query), .params = no_params, .others = true};
-const struct http_args camellia_topic_args = {
-    .size = sizeof(struct camellia_query), .params = topic_params, .others = true};
+const struct http_args camellia_query_args = {sizeof(struct camellia_query), no_params,
+                                              NULL, true};
+const struct http_args camellia_topic_args = {sizeof(struct camellia_query), topic_params,
+                                              NULL, true};
 
 struct camellia_query *camellia_query(struct camellia *c, struct httpd_req *req)
 {

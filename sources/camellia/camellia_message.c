@@ -337,7 +337,10 @@ static void pull(struct camellia_call *call, int64_t wait_ms)
                                        : call->c->ack_timeout_ms,
         .wait_ms = wait_ms,
     };
-    http_poll_start(&call->poll, &call->c->api, call->req, &query, on_pulled, call);
+    if (call->op->polls)
+        http_poll_start(&call->poll, &call->c->api, call->req, &query, on_pulled, call);
+    else
+        queue_pull(call->c->api.src, &query, on_pulled, call);
 }
 
 /* Waits up to the time limit of a long poll. */
