@@ -236,7 +236,16 @@ struct slice text_trim(struct slice s)
 
 void text_random(void *to, size_t n)
 {
-    must(n <= 256 && getrandom(to, n, 0) == (ssize_t)n);
+    /* A system call per id would cost 4 % of lmstfy's publish. */
+    static _Thread_local unsigned char pool[256];
+    static _Thread_local size_t left;
+    must(n <= sizeof(pool));
+    if (left < n) {
+        must(getrandom(pool, sizeof(pool), 0) == (ssize_t)sizeof(pool));
+        left = sizeof(pool);
+    }
+    left -= n;
+    memcpy(to, pool + left, n);
 }
 
 void text_uuid(char out[TEXT_UUID_SIZE])
