@@ -74,11 +74,9 @@ void camellia_count_calls(struct camellia_stats *s, struct slice topic,
 /* Records a pull of a message that was ready since ready_ms. Times in ms since 1970. */
 void camellia_count_pull(const struct camellia_stats *s, struct camellia_topic *t,
                          int64_t ready_ms, int64_t now_ms);
-/* Return values of the last window, including messages that are ready but not pulled. */
-int64_t camellia_count_of(const struct camellia_topic *t, enum camellia_count what);
-struct camellia_gap camellia_ready_gap(const struct camellia_topic *t);
-/* True if the last window has no calls and no pulls, and no message is ready. */
-bool camellia_topic_is_quiet(const struct camellia_topic *t);
+/* Returns the last window, including messages that are ready but not pulled. */
+struct camellia_window camellia_last(const struct camellia_topic *t);
+bool camellia_is_empty(const struct camellia_window *w);
 /* Clears the results of surveys. */
 void camellia_clear_unpulled(struct camellia_stats *s);
 void camellia_gap_add(struct camellia_gap *g, int64_t gap_ms);

@@ -192,16 +192,17 @@ static void add_queue(struct listing *l, struct slice topic,
     buf_add_str(l->out, "}");
 }
 
-static void add_counts(struct listing *l, const struct camellia_topic *t)
+static void add_counts(struct listing *l, struct slice topic,
+                       const struct camellia_window *w)
 {
     int64_t sum = 0;
     for (int i = 0; i < CAMELLIA_COUNTS; i++)
-        sum += camellia_count_of(t, i);
+        sum += w->counts[i];
     if (sum == 0 || l->n == CAMELLIA_SHOWN_MAX)
         return;
-    begin_item(l, t->name);
+    begin_item(l, topic);
     for (int i = 0; i < CAMELLIA_COUNTS; i++)
-        add_number(l->out, ",", camellia_count_names[i], camellia_count_of(t, i));
+        add_number(l->out, ",", camellia_count_names[i], w->counts[i]);
     buf_add_str(l->out, "}");
 }
 
@@ -217,15 +218,16 @@ static void add_gap(struct listing *l, struct slice topic, const struct camellia
     buf_add_str(l->out, "}");
 }
 
-static void add_pull_gap(struct listing *l, const struct camellia_topic *t)
+static void add_pull_gap(struct listing *l, struct slice topic,
+                         const struct camellia_window *w)
 {
-    add_gap(l, t->name, &t->last.pull);
+    add_gap(l, topic, &w->pull);
 }
 
-static void add_ready_gap(struct listing *l, const struct camellia_topic *t)
+static void add_ready_gap(struct listing *l, struct slice topic,
+                          const struct camellia_window *w)
 {
-    const struct camellia_gap gap = camellia_ready_gap(t);
-    add_gap(l, t->name, &gap);
+    add_gap(l, topic, &w->ready);
 }
 
 /* Appends the three lists. suffix: the part of their names that differs between calls. */
@@ -233,15 +235,18 @@ static void add_lists(struct buf *out, const struct camellia *c, const char *suf
 {
     static const struct {
         const char *name;
-        void (*add)(struct listing *l, const struct camellia_topic *t);
+        void (*add)(struct listing *l, struct slice topic,
+                    const struct camellia_window *w);
     } lists[] = {{"requestStats", add_counts},
                  {"pullMsgTimeGapStats", add_pull_gap},
                  {"readyQueueTimeGapStats", add_ready_gap}};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         struct listing l = {out, 0};
         buf_addf(out, "%s\"%s%s\":[", i ? "," : "", lists[i].name, suffix);
-        for (const struct camellia_topic *t = c->stats.topics; t; t = t->hh.next)
-            lists[i].add(&l, t);
+        for (const struct camellia_topic *t = c->stats.topics; t; t = t->hh.next) {
+            const struct camellia_window w = camellia_last(t);
+            lists[i].add(&l, t->name, &w);
+        }
         buf_add_str(out, "]");
     }
 }

@@ -45,10 +45,11 @@ static void add(struct family *f, const char *type, int64_t value)
 
 static void add_counts(struct family *f, const struct camellia_topic *t)
 {
-    if (camellia_topic_is_quiet(t) || !set_topic(f, t->name))
+    const struct camellia_window w = camellia_last(t);
+    if (camellia_is_empty(&w) || !set_topic(f, t->name))
         return;
     for (int i = 0; i < CAMELLIA_COUNTS; i++)
-        add(f, camellia_count_names[i], camellia_count_of(t, i));
+        add(f, camellia_count_names[i], w.counts[i]);
 }
 
 static void add_gap(struct family *f, struct slice topic, struct camellia_gap gap)
@@ -134,7 +135,7 @@ static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
     begin(&f, "ready_queue_time_gap",
           "Time from ready to the pull, or until now if not pulled, in ms");
     for (const struct camellia_topic *t = topics; t; t = t->hh.next)
-        add_gap(&f, t->name, camellia_ready_gap(t));
+        add_gap(&f, t->name, camellia_last(t).ready);
     begin(&f, "topic_info", "Messages now, by topic");
     for (size_t i = 0; i < n; i++)
         add_queue(&f, &queues[i]);
