@@ -82,7 +82,7 @@ static void invalid_messagepack_is_rejected(void **state)
 
 /* --- lmstfy's entries --- */
 
-static void an_entry_of_a_list_holds_tries_and_id(void **state)
+static void an_entry_of_a_list_contains_tries_and_id(void **state)
 {
     (void)state;
     struct lmstfy_place place;
@@ -195,7 +195,7 @@ UNIT(import)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_value_of_delay_queue_is_read_in_each_of_its_forms),
         cmocka_unit_test(invalid_messagepack_is_rejected),
-        cmocka_unit_test(an_entry_of_a_list_holds_tries_and_id),
+        cmocka_unit_test(an_entry_of_a_list_contains_tries_and_id),
         cmocka_unit_test(an_entry_of_the_timer_contains_namespace_queue_tries_and_id),
         cmocka_unit_test(a_key_names_namespace_queue_and_job),
         cmocka_unit_test(each_text_of_an_object_is_reported),

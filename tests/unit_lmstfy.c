@@ -19,7 +19,7 @@ static void assert_slice(struct slice s, const char *text)
 
 /* ----------------------------------------------------------------------------- ids */
 
-static void a_ulid_is_written_as_its_specification_says(void **state)
+static void a_ulid_is_written_by_its_specification(void **state)
 {
     (void)state;
     char text[LMSTFY_ULID];
@@ -298,7 +298,7 @@ static void a_job_with_a_foreign_id_uses_its_timestamp_as_age(void **state)
 UNIT(lmstfy)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ulid_is_written_as_its_specification_says),
+        cmocka_unit_test(a_ulid_is_written_by_its_specification),
         cmocka_unit_test(an_id_carries_its_time_and_its_delay),
         cmocka_unit_test(an_id_with_a_version_has_one_more_byte),
         cmocka_unit_test(ids_differ),

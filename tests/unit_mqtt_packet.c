@@ -167,7 +167,7 @@ static void a_puback_without_its_message_is_wrong(void **state)
 }
 
 /* paho calls back with MQTT 5 at PUBLISH, and with 3.1.1 at PUBREL. */
-static void at_qos_2_mqtt_5_holds_the_acknowledgement_and_3_1_1_does_not(void **state)
+static void at_qos_2_mqtt_5_delays_the_acknowledgement_and_3_1_1_does_not(void **state)
 {
     struct mqtt_window w = {.holds_qos_2 = true}, older = {0};
     (void)state;
@@ -233,7 +233,7 @@ UNIT(mqtt_packet)
         cmocka_unit_test(messages_of_qos_0_count_as_open_and_need_no_acknowledgement),
         cmocka_unit_test(an_acknowledgement_before_its_message_is_released_after_it),
         cmocka_unit_test(a_puback_without_its_message_is_wrong),
-        cmocka_unit_test(at_qos_2_mqtt_5_holds_the_acknowledgement_and_3_1_1_does_not),
+        cmocka_unit_test(at_qos_2_mqtt_5_delays_the_acknowledgement_and_3_1_1_does_not),
         cmocka_unit_test(more_stored_messages_than_added_ones_are_rejected),
         cmocka_unit_test(the_window_grows_and_keeps_the_order),
     };

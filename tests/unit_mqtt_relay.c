@@ -252,7 +252,7 @@ static void a_puback_is_sent_after_its_message_is_stored(void **state)
     assert_int_equal(relay_stored(rig.relay, 1), -1);
 }
 
-static void a_puback_without_a_message_ends_the_connection(void **state)
+static void a_puback_without_a_message_closes_the_connection(void **state)
 {
     (void)state;
     begin_both(20);
@@ -268,7 +268,7 @@ static void a_puback_without_a_message_ends_the_connection(void **state)
     assert_int_equal(recv(rig.broker, &got, 1, 0), 0);
 }
 
-static void a_message_that_was_not_acknowledged_next_ends_the_connection(void **state)
+static void an_unexpected_acknowledgement_closes_the_connection(void **state)
 {
     (void)state;
     begin_both(20);
@@ -399,7 +399,7 @@ static void paho_reads_the_last_packet_before_it_notices_the_end(void **state)
     assert_string_equal(rig.lost, ""); /* paho reports it first, with a better text */
 }
 
-static void an_invalid_packet_of_the_broker_ends_the_connection(void **state)
+static void an_invalid_packet_of_the_broker_closes_the_connection(void **state)
 {
     (void)state;
     begin_both(20);
@@ -422,7 +422,7 @@ static void expect_to_leave_when_the_broker_closes(void)
     assert_true(rig.left);
 }
 
-static void what_is_stored_is_acknowledged_before_leaving_and_nothing_else(void **state)
+static void only_stored_messages_are_acknowledged_before_leaving(void **state)
 {
     (void)state;
     begin_both(20);
@@ -476,16 +476,16 @@ UNIT(mqtt_relay)
     const struct CMUnitTest tests[] = {
         CASE(connections_of_other_processes_are_reset),
         CASE(a_puback_is_sent_after_its_message_is_stored),
-        CASE(a_puback_without_a_message_ends_the_connection),
-        CASE(a_message_that_was_not_acknowledged_next_ends_the_connection),
+        CASE(a_puback_without_a_message_closes_the_connection),
+        CASE(an_unexpected_acknowledgement_closes_the_connection),
         CASE(a_puback_before_its_message_is_sent_after_the_message_is_stored),
         CASE(at_qos_2_mqtt_5_a_pubrec_is_sent_after_its_message_is_stored),
         CASE(at_the_limit_further_messages_wait_and_pings_are_answered),
         CASE(a_broker_that_sends_without_end_is_no_longer_read),
         CASE(an_accepted_connection_is_reported_once_before_its_messages),
         CASE(paho_reads_the_last_packet_before_it_notices_the_end),
-        CASE(an_invalid_packet_of_the_broker_ends_the_connection),
-        CASE(what_is_stored_is_acknowledged_before_leaving_and_nothing_else),
+        CASE(an_invalid_packet_of_the_broker_closes_the_connection),
+        CASE(only_stored_messages_are_acknowledged_before_leaving),
         CASE(a_slow_broker_reads_all_pubacks_before_the_connection_closes),
         CASE(leaving_ends_in_time_if_the_broker_keeps_sending),
     };
