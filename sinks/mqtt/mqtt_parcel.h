@@ -7,7 +7,7 @@
 #define SINKS_MQTT_MQTT_PARCEL_H
 
 #include "bridge/plugin.h"
-#include "sources/mqtt/mqtt_why.h"
+#include "sources/mqtt/mqtt_client.h"
 
 #include <sys/queue.h>
 
