@@ -35,7 +35,7 @@ static struct rig {
     int listener, broker, paho; /* our ends; -1: none */
     unsigned port;              /* of the relay for paho; 0: not open */
     char broker_port[16];
-    unsigned connected; /* how often it was reported */
+    unsigned connected; /* number of reports */
     unsigned messages;  /* given to the source */
     bool session_present;
     bool left;
@@ -318,7 +318,7 @@ static void a_broker_that_sends_without_end_is_no_longer_read(void **state)
             n += now;
         sent += (size_t)n;
     }
-    assert_true(sent < 32 << 20); /* the kernel's buffers alone */
+    assert_true(sent < 32 << 20); /* only the kernel's buffers */
     SEND(rig.paho, PINGREQ);
     EXPECT(rig.paho, PINGRESP);
     expect_messages(2);

@@ -93,7 +93,7 @@ def test_changing_leaders_and_stopped_brokers_lose_nothing(bench, scenario):
 @pytest.mark.slow
 def test_partitions_whose_leaders_change_quickly_are_read_on(bench, scenario):
     """In about one of ten runs, librdkafka 2.0.2 ends up reading a partition from the wrong broker;
-    see kafka_stall.h."""
+    see kafka_stall.c."""
     mock = take_mock(bench)
     way = ways.Way(bench, "kafka-kafka", route=LEASE)
     batch = way.make_jobs(scenario.jobs(8000), named=True, max_delay_ms=200)
