@@ -436,7 +436,7 @@ static void a_real_server_is_read(void **state)
     say(a.redis, "CONFIG SET min-replicas-to-write 0");
     say(a.redis, "SETRANGE big 5000000 x");
     say(a.redis, "CONFIG SET appendfsync no");
-    redis_probe_memory(a.redis, &a.facts, on_probed, &a);
+    redis_probe_usage(a.redis, &a.facts, on_probed, &a);
     while (!a.over)
         loop_run();
     assert_int_equal(a.answered, 1);
@@ -471,7 +471,7 @@ static void a_probe_ends_once_when_the_connection_does(void **state)
     a.over = false;
     a.answered = 0;
     redis_probe(a.redis, &a.facts, on_probed, &a);
-    redis_probe_memory(a.redis, &a.facts, on_probed, &a);
+    redis_probe_usage(a.redis, &a.facts, on_probed, &a);
     a.probes = 2;
     redis_free(a.redis);
     assert_int_equal(a.answered, 0);

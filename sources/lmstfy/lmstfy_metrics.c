@@ -385,17 +385,13 @@ static void end_query(struct lmstfy_metrics *m)
         show_all(m);
 }
 
-static void on_usage(void *arg, enum queue_code code, const struct queue_usage *usage)
+static void set_usage(const struct pool *p, const struct queue_usage *usage)
 {
-    const struct pool *p = arg;
-    if (code == QUEUE_OK) {
-        const int64_t values[] = {usage->max_bytes, usage->used_bytes,
-                                  usage->clients,   usage->blocked_clients,
-                                  usage->keys,      usage->expiring_keys};
-        for (int f = MAX_MEM_BYTES; f < FAMILIES; f++)
-            series_set(series_of(p->m, f, &p->name), (double)values[f - MAX_MEM_BYTES]);
-    }
-    end_query(p->m);
+    const int64_t values[] = {usage->max_bytes, usage->used_bytes,
+                              usage->clients,   usage->blocked_clients,
+                              usage->keys,      usage->expiring_keys};
+    for (int f = MAX_MEM_BYTES; f < FAMILIES; f++)
+        series_set(series_of(p->m, f, &p->name), (double)values[f - MAX_MEM_BYTES]);
 }
 
 static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
@@ -438,10 +434,12 @@ static void query(struct pool *p)
     struct source *src = p->m->l->api.src;
     const struct queue_survey how = {SERIES_MAX, set_limits, on_surveyed, p};
     struct buf topic = {0};
+    struct queue_usage usage;
     lmstfy_any_topic(&topic, p->name);
-    p->m->queries += 2;
+    p->m->queries++;
     queue_survey(src, buf_slice(&topic), &how);
-    queue_usage(src, buf_slice(&topic), on_usage, p);
+    if (queue_usage(src, buf_slice(&topic), &usage))
+        set_usage(p, &usage);
     buf_free(&topic);
 }
 
