@@ -22,12 +22,12 @@ class Daemons:
     def __init__(self, bench, route="", policy=lambda _: 200, count=1, source="", start="http",
                  sink=""):
         self.hook = bench.keep(collect.FromHttp(policy))
-        self.morgue = bench.keep(collect.FromHttp())
+        self.dead_hook = bench.keep(collect.FromHttp())
         self.redis = bench.redis()
         conf = f'''
             sources: {{ {source} }};
             sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; {sink} }};
-                       morgue: {{ type = "http"; url = "{self.morgue.url}"; }}; }};
+                       dead_hook: {{ type = "http"; url = "{self.dead_hook.url}"; }}; }};
             routes: {{ r: {{ from = "{start}"; to = "hook"; repeat_min = "100ms"; {route} }}; }};'''
         self.all = []
         for n in range(count):
@@ -99,7 +99,7 @@ class Sender:
 BAD = ("delay-to", "http://else/")
 
 
-@pytest.mark.parametrize("dead", ["", 'dead = "morgue";'], ids=["kept", "sent on"])
+@pytest.mark.parametrize("dead", ["", 'dead = "dead_hook";'], ids=["kept", "sent on"])
 def test_a_replacement_that_is_refused_leaves_the_job_alone_and_is_a_dead_letter(bench, dead):
     sender = Sender(bench, dead)
     d = sender.daemon
@@ -110,7 +110,7 @@ def test_a_replacement_that_is_refused_leaves_the_job_alone_and_is_a_dead_letter
     assert "bad-target" in str(letter) and d.state("a") == "waiting", letter
     assert d.tarry.ask("POST", "/v1/admin/routes/r/jobs/a/now")[0] == 200
     assert [a.payload for a in d.hook.wait_count(1)] == [b"good"]
-    assert [a.payload for a in d.morgue.arrivals] == ([b"bad"] if dead else [])
+    assert [a.payload for a in d.dead_hook.arrivals] == ([b"bad"] if dead else [])
     d.stop()
 
 
@@ -143,7 +143,7 @@ def test_an_exhausted_run_is_found_by_its_name_for_any_number_of_buckets(bench):
     d.stop()
 
 
-@pytest.mark.parametrize("dead", ["", 'dead = "morgue";'], ids=["kept", "sent on"])
+@pytest.mark.parametrize("dead", ["", 'dead = "dead_hook";'], ids=["kept", "sent on"])
 def test_a_run_that_fails_after_its_job_was_cancelled_is_no_dead_letter(bench, dead):
     cancelled = threading.Event()
     d = Daemons(bench, route=f'retry = "never"; {dead}', policy=lambda _: ("when", cancelled, 422))
@@ -153,7 +153,7 @@ def test_a_run_that_fails_after_its_job_was_cancelled_is_no_dead_letter(bench, d
     cancelled.set()
     wait_for("the job to be removed", lambda: d.state("a") == 404)
     time.sleep(0.5)
-    assert d.metric("tarry_dead_letters") == 0 and d.morgue.arrivals == []
+    assert d.metric("tarry_dead_letters") == 0 and d.dead_hook.arrivals == []
     assert d.metric("tarry_jobs_cancelled_total") == 1
     assert d.left() == []
     d.stop()
@@ -295,8 +295,8 @@ def numbers_add_up(d):
 @pytest.mark.slow
 @pytest.mark.parametrize("route", [
     "buckets = 3;",
-    'buckets = 3; dead = "morgue"; spread = "300ms"; dedupe_window = "1s";',
-    'order = "key"; dead = "morgue";',
+    'buckets = 3; dead = "dead_hook"; spread = "300ms"; dedupe_window = "1s";',
+    'order = "key"; dead = "dead_hook";',
     'order = "key"; rate = 500; target_rate = 200; max_in_flight = 5; shared = true;'])
 def test_whatever_becomes_of_jobs_the_numbers_add_up_and_nothing_stays(bench, route):
     def policy(arrival):

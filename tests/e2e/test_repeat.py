@@ -16,13 +16,13 @@ class Hooks:
 
     def __init__(self, bench, route="", policy=lambda _: 200, dead=False, retry='"never"'):
         self.hook = bench.keep(collect.FromHttp(policy))
-        self.morgue = bench.keep(collect.FromHttp())
+        self.dead_hook = bench.keep(collect.FromHttp())
         self.redis = bench.redis()
-        to_morgue = 'dead = "morgue";' if dead else ""
+        dead_option = 'dead = "dead_hook";' if dead else ""
         self.tarry = bench.tarry(self.redis.url, f'''
             sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }};
-                       morgue: {{ type = "http"; url = "{self.morgue.url}"; }}; }};
-            routes: {{ r: {{ from = "http"; to = "hook"; retry = {retry}; {to_morgue}
+                       dead_hook: {{ type = "http"; url = "{self.dead_hook.url}"; }}; }};
+            routes: {{ r: {{ from = "http"; to = "hook"; retry = {retry}; {dead_option}
                              repeat_min = "100ms"; {route} }}; }};''').start()
 
     def post(self, repeat, **headers):
@@ -123,12 +123,12 @@ def test_a_failed_run_is_a_separate_dead_letter_and_the_next_run_follows(bench, 
     wait_for("it to be counted", lambda: hooks.tarry.metric(
         "tarry_jobs_dead_total", route="r", reason="rejected") == 1)
     if dead:
-        letter = hooks.morgue.wait_count(1)[0]
+        letter = hooks.dead_hook.wait_count(1)[0]
         assert letter.header("delay-id") == lost.encode() and letter.payload == b"again"
         assert letter.header("delay-dead-reason") == b"rejected"
         assert runs([letter]) == [(2, due + 500)]
     hooks.is_over()
-    assert len(hooks.morgue.arrivals) == dead
+    assert len(hooks.dead_hook.arrivals) == dead
 
 
 @pytest.mark.slow
