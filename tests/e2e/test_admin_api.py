@@ -14,7 +14,7 @@ from lib.machine import soon_s
 from lib.servers import Redis, wait_for
 
 
-class Testbed:
+class Setup:
     """Routes r (to a server that answers 200), k (ordered by key), q (to queues)."""
 
     def __init__(self, bench, options="", redis_options="", more="", daemon=""):
@@ -73,7 +73,7 @@ class Testbed:
 
 @pytest.fixture
 def testbed(bench):
-    return Testbed(bench)
+    return Setup(bench)
 
 
 def ids(jobs):
@@ -84,7 +84,7 @@ def ids(jobs):
 
 def test_status_lists_the_parts(bench):
     pool = bench.keep(Redis(bench.folder / "far", str(bench.sockets / "far.sock"))).start()
-    y = Testbed(bench, more=f'pools: {{ far: {{ url = "{pool.url}"; }}; }};')
+    y = Setup(bench, more=f'pools: {{ far: {{ url = "{pool.url}"; }}; }};')
     before = time.time() * 1000
     y.put("a", after="0s")
     s = wait_for("all jobs to be stored", lambda: (s := y.get("status"))["instances"] and
@@ -112,7 +112,7 @@ def test_status_lists_the_other_instances(testbed):
 
 
 def test_status_hides_the_password_and_names_what_is_down(bench):
-    y = Testbed(bench)
+    y = Setup(bench)
     secret = "s3cr3t-of-redis"
     y.redis.client().config_set("requirepass", secret)
     url = y.redis.url.replace("unix://", f"unix://:{secret}@")
@@ -162,7 +162,7 @@ def test_the_list_has_all_routes_in_the_order_of_the_file(testbed):
 
 
 def test_overdue_jobs_are_reported_with_their_age(bench):
-    y = Testbed(bench, options="rate = 0.1; burst = 1;")
+    y = Setup(bench, options="rate = 0.1; burst = 1;")
     y.put("first", after="0s")
     y.hook.wait_count(1)
     y.put("second", after="0s")
@@ -172,7 +172,7 @@ def test_overdue_jobs_are_reported_with_their_age(bench):
 
 @pytest.mark.slow
 def test_ready_prints_the_result_of_readyz(bench):
-    y = Testbed(bench, redis_options='command_timeout = "30s";', daemon='overdue_alarm = "2s";')
+    y = Setup(bench, redis_options='command_timeout = "30s";', daemon='overdue_alarm = "2s";')
     assert y.get("status")["ready"] is True
     y.put("a", after="1s")
     y.redis.child.send_signal(signal.SIGSTOP)
@@ -203,7 +203,7 @@ def test_while_redis_is_down_counters_are_returned_and_the_rest_is_null(testbed)
 
 @pytest.mark.parametrize("horizon", ["0", "1m"])
 def test_a_list_contains_each_job_once_in_order_of_time(bench, horizon):
-    y = Testbed(bench, redis_options=f'horizon = "{horizon}";', options="buckets = 5;")
+    y = Setup(bench, redis_options=f'horizon = "{horizon}";', options="buckets = 5;")
     for n in range(60):
         y.put(f"job-{n:02}", after=f"{10 + n}m")
     for most in (7, 100):
@@ -216,7 +216,7 @@ def test_a_list_contains_each_job_once_in_order_of_time(bench, horizon):
 
 
 def test_the_fields_of_a_job_are_listed(bench):
-    y = Testbed(bench)
+    y = Setup(bench)
     y.answer = 503
     y.put("tried", after="0s", delay_key="käse".encode().decode("latin-1"), payload="p" * 1000)
     y.hook.wait_count(1)
@@ -244,7 +244,7 @@ def test_filters_of_the_list(testbed):
 
 
 def test_jobs_in_flight_and_those_behind_others(bench):
-    testbed = Testbed(bench, redis_options='horizon = "0";')
+    testbed = Setup(bench, redis_options='horizon = "0";')
     go_on = threading.Event()
     testbed.answer = lambda arrival: ("when", go_on)
     testbed.put("flies", after="0s", route="k", delay_key="one")
@@ -293,7 +293,7 @@ def test_run_now_delivers_it(testbed):
 @pytest.mark.slow
 @pytest.mark.parametrize("horizon", ["0", "10s"])
 def test_move_changes_the_due_time(bench, horizon):
-    y = Testbed(bench, redis_options=f'horizon = "{horizon}";')
+    y = Setup(bench, redis_options=f'horizon = "{horizon}";')
     y.put("a", after="1h")
     y.put("b", after="3s")
     now = time.time()
@@ -312,7 +312,7 @@ def test_move_changes_the_due_time(bench, horizon):
 @pytest.mark.slow
 def test_a_moved_job_is_not_too_late_for_its_route(bench):
     """max_lateness counts from the new due time."""
-    y = Testbed(bench, options='max_lateness = "5s"; late = "dead";')
+    y = Setup(bench, options='max_lateness = "5s"; late = "dead";')
     y.put("a", after="3s")
     status, body = y.ask("POST", "routes/r/jobs/a/move", after="10s")
     assert status == 200, body
@@ -373,7 +373,7 @@ def test_queues_that_redis_does_not_tell_are_not_none(testbed):
 
 @pytest.mark.slow
 def test_a_page_of_a_hundred_thousand_costs_no_more_than_one_of_a_hundred(bench):
-    y = Testbed(bench, options="buckets = 4;")
+    y = Setup(bench, options="buckets = 4;")
     y.fill([f"job-{n:06}" for n in range(100_000)], "2h")
     client = y.redis.client()
     client.config_resetstat()

@@ -11,7 +11,7 @@ from lib.servers import free_port
 from lib.versioned import Versioned
 
 
-class Testbed:
+class Setup:
     def __init__(self, bench, folder):
         self.bench, self.folder = bench, folder
         self.redis = bench.redis().url
@@ -36,7 +36,7 @@ class Testbed:
 
 @pytest.fixture
 def testbed(bench, tmp_path):
-    return Testbed(bench, tmp_path)
+    return Setup(bench, tmp_path)
 
 
 def to_hook(url, route="", sink=""):

@@ -10,14 +10,14 @@ import pytest
 from lib import machine
 from lib.console import ADMIN, PRODUCER, be_admin, browser, bury, heard, load, testbed  # noqa: F401
 from lib.servers import wait_for
-from test_admin_api import Testbed, ids
+from test_admin_api import Setup, ids
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]  # a browser
 JOBS = int(os.environ.get("TARRY_CONSOLE_JOBS", "1000000"))
 
 
 def test_login_asks_for_a_token_with_the_role_admin(bench, browser):
-    y = Testbed(bench, more=f'''tokens: {{ ops: {{ token = "{ADMIN}"; roles = [ "admin" ]; }};
+    y = Setup(bench, more=f'''tokens: {{ ops: {{ token = "{ADMIN}"; roles = [ "admin" ]; }};
                                        shop: {{ token = "{PRODUCER}"; roles = [ "produce" ]; }}; }};''')
     browser(y, "login", admin=ADMIN, producer=PRODUCER)
 
@@ -40,7 +40,7 @@ def test_the_figures_are_those_of_the_daemon_and_alive(testbed, browser):
 
 
 def test_a_million_jobs_are_browsed_a_page_at_a_time(bench, browser):
-    y = Testbed(bench, options="buckets = 4;")
+    y = Setup(bench, options="buckets = 4;")
     y.fill([f"job-{n:07}" for n in range(JOBS)], "3h")
     seen = browser(y, "browse", wanted=f"job-{JOBS // 2:07}")
     print(f"{JOBS} jobs: the first page after {seen['first_page_ms']} ms, the next after "
@@ -128,7 +128,7 @@ def test_a_stopped_daemon_is_shown_until_it_returns(testbed, browser, how):
 
 def test_a_removed_token_ends_in_the_login(bench, browser):
     later = "another-token-0123456789"
-    y = Testbed(bench, more=f'tokens: {{ ops: {{ token = "{ADMIN}"; roles = [ "admin" ]; }}; }};')
+    y = Setup(bench, more=f'tokens: {{ ops: {{ token = "{ADMIN}"; roles = [ "admin" ]; }}; }};')
     be_admin(y)
     y.put("waits")
     child = browser.begin(y, "revoked", admin=ADMIN, later=later)

@@ -9,7 +9,7 @@ import pytest
 from lib import machine
 from lib.console import ADMIN, be_admin, browser, bury, heard, load, testbed  # noqa: F401
 from lib.servers import TOP
-from test_admin_api import Testbed
+from test_admin_api import Setup
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]  # a browser
 
@@ -30,7 +30,7 @@ def test_the_jobs_of_a_queue(testbed, browser):
 
 @pytest.mark.long
 def test_five_hundred_routes_and_names_as_long_as_can_be(bench, browser):
-    y = Testbed(bench)
+    y = Setup(bench)
     long = ["long" + letter * 60 for letter in "xy"]
     names = [f"route{n:03}" for n in range(498)]
     routes = "".join(f'{name}: {{ from = "http"; to = "hook"; match = "{name}"; }};\n' for name in names + long)
@@ -51,7 +51,7 @@ def test_nothing_moves_if_the_user_disables_motion(testbed, browser):
 @pytest.mark.long
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_no_page_breaks_a_rule_of_wcag_that_axe_knows(bench, browser, colours):
-    y = Testbed(bench, more=f'tokens: {{ ops: {{ token = "{ADMIN}"; roles = [ "admin" ]; }}; }};')
+    y = Setup(bench, more=f'tokens: {{ ops: {{ token = "{ADMIN}"; roles = [ "admin" ]; }}; }};')
     be_admin(y)
     bury(y, ["dead"])
     y.put("waits", payload='{"order": 17}', delay_key="customer", x_note="hello")

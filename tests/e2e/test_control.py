@@ -15,7 +15,7 @@ from lib.servers import wait_for
 from lib.tarry import BIN, Tarry
 
 
-class Testbed:
+class Setup:
     def __init__(self, bench, routes="", sources="", extra=""):
         self.hook = bench.keep(collect.FromHttp())
         self.redis, self.bench = bench.redis(), bench
@@ -47,7 +47,7 @@ class Testbed:
 
 @pytest.fixture
 def testbed(bench):
-    made = Testbed(bench)
+    made = Setup(bench)
     yield made
     made.tarry.stop()
 
@@ -261,7 +261,7 @@ def publisher(testbed, broker, first):
 @pytest.mark.slow
 def test_a_broker_source_pauses_when_all_its_routes_drain(bench):
     broker = bench.mosquitto()
-    testbed = Testbed(bench, sources=f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}";
+    testbed = Setup(bench, sources=f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}";
                                                topics = [ "in/#" ]; }}; }};''',
                 routes='''one: { from = "m"; to = "hook"; match = "in/one/#"; };
                           two: { from = "m"; to = "hook"; match = "in/two/#"; };''')
@@ -288,7 +288,7 @@ def test_a_broker_source_pauses_when_all_its_routes_drain(bench):
 def test_a_paused_broker_source_stays_paused_after_a_reload(bench):
     broker = bench.mosquitto()
     source = f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "in/#" ]; }}; }};'''
-    testbed = Testbed(bench, sources=source, routes='one: { from = "m"; to = "hook"; };')
+    testbed = Setup(bench, sources=source, routes='one: { from = "m"; to = "hook"; };')
     client, publish, arrived = publisher(testbed, broker, "in/1")
     assert testbed.run("drain", "one").returncode == 0
     wait_for("the source to rest", lambda: testbed.tarry.metric("tarry_source_paused", source="m") == 1)

@@ -26,7 +26,7 @@ from lib.tarry import BIN, SANITIZERS
 NOW = "2026-01-01T00:00:00Z"
 
 
-class Testbed:
+class Setup:
     """A daemon whose callback server answers with the status in `answer` (default: 400)."""
 
     def __init__(self, bench, options="", sources="", routes=""):
@@ -93,7 +93,7 @@ class Testbed:
 
 @pytest.fixture
 def testbed(bench):
-    made = Testbed(bench)
+    made = Setup(bench)
     yield made
     made.tarry.stop()
 
@@ -178,7 +178,7 @@ def test_letters_of_each_kind_are_listed_with_their_reason(testbed):
 @pytest.mark.slow
 def test_letters_of_a_route_from_a_broker_are_listed_too(bench):
     broker = bench.mosquitto()
-    testbed = Testbed(bench, routes='devices: { from = "m"; to = "hook"; };', sources=f'''
+    testbed = Setup(bench, routes='devices: { from = "m"; to = "hook"; };', sources=f'''
         sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}";
                           topics = [ "in/#" ]; }}; }};''')
     client = new_client()
@@ -233,7 +233,7 @@ def test_filters_choose_and_a_wrong_one_is_refused(testbed):
 
 
 def test_pages_cover_all_buckets_and_each_letter_once(bench):
-    testbed = Testbed(bench, "buckets = 3;")
+    testbed = Setup(bench, "buckets = 3;")
     ids = [f"j{n}" for n in range(20)]
     testbed.bury(ids)
     for size in (1, 7, 500):
@@ -275,7 +275,7 @@ def test_a_replayed_letter_is_delivered_again_with_its_count(testbed):
 
 
 def test_a_letter_is_replayed_no_more_often_than_its_route_allows(bench):
-    testbed = Testbed(bench, "replays_max = 2;")
+    testbed = Setup(bench, "replays_max = 2;")
     testbed.bury(["one"])
     for n in (1, 2):
         status, _, body = testbed.ask("POST", "/one/replay")

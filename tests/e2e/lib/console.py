@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_admin_api import Testbed
+from test_admin_api import Setup
 
 from lib.servers import BUILD, TOP, wait_for, within
 
@@ -71,7 +71,7 @@ def browser():
 
 @pytest.fixture
 def testbed(bench, browser):
-    return Testbed(bench)
+    return Setup(bench)
 
 
 def be_admin(y):
