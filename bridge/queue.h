@@ -182,11 +182,9 @@ typedef void queue_count_cb(void *arg, enum queue_code code,
 void queue_count(struct source *src, struct slice topic, const int64_t *limits_ms,
                  unsigned limits, queue_count_cb *cb, void *arg);
 
-/* Return memory, clients and keys of the Redis of that topic's queues. usage: NULL unless
- * QUEUE_OK. */
-typedef void queue_usage_cb(void *arg, enum queue_code code,
-                            const struct queue_usage *usage);
-void queue_usage(struct source *src, struct slice topic, queue_usage_cb *cb, void *arg);
+/* Read memory, clients and keys of the Redis of that topic's queues, as of the last
+ * second. Returns false if they are unknown. */
+bool queue_usage(struct source *src, struct slice topic, struct queue_usage *usage);
 
 typedef void queue_number_cb(void *arg, enum queue_code code, int64_t n);
 /* Make the oldest dead jobs ready again, with one try each. ttl_ms: time to live from

@@ -256,7 +256,7 @@ void rig_send(enum batcher_kind kind, const char *name)
         rig_enqueue(rig.route, name, &how, 0);
         break;
     case BATCHER_ACK:
-        store_ack(rig.route, id, 5, rig_on_result, arg);
+        store_ack(rig.route, id, 5, 0, rig_on_result, arg);
         break;
     case BATCHER_RETRY:
         store_retry(rig.route, id, 5, 9, NONE, rig_on_result, arg);

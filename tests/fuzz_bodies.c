@@ -6,7 +6,7 @@
 #include "sources/camellia/camellia.h"
 #include "sources/delayqueue/delayqueue.h"
 #include "bridge/http/http_job.h"
-#include "sources/later/later_job.h"
+#include "sources/later/later.h"
 #include "tests/fuzz.h"
 
 #include "bridge/base/text.h"

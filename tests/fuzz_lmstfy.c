@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 
 static void read_names(struct slice in)
 {
-    struct slice a, b, c;
+    struct slice a, b, c, took[3];
     struct buf topic = {0};
     lmstfy_split_token(in, &a, &b);
     must(a.n + b.n <= in.n + sizeof("default"));
@@ -17,15 +17,16 @@ static void read_names(struct slice in)
         lmstfy_add_topic(&topic, a, b, c);
         must(slice_eq(buf_slice(&topic), in) || slice_is(a, "default"));
     }
-    if (lmstfy_route("PUT", in, &a, &b, &c) || lmstfy_route("GET", in, &a, &b, &c))
-        must(a.n > 0 && b.n > 0);
+    if (lmstfy_route(lmstfy_rows, "PUT", in, took) ||
+        lmstfy_route(lmstfy_rows, "GET", in, took))
+        must(took[0].n > 0 && took[1].n > 0);
     buf_free(&topic);
 }
 
 /* Each line is a header. */
 static void read_attributes(struct slice in)
 {
-    struct lmstfy_attrs attrs = {.n = 0};
+    struct job *job = job_new(0);
     while (in.n > 0) {
         const char *end = memchr(in.p, '\n', in.n), *colon;
         struct slice line = {in.p, end ? (size_t)(end - in.p) : in.n};
@@ -35,12 +36,10 @@ static void read_attributes(struct slice in)
         if (colon == NULL)
             continue;
         size_t n = (size_t)(colon - line.p);
-        lmstfy_attrs_add(&attrs, (struct slice){line.p, n},
-                         (struct slice){colon + 1, line.n - n - 1});
+        lmstfy_attr_add(job, (struct slice){line.p, n},
+                        (struct slice){colon + 1, line.n - n - 1});
     }
-    struct job *job = job_new(0);
-    lmstfy_attrs_store(&attrs, job);
-    must(job->header_count <= LMSTFY_ATTRS);
+    must(job->header_count <= LMSTFY_ATTRS + 1);
     job_free(job);
 }
 

@@ -4,6 +4,7 @@
  * job is built, and any bytes as a topic.
  */
 #include "bridge/base/mem.h"
+#include "sources/mqtt/mqtt_frame.h"
 #include "sources/mqtt/mqtt_job.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
@@ -12,19 +13,13 @@ static void read_body(const struct frame *f)
 {
     struct mqtt_setup setup;
     struct mqtt_message m;
-    struct slice why;
     struct err err;
-    unsigned count;
-    bool flag;
+    uint32_t number;
 
     if (f->type == FRAME_SETUP && frame_get_setup(f->body, &setup, &err) == 0)
         mqtt_setup_free(&setup);
-    if (f->type == FRAME_CONNECTED)
-        frame_get_connected(f->body, &flag, &err);
-    if (f->type == FRAME_FAILED)
-        frame_get_failed(f->body, &why, &err);
-    if (f->type == FRAME_STORED)
-        frame_get_stored(f->body, &count, &err);
+    if (f->type == FRAME_CONNECTED || f->type == FRAME_STORED)
+        frame_get_number(f->body, &number, &err);
     if (f->type == FRAME_MESSAGE && frame_get_message(f->body, &m, &err) == 0) {
         struct job *job = mqtt_job_new(&m);
         must(job != NULL && job->topic.n <= JOB_TOPIC_MAX);

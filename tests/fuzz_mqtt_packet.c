@@ -1,66 +1,40 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_mqtt_packet.c - libFuzzer: any bytes as packets of a broker or of paho, and any
- * order of messages, acknowledgements and reports in a window.
+ * fuzz_mqtt_packet.c - libFuzzer: any bytes as packets of a broker, up to the job.
  */
 #include "bridge/base/mem.h"
-#include "sources/mqtt/mqtt_packet.h"
-#include "sources/mqtt/mqtt_window.h"
+#include "sources/mqtt/mqtt_job.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 
-static void read_packets(struct slice in)
+static void read_publish(struct slice packet, const struct packet_head *h, bool v5)
 {
-    struct packet_head h;
+    struct mqtt_message m;
 
-    while (packet_head(in, &h) > 0) {
-        must(h.head_bytes >= 2 && h.head_bytes <= 5 && h.head_bytes <= in.n);
-        must(h.size >= h.head_bytes && packet_acknowledged(in, &h) < 65536);
-        must(packet_connack(in, &h) <= 1);
-        if (h.size > in.n)
-            return;
-        in = (struct slice){in.p + h.size, in.n - h.size};
-    }
-}
-
-static void check(const struct mqtt_window *w)
-{
-    must(w->released <= w->stored && w->stored <= w->added);
-    must(w->released <= w->acked && w->acked <= w->added);
-    must(w->added - w->released <= w->place_count);
-    must(w->passed_stored <= w->passed && (w->bytes == 0) == (w->stored == w->added));
-}
-
-/* Each byte is a step: its low bits select the step, its high bits the id. */
-static void use_window(const unsigned char *bytes, size_t n)
-{
-    struct mqtt_window w = {.holds_qos_2 = n & 1};
-    struct buf out = {0};
-
-    for (size_t i = 0; i < n; i++) {
-        const unsigned id = bytes[i] >> 3, qos = id % 3;
-        const char packet[] = {0x40, 2, 0, (char)id};
-        if ((bytes[i] & 3) == 0) {
-            window_pass(&w, qos);
-            window_add(&w, (struct window_message){
-                               .id = qos ? id : 0, .qos = qos, .bytes = id + 1});
-        } else if ((bytes[i] & 3) == 1) {
-            window_ack(&w, (struct slice){packet, sizeof(packet)}, id);
-        } else if ((bytes[i] & 3) == 2) {
-            window_store(&w, id);
-        } else {
-            window_release(&w, &out);
-        }
-        check(&w);
-    }
-    must(out.n % 4 == 0);
-    buf_free(&out);
-    window_free(&w);
+    if (packet_publish(packet, h, v5, &m) != 0)
+        return;
+    must(m.topic.n > 0 && m.topic.n + m.props.n + m.payload.n < packet.n);
+    must((h->qos == 0) == (m.msgid == 0) && m.expiry_s <= UINT32_MAX);
+    struct job *job = mqtt_job_new(&m);
+    must(job != NULL && job->topic.n <= JOB_TOPIC_MAX);
+    job_free(job);
 }
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
-    read_packets((struct slice){(const char *)bytes, n});
-    use_window(bytes, n);
+    struct slice in = {(const char *)bytes, n};
+    struct packet_head h;
+
+    while (packet_head(in, &h) > 0) {
+        must(h.head_bytes >= 2 && h.head_bytes <= 5 && h.head_bytes <= in.n);
+        must(h.size >= h.head_bytes);
+        if (h.size > in.n)
+            return 0;
+        const struct slice packet = {in.p, h.size};
+        must(packet_connack(packet, &h) <= 1 && packet_id(packet, &h) < 65536);
+        read_publish(packet, &h, true);
+        read_publish(packet, &h, false);
+        in = (struct slice){in.p + h.size, in.n - h.size};
+    }
     return 0;
 }

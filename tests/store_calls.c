@@ -84,7 +84,7 @@ static void call_claim(void *arg)
 }
 void store_call_ack(void *arg)
 {
-    store_ack(ROUTE, ID, 5, on_code, arg);
+    store_ack(ROUTE, ID, 5, 0, on_code, arg);
 }
 static void call_retry(void *arg)
 {
@@ -182,15 +182,10 @@ static void call_audit(void *arg)
 {
     store_audit(ROUTE, SLICE_LIT("delay"), SLICE_LIT("0"), 10, false, on_audit, arg);
 }
-static void on_unlisted(void *arg, const struct redisReply *reply)
-{
-    (void)arg;
-    (void)reply;
-}
 static void call_command(void *arg)
 {
     const struct slice args[] = {SLICE_LIT("HGETALL"), ID};
-    store_unlist(store_calls.store, ID, ID, 5, on_unlisted, NULL);
+    store_unlist(store_calls.store, ID, ID, 5, NULL, NULL);
     store_notify(store_calls.store, "=@x");
     store_command(store_calls.store, args, 2, on_command, arg);
 }

@@ -243,7 +243,7 @@ static void a_batch_stops_at_the_maximum_of_partitions(void **state)
 }
 
 /* Changes of the same partition do not overtake it. */
-static void a_change_of_one_partition_too_many_keeps_those_behind_it_waiting(void **state)
+static void a_change_of_one_partition_too_many_delays_later_changes(void **state)
 {
     (void)state;
     static char names[BATCH_PARTITIONS_MAX + 1][16];
@@ -284,8 +284,7 @@ UNIT(batcher)
         cmocka_unit_test(records_and_kept_runs_count_towards_the_bytes_of_a_batch),
         cmocka_unit_test(a_change_larger_than_a_batch_is_sent_alone),
         cmocka_unit_test(a_batch_stops_at_the_maximum_of_partitions),
-        cmocka_unit_test(
-            a_change_of_one_partition_too_many_keeps_those_behind_it_waiting),
+        cmocka_unit_test(a_change_of_one_partition_too_many_delays_later_changes),
     };
     return cmocka_run_group_tests(tests, rig_setup, NULL);
 }

@@ -128,7 +128,7 @@ static char a[] = "a"; /* the id in all tests */
 
 static void ask_lapse(void)
 {
-    store_expire(rig.route, SLICE_LIT("a"), 5, rig_on_result, a);
+    store_ack(rig.route, SLICE_LIT("a"), 5, ACK_HOW_LAPSED, rig_on_result, a);
 }
 static void lose(bool dead)
 {

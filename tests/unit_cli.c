@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The command line: its tables, and how answers are shown to a person. */
-#include "bridge/cli/ctl.h"
+#include "bridge/cli/cli.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -71,7 +71,8 @@ static void refuses(const char *name)
     buf_free(&errors);
 }
 
-static void names_every_unknown_key_type_and_section_and_the_nearest_known(void **state)
+static void
+errors_name_every_unknown_key_type_and_section_and_the_nearest_known(void **state)
 {
     (void)state;
     refuses("unknown");
@@ -172,7 +173,7 @@ static void names_of_included_files_start_at_the_folder_of_the_main_one(void **s
     buf_free(&errors);
 }
 
-static void a_file_that_cannot_be_read_says_why(void **state)
+static void an_unreadable_file_is_an_error_with_its_reason(void **state)
 {
     (void)state;
     static const struct {
@@ -250,7 +251,7 @@ static void routes_keep_the_order_of_the_file(void **state)
     conf_free(conf);
 }
 
-static void a_route_takes_a_copy_of_the_schedule_that_it_names(void **state)
+static void a_route_copies_the_schedule_that_it_names(void **state)
 {
     (void)state;
     struct conf *conf = read_good("good.conf");
@@ -318,7 +319,7 @@ static void the_http_source_exists_by_default_if_a_listener_is_configured(void *
     buf_free(&errors);
 }
 
-static void values_taken_by_an_instance_are_not_freed(void **state)
+static void values_moved_to_an_instance_are_not_freed(void **state)
 {
     (void)state;
     struct conf *conf = read_good("good.conf");
@@ -449,7 +450,8 @@ static void any_damage_is_refused_or_read_but_never_crashes(void **state)
 UNIT(conf)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_every_unknown_key_type_and_section_and_the_nearest_known),
+        cmocka_unit_test(
+            errors_name_every_unknown_key_type_and_section_and_the_nearest_known),
         cmocka_unit_test(names_every_value_of_a_wrong_type),
         cmocka_unit_test(names_every_value_that_is_out_of_range),
         cmocka_unit_test(reports_every_redis_with_conflicting_address_and_durability),
@@ -467,13 +469,13 @@ UNIT(conf)
             folders_and_patterns_are_included_by_name_and_errors_say_which_file),
         cmocka_unit_test(a_missing_secret_is_an_error_and_none_is_ever_shown),
         cmocka_unit_test(names_of_included_files_start_at_the_folder_of_the_main_one),
-        cmocka_unit_test(a_file_that_cannot_be_read_says_why),
+        cmocka_unit_test(an_unreadable_file_is_an_error_with_its_reason),
         cmocka_unit_test(a_good_file_fills_in_every_part),
         cmocka_unit_test(routes_keep_the_order_of_the_file),
-        cmocka_unit_test(a_route_takes_a_copy_of_the_schedule_that_it_names),
+        cmocka_unit_test(a_route_copies_the_schedule_that_it_names),
         cmocka_unit_test(order_lateness_and_rate_of_a_route_are_read),
         cmocka_unit_test(the_http_source_exists_by_default_if_a_listener_is_configured),
-        cmocka_unit_test(values_taken_by_an_instance_are_not_freed),
+        cmocka_unit_test(values_moved_to_an_instance_are_not_freed),
         cmocka_unit_test(a_secret_file_loses_only_its_last_newline),
         cmocka_unit_test(the_sample_is_good_and_shows_every_option_at_its_default),
         cmocka_unit_test(the_list_of_options_names_every_section_and_plugin),

@@ -224,7 +224,7 @@ static void a_changed_certificate_replaces_the_sink(void **state)
     conf_free(b);
 }
 
-static void exchanged_fields_own_what_the_others_owned(void **state)
+static void exchanged_fields_own_the_exchanged_memory(void **state)
 {
     (void)state;
     struct conf *a =
@@ -275,7 +275,7 @@ UNIT(conf_diff)
         cmocka_unit_test(parts_restart_only_if_required),
         cmocka_unit_test(without_a_listener_only_the_option_listen_counts),
         cmocka_unit_test(a_changed_certificate_replaces_the_sink),
-        cmocka_unit_test(exchanged_fields_own_what_the_others_owned),
+        cmocka_unit_test(exchanged_fields_own_the_exchanged_memory),
         cmocka_unit_test(a_part_in_use_outlives_its_configuration),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);

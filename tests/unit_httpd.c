@@ -603,7 +603,7 @@ static void a_line_that_is_no_request_is_answered_with_400(void **state)
     assert_string_equal(talk(""), "");
 }
 
-static void a_chunk_whose_size_is_none_is_refused(void **state)
+static void a_chunk_without_a_valid_size_is_refused(void **state)
 {
     (void)state;
     static const char *const sizes[] = {"0x3", "-3", "+3", " 3", "3 ", "", "g", "3 ;x"};
@@ -692,7 +692,7 @@ static char *send_at_rate(int64_t body_rate_bytes)
     return answer;
 }
 
-static void a_body_that_comes_fast_enough_may_take_longer_than_the_deadline(void **state)
+static void a_fast_body_may_exceed_the_deadline(void **state)
 {
     (void)state;
     assert_begins(send_at_rate(600), "HTTP/1.1 404 ");  /* complete: no row matches */
@@ -714,7 +714,7 @@ static void a_body_over_the_limit_is_refused_and_the_connection_stays(void **sta
     assert_non_null(strstr(second, "\r\n\r\n12345678"));
 }
 
-static void bodies_over_the_budget_of_all_are_sent_away_for_a_while(void **state)
+static void bodies_over_the_total_budget_are_refused_temporarily(void **state)
 {
     (void)state;
     bodies_max = 5;
@@ -730,7 +730,7 @@ static void bodies_over_the_budget_of_all_are_sent_away_for_a_while(void **state
     assert_non_null(strstr(second, "\r\n\r\n12345"));
 }
 
-static void a_header_line_now_and_then_does_not_hold_off_the_deadline(void **state)
+static void slow_header_lines_do_not_extend_the_deadline(void **state)
 {
     (void)state;
     static const char *const pieces[] = {"GET /echo HTTP/1.1\r\n",
@@ -754,7 +754,7 @@ static void a_silent_connection_is_closed(void **state)
     assert_begins(answer, "HTTP/1.1 200 ");
 }
 
-static void a_row_of_any_method_takes_every_method(void **state)
+static void a_row_of_any_method_accepts_every_method(void **state)
 {
     (void)state;
     static const char *const methods[] = {"GET",     "POST",  "PUT",  "DELETE",
@@ -840,7 +840,7 @@ static void http_1_0_stays_only_when_it_asks(void **state)
     assert_null(strstr(talk(text), "rows GET /tell/x"));
 }
 
-static void what_no_row_takes_goes_to_the_rest(void **state)
+static void requests_without_a_row_use_the_rest_handler(void **state)
 {
     (void)state;
     with_rest = true;
@@ -895,7 +895,7 @@ static void an_answer_without_content_has_no_headers_of_one(void **state)
     assert_begins(end, "\r\n\r\nHTTP/1.1 204 No Content\r\n");
 }
 
-static void a_query_gives_the_first_that_is_well_formed(void **state)
+static void a_query_returns_the_first_well_formed_value(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
@@ -914,7 +914,7 @@ static void a_query_gives_the_first_that_is_well_formed(void **state)
     }
 }
 
-static void parameters_come_from_the_query_and_the_form(void **state)
+static void parameters_are_read_from_the_query_and_the_form(void **state)
 {
     (void)state;
     static const char *const cases[][3] = {
@@ -1018,7 +1018,7 @@ static void a_request_outlives_its_listener(void **state)
     httpd_answer(gone_req, 200, NULL, SLICE_LIT(""));
 }
 
-static void a_listener_that_closes_answers_what_it_has_and_refuses_the_rest(void **state)
+static void a_closing_listener_answers_accepted_requests_and_refuses_others(void **state)
 {
     (void)state;
     char *answer = talk("GET /close/a HTTP/1.1\r\n" HOST "\r\n"
@@ -1077,7 +1077,7 @@ static void a_query_may_be_long_and_is_never_waited_for(void **state)
     }
 }
 
-static void beside_the_largest_head_there_is_room_for_the_answers_own(void **state)
+static void the_largest_head_leaves_space_for_the_answer(void **state)
 {
     (void)state;
     static char text[16 * 1024];
@@ -1129,33 +1129,33 @@ UNIT(httpd)
         cmocka_unit_test(blanks_around_a_header_value_are_no_part_of_it),
         cmocka_unit_test(a_head_that_is_refused_is_answered_once),
         cmocka_unit_test(a_line_that_is_no_request_is_answered_with_400),
-        cmocka_unit_test(a_chunk_whose_size_is_none_is_refused),
+        cmocka_unit_test(a_chunk_without_a_valid_size_is_refused),
         cmocka_unit_test(a_head_is_the_same_in_any_pieces),
         cmocka_unit_test(more_than_a_hundred_header_fields_are_refused),
         cmocka_unit_test(a_connection_ends_after_its_share_of_requests),
-        cmocka_unit_test(a_body_that_comes_fast_enough_may_take_longer_than_the_deadline),
+        cmocka_unit_test(a_fast_body_may_exceed_the_deadline),
         cmocka_unit_test(a_body_over_the_limit_is_refused_and_the_connection_stays),
-        cmocka_unit_test(bodies_over_the_budget_of_all_are_sent_away_for_a_while),
-        cmocka_unit_test(a_header_line_now_and_then_does_not_hold_off_the_deadline),
+        cmocka_unit_test(bodies_over_the_total_budget_are_refused_temporarily),
+        cmocka_unit_test(slow_header_lines_do_not_extend_the_deadline),
         cmocka_unit_test(a_silent_connection_is_closed),
         cmocka_unit_test(a_bad_address_is_refused_with_a_reason),
-        cmocka_unit_test(a_row_of_any_method_takes_every_method),
+        cmocka_unit_test(a_row_of_any_method_accepts_every_method),
         cmocka_unit_test(every_form_of_a_request_is_read),
         cmocka_unit_test(a_client_that_sends_expect_gets_100_continue),
         cmocka_unit_test(http_1_0_stays_only_when_it_asks),
-        cmocka_unit_test(what_no_row_takes_goes_to_the_rest),
+        cmocka_unit_test(requests_without_a_row_use_the_rest_handler),
         cmocka_unit_test(refusals_have_the_shape_of_the_api),
         cmocka_unit_test(an_answer_without_content_has_no_headers_of_one),
-        cmocka_unit_test(a_query_gives_the_first_that_is_well_formed),
-        cmocka_unit_test(parameters_come_from_the_query_and_the_form),
+        cmocka_unit_test(a_query_returns_the_first_well_formed_value),
+        cmocka_unit_test(parameters_are_read_from_the_query_and_the_form),
         cmocka_unit_test(a_multipart_body_is_read_part_by_part),
         cmocka_unit_test(a_client_that_leaves_while_it_waits_is_missed),
         cmocka_unit_test(pipelined_requests_are_no_farewell),
         cmocka_unit_test(a_request_outlives_its_listener),
-        cmocka_unit_test(a_listener_that_closes_answers_what_it_has_and_refuses_the_rest),
+        cmocka_unit_test(a_closing_listener_answers_accepted_requests_and_refuses_others),
         cmocka_unit_test(headers_over_the_limit_are_refused),
         cmocka_unit_test(a_query_may_be_long_and_is_never_waited_for),
-        cmocka_unit_test(beside_the_largest_head_there_is_room_for_the_answers_own),
+        cmocka_unit_test(the_largest_head_leaves_space_for_the_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

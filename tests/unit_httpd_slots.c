@@ -230,7 +230,7 @@ static void *hang_up_early(void *arg)
     return end();
 }
 
-static void a_client_that_hangs_up_gives_its_connection_back_at_once(void **state)
+static void a_client_that_hangs_up_frees_its_connection_at_once(void **state)
 {
     (void)state;
     struct httpd_opts opts = few();
@@ -340,7 +340,7 @@ static void *fill(void *arg)
     return end();
 }
 
-static void a_full_listener_answers_probes_and_refuses_all_else(void **state)
+static void a_full_listener_answers_only_probes(void **state)
 {
     (void)state;
     struct httpd_opts opts = few();
@@ -402,7 +402,7 @@ static void *be_counted(void *arg)
     return end();
 }
 
-static void connections_are_counted_by_what_they_do(void **state)
+static void connections_are_counted_by_state(void **state)
 {
     (void)state;
     struct httpd_opts opts = few();
@@ -412,13 +412,13 @@ static void connections_are_counted_by_what_they_do(void **state)
 UNIT(httpd_slots)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_client_that_hangs_up_gives_its_connection_back_at_once),
+        cmocka_unit_test(a_client_that_hangs_up_frees_its_connection_at_once),
         cmocka_unit_test(
             a_client_that_only_reads_any_more_gets_all_its_answers_and_the_end),
         cmocka_unit_test(the_connection_that_is_idle_longest_makes_room_for_a_new_one),
-        cmocka_unit_test(a_full_listener_answers_probes_and_refuses_all_else),
+        cmocka_unit_test(a_full_listener_answers_only_probes),
         cmocka_unit_test(an_address_has_no_more_connections_than_its_share),
-        cmocka_unit_test(connections_are_counted_by_what_they_do),
+        cmocka_unit_test(connections_are_counted_by_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

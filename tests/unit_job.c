@@ -470,7 +470,7 @@ static void a_record_whose_id_lacks_omitted_values_is_rejected(void **state)
 }
 
 /* lua/lib/queue.lua reads the last 18 bytes of an array of six. */
-static void tries_and_lease_of_a_queue_stand_at_the_end_in_nine_bytes_each(void **state)
+static void tries_and_lease_of_a_queue_are_the_last_nine_bytes_each(void **state)
 {
     (void)state;
     struct job *job = job_new(0);
@@ -638,7 +638,7 @@ UNIT(job)
         cmocka_unit_test(a_flipped_bit_never_crashes),
         cmocka_unit_test(a_plain_job_is_a_short_record),
         cmocka_unit_test(fields_of_a_later_version_are_skipped),
-        cmocka_unit_test(tries_and_lease_of_a_queue_stand_at_the_end_in_nine_bytes_each),
+        cmocka_unit_test(tries_and_lease_of_a_queue_are_the_last_nine_bytes_each),
         cmocka_unit_test(values_implied_by_the_route_and_the_id_are_omitted),
         cmocka_unit_test(values_not_implied_by_route_or_id_are_written),
         cmocka_unit_test(a_record_whose_id_lacks_omitted_values_is_rejected),

@@ -218,7 +218,7 @@ static void integers_are_literals_in_range(void **state)
     assert_int_equal(reads(slice_of("{\"small\":-129}")), -1);
 }
 
-static void what_is_not_json_or_of_a_wrong_type_is_refused(void **state)
+static void invalid_json_and_wrong_types_are_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -396,7 +396,7 @@ UNIT(json)
         cmocka_unit_test(keys_of_any_length_are_accepted),
         cmocka_unit_test(strings_are_decoded_like_go_does),
         cmocka_unit_test(integers_are_literals_in_range),
-        cmocka_unit_test(what_is_not_json_or_of_a_wrong_type_is_refused),
+        cmocka_unit_test(invalid_json_and_wrong_types_are_refused),
         cmocka_unit_test(every_prefix_of_a_good_text_is_refused),
         cmocka_unit_test(nesting_depth_is_limited),
         cmocka_unit_test(elements_are_reported_only_if_the_whole_array_is_valid),

@@ -2,7 +2,7 @@
 /* Options of the link to Kafka, the options that librdkafka receives, tokens from a
  * file. */
 #include "sources/kafka/kafka_conf.h"
-#include "sources/kafka/kafka_token.h"
+#include "sources/kafka/kafka_client.h"
 
 #include "bridge/base/buf.h"
 #include "bridge/base/text.h"

@@ -3,7 +3,7 @@
  * unit_kafka_offsets.c - which offsets of a Kafka partition may be committed and when,
  * and the offset from which it is read again.
  */
-#include "sources/kafka/kafka_offsets.h"
+#include "sources/kafka/kafka_part.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

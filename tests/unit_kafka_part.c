@@ -103,7 +103,7 @@ static void store(struct kafka_part *part, int64_t offset)
     kafka_part_answer(read, true);
 }
 
-static void rewind_goes_back_when_redis_has_the_next_reading(void **state)
+static void rewind_seeks_when_redis_has_the_next_reading(void **state)
 {
     struct kafka_part *part = part_at(100, 100);
     (void)state;
@@ -134,7 +134,7 @@ static void answer_for_an_earlier_partition_of_the_same_name_is_ignored(void **s
     kafka_part_answer(read, true);
 }
 
-static void rewind_that_is_due_while_another_ends_is_carried_out_once(void **state)
+static void rewind_that_is_due_while_another_ends_happens_once(void **state)
 {
     struct kafka_part *part = part_at(100, 100);
     (void)state;
@@ -150,7 +150,7 @@ static void rewind_that_is_due_while_another_ends_is_carried_out_once(void **sta
     kafka_part_answer(read, true);
 }
 
-static void partition_that_lost_its_mark_begins_where_it_was_rewound_to(void **state)
+static void partition_without_a_mark_starts_at_its_last_rewind(void **state)
 {
     struct kafka_part *part = part_at(100, 100);
     (void)state;
@@ -190,7 +190,7 @@ rewind_that_is_only_noted_waits_for_the_open_record_and_no_longer(void **state)
     assert_int_equal(part->offsets.position, 101);
 }
 
-static void mark_beside_a_reading_is_what_is_stored_where_nothing_goes_back(void **state)
+static void mark_beside_a_reading_is_the_stored_offset_without_a_rewind(void **state)
 {
     struct kafka_part *part = part_at(100, 100);
     (void)state;
@@ -214,13 +214,13 @@ UNIT(kafka_part)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
-        CASE(rewind_goes_back_when_redis_has_the_next_reading),
+        CASE(rewind_seeks_when_redis_has_the_next_reading),
         CASE(answer_for_an_earlier_partition_of_the_same_name_is_ignored),
-        CASE(rewind_that_is_due_while_another_ends_is_carried_out_once),
-        CASE(partition_that_lost_its_mark_begins_where_it_was_rewound_to),
+        CASE(rewind_that_is_due_while_another_ends_happens_once),
+        CASE(partition_without_a_mark_starts_at_its_last_rewind),
         CASE(rewind_waits_while_redis_is_asked_for_the_marks),
         CASE(rewind_that_is_only_noted_waits_for_the_open_record_and_no_longer),
-        CASE(mark_beside_a_reading_is_what_is_stored_where_nothing_goes_back),
+        CASE(mark_beside_a_reading_is_the_stored_offset_without_a_rewind),
         CASE(mark_beside_a_reading_is_the_beginning_where_nothing_is_stored),
     };
     return cmocka_run_group_tests(tests, rig_setup, NULL);

@@ -3,7 +3,7 @@
  * unit_kafka_stall.c - statistics as librdkafka 2.0.2 writes them, without the unused
  * fields.
  */
-#include "sources/kafka/kafka_stall.h"
+#include "sources/kafka/kafka_client.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -113,7 +113,7 @@ static void partition_without_a_known_offset_begins_at_the_mark_or_where_librdka
     kafka_start_fini(&s);
 }
 
-static void partition_begins_at_a_mark_below_its_committed_offset(void **state)
+static void partition_starts_at_a_mark_below_its_committed_offset(void **state)
 {
     struct started b;
     (void)state;
@@ -132,7 +132,7 @@ UNIT(kafka_start)
         cmocka_unit_test(latest_waits_while_the_offset_of_one_partition_is_an_error),
         cmocka_unit_test(
             partition_without_a_known_offset_begins_at_the_mark_or_where_librdkafka_finds),
-        cmocka_unit_test(partition_begins_at_a_mark_below_its_committed_offset),
+        cmocka_unit_test(partition_starts_at_a_mark_below_its_committed_offset),
     };
     loop_init();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,8 +2,9 @@
 /*
  * unit_later.c - Later's tasks as jobs, and jobs as Later's answers.
  */
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
-#include "sources/later/later_job.h"
+#include "sources/later/later.h"
 #include "tests/unit.h"
 
 #include <ctype.h>
@@ -195,10 +196,10 @@ static void a_query_requires_a_non_empty_id(void **state)
 static void ids_are_uuids_of_version_4(void **state)
 {
     (void)state;
-    char id[LATER_ID_SIZE], other[LATER_ID_SIZE];
-    later_new_id(other);
+    char id[TEXT_UUID_SIZE], other[TEXT_UUID_SIZE];
+    text_uuid(other);
     for (unsigned n = 0; n < 100; n++) {
-        later_new_id(id);
+        text_uuid(id);
         assert_int_equal(strlen(id), 36);
         for (unsigned i = 0; i < 36; i++) {
             bool dash = i == 8 || i == 13 || i == 18 || i == 23;

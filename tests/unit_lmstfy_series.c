@@ -108,7 +108,6 @@ static void requests_without_a_token_use_at_most_half_of_the_series(void **state
     assert_int_equal(family_count(&l.metrics->family[HTTP_CODES]), SERIES_MAX / 2 + 1);
     assert_int_equal(family_count(&l.metrics->family[HTTP_LATENCY]), SERIES_MAX / 2 + 1);
     lmstfy_metrics_stop(&l);
-    lmstfy_metrics_free(&l);
     loop_fini();
 }
 

@@ -83,7 +83,7 @@ static void the_time_is_utc_with_milliseconds(void **state)
     assert_int_equal(end, strlen("ts=2026-01-31T12:00:00.123Z level="));
 }
 
-static void what_would_break_a_line_is_escaped(void **state)
+static void characters_that_break_a_line_are_escaped(void **state)
 {
     (void)state;
     static const struct {
@@ -110,7 +110,7 @@ static void what_would_break_a_line_is_escaped(void **state)
 }
 
 /* Every byte, twice, in each place whose content comes from outside; and far too long. */
-static void a_line_of_json_is_json_whatever_it_holds(void **state)
+static void a_line_of_json_is_valid_for_any_content(void **state)
 {
     (void)state;
     char bytes[6000];
@@ -144,7 +144,7 @@ static void numbers_of_json_are_numbers(void **state)
     assert_string_equal(line(), "level\":\"warn\",\"attempt\":7,\"msg\":\"x\"}\n");
 }
 
-static void what_is_no_trace_is_left_out(void **state)
+static void an_invalid_traceparent_is_omitted(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -157,7 +157,7 @@ static void what_is_no_trace_is_left_out(void **state)
     }
 }
 
-static void what_repeats_is_summed(void **state)
+static void repeated_lines_are_summed(void **state)
 {
     (void)state;
     struct log_limit limit = {0};
@@ -172,7 +172,7 @@ static void what_repeats_is_summed(void **state)
     assert_int_equal(log_lines(LOG_WARN) - before, 2);
 }
 
-static void what_is_below_the_level_is_not_written_nor_counted(void **state)
+static void lines_below_the_level_are_neither_written_nor_counted(void **state)
 {
     (void)state;
     uint64_t before = log_lines(LOG_INFO);
@@ -201,12 +201,12 @@ UNIT(log)
     const struct CMUnitTest tests[] = {
         CASE(a_line_is_of_pairs_in_a_fixed_order),
         CASE(the_time_is_utc_with_milliseconds),
-        CASE(what_would_break_a_line_is_escaped),
-        CASE(a_line_of_json_is_json_whatever_it_holds),
+        CASE(characters_that_break_a_line_are_escaped),
+        CASE(a_line_of_json_is_valid_for_any_content),
         CASE(numbers_of_json_are_numbers),
-        CASE(what_is_no_trace_is_left_out),
-        CASE(what_repeats_is_summed),
-        CASE(what_is_below_the_level_is_not_written_nor_counted),
+        CASE(an_invalid_traceparent_is_omitted),
+        CASE(repeated_lines_are_summed),
+        CASE(lines_below_the_level_are_neither_written_nor_counted),
         CASE(no_secret_is_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -261,7 +261,7 @@ static void defer_from_hook(void *arg)
         loop_defer(stop, NULL);
 }
 
-static void what_a_hook_defers_runs_before_the_loop_sleeps(void **state)
+static void functions_deferred_by_a_hook_run_before_the_loop_sleeps(void **state)
 {
     (void)state;
     hook_calls = 0;
@@ -326,7 +326,7 @@ static void posts_of_a_thread_arrive_in_order(void **state)
     assert_int_equal(posted[1], POSTS);
 }
 
-static void what_is_still_open_at_the_end_leaks_nothing(void **state)
+static void open_requests_at_the_end_leak_nothing(void **state)
 {
     (void)state;
     loop_post(stop, NULL);
@@ -502,7 +502,7 @@ static void a_child_has_the_passed_descriptor_and_no_other(void **state)
     close(pipe_fds[1]);
 }
 
-static void a_program_that_is_not_there_is_an_error_at_once(void **state)
+static void a_missing_program_is_an_error_at_once(void **state)
 {
     (void)state;
     const char *argv[] = {"no-such-program-here", NULL};
@@ -599,10 +599,10 @@ UNIT(loop)
         CASE(an_idle_loop_sleeps),
         CASE(deferred_calls_run_in_order_and_before_the_hooks),
         CASE(the_newest_hook_is_called_first),
-        CASE(what_a_hook_defers_runs_before_the_loop_sleeps),
+        CASE(functions_deferred_by_a_hook_run_before_the_loop_sleeps),
         CASE(a_hook_may_delete_itself_and_the_next_one),
         CASE(posts_of_a_thread_arrive_in_order),
-        CASE(what_is_still_open_at_the_end_leaks_nothing),
+        CASE(open_requests_at_the_end_leak_nothing),
         CASE(a_watch_deleted_by_another_is_not_called),
         CASE(a_refused_connection_is_reported_as_an_error_or_writable),
         CASE(data_received_before_a_connection_broke_is_reported_first),
@@ -610,7 +610,7 @@ UNIT(loop)
         CASE(a_signal_after_the_end_of_the_loop_does_not_end_the_process),
         CASE(a_childs_exit_code_or_signal_is_reported),
         CASE(a_child_has_the_passed_descriptor_and_no_other),
-        CASE(a_program_that_is_not_there_is_an_error_at_once),
+        CASE(a_missing_program_is_an_error_at_once),
         CASE(a_child_ends_when_its_parent_is_killed),
         CASE(a_numeric_address_is_resolved_later_not_from_within),
         CASE(a_name_is_resolved_or_refused_with_a_reason),

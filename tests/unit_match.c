@@ -34,7 +34,7 @@ static void a_filter_has_wildcards_only_as_whole_levels(void **state)
     }
 }
 
-static void a_topic_matches_as_the_mqtt_standard_says(void **state)
+static void a_topic_matches_by_the_mqtt_standard(void **state)
 {
     (void)state;
     static const struct {
@@ -110,7 +110,7 @@ UNIT(match)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_filter_has_wildcards_only_as_whole_levels),
-        cmocka_unit_test(a_topic_matches_as_the_mqtt_standard_says),
+        cmocka_unit_test(a_topic_matches_by_the_mqtt_standard),
         cmocka_unit_test(a_missing_topic_is_an_empty_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,6 +109,35 @@ static void another_message_with_the_same_id_is_new(void **state)
     }
 }
 
+/* The broker counts the expiry interval down until it sends the message again. */
+static void a_message_with_another_expiry_interval_is_the_same(void **state)
+{
+    static const struct {
+        struct slice props;
+        bool again;
+    } rows[] = {{SLICE_LIT("\2\0\0\0\7\x26\0\1n\0\1v"), true},
+                {SLICE_LIT("\2\0\0\0\7\x26\0\1n\0\1w"), false}};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct mqtt_flight *f = flight();
+        bool again;
+        struct mqtt_message m = {.msgid = 9,
+                                 .topic = SLICE_LIT("t"),
+                                 .payload = SLICE_LIT("p"),
+                                 .props = SLICE_LIT("\2\0\0\1\0\x26\0\1n\0\1v")};
+        struct flight_message *first = flight_add(f, &m, &again);
+        flight_end_run(f);
+        m.dup = true;
+        m.props = rows[i].props;
+        struct flight_message *second = flight_add(f, &m, &again);
+        assert_int_equal(again, rows[i].again);
+        flight_settle(first, true);
+        if (second != first)
+            flight_settle(second, true);
+        end(f);
+    }
+}
+
 static void an_acknowledged_message_is_not_recognised(void **state)
 {
     struct mqtt_flight *f = flight();
@@ -160,6 +189,7 @@ UNIT(mqtt_flight)
         cmocka_unit_test(stored_messages_are_reported_in_order_and_once),
         cmocka_unit_test(every_message_in_flight_is_recognised_after_a_reconnection),
         cmocka_unit_test(another_message_with_the_same_id_is_new),
+        cmocka_unit_test(a_message_with_another_expiry_interval_is_the_same),
         cmocka_unit_test(an_acknowledged_message_is_not_recognised),
         cmocka_unit_test(a_new_session_forgets_everything),
         cmocka_unit_test(a_message_of_qos_0_is_forgotten_with_its_run),

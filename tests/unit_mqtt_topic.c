@@ -82,7 +82,7 @@ static void a_filter_may_contain_wildcards_only_as_whole_levels(void **state)
         assert_int_equal(mqtt_filter_check(slice_of(bad[i]), NULL), -1);
 }
 
-static void a_delay_is_taken_from_the_topic(void **state)
+static void a_delay_is_read_from_the_topic(void **state)
 {
     static const struct {
         const char *topic;
@@ -126,7 +126,7 @@ UNIT(mqtt_topic)
         cmocka_unit_test(a_topic_longer_than_the_maximum_is_rejected),
         cmocka_unit_test(invalid_utf8_and_control_characters_are_rejected),
         cmocka_unit_test(a_filter_may_contain_wildcards_only_as_whole_levels),
-        cmocka_unit_test(a_delay_is_taken_from_the_topic),
+        cmocka_unit_test(a_delay_is_read_from_the_topic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,7 +118,7 @@ static void conflicting_options_are_rejected(void **state)
         assert_int_equal(mqtt_link_check(&bad[i], NULL), -1);
 }
 
-static void user_and_password_are_taken_from_the_url(void **state)
+static void user_and_password_are_read_from_the_url(void **state)
 {
     char url[] = "mqtt://u:p@b", id[] = "me";
     const struct mqtt_link link = {.url = url, .version = 1, .keepalive_ms = 1500};
@@ -151,7 +151,7 @@ UNIT(mqtt_url)
         cmocka_unit_test(a_broker_url_is_parsed),
         cmocka_unit_test(a_wrong_url_is_rejected_and_not_quoted),
         cmocka_unit_test(conflicting_options_are_rejected),
-        cmocka_unit_test(user_and_password_are_taken_from_the_url),
+        cmocka_unit_test(user_and_password_are_read_from_the_url),
         cmocka_unit_test(alpn_names_are_encoded_for_tls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,7 +66,7 @@ static int set(struct box *box, const char *name, struct opt_value v, struct err
     return opt_set(opt_find(rows, name), box, &v, err);
 }
 
-static void defaults_stand_in_the_table_as_in_the_file(void **state)
+static void defaults_are_the_same_in_table_and_file(void **state)
 {
     (void)state;
     struct box box = {0};
@@ -118,7 +118,7 @@ static void an_invalid_default_is_rejected(void **state)
     }
 }
 
-static void a_wrong_value_is_refused_with_what_would_be_right(void **state)
+static void an_error_names_the_valid_values(void **state)
 {
     (void)state;
     static const struct {
@@ -354,9 +354,9 @@ static void the_list_names_type_default_range_and_help(void **state)
 UNIT(opt)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_stand_in_the_table_as_in_the_file),
+        cmocka_unit_test(defaults_are_the_same_in_table_and_file),
         cmocka_unit_test(an_invalid_default_is_rejected),
-        cmocka_unit_test(a_wrong_value_is_refused_with_what_would_be_right),
+        cmocka_unit_test(an_error_names_the_valid_values),
         cmocka_unit_test(a_required_option_must_not_be_empty),
         cmocka_unit_test(a_secret_is_never_shown),
         cmocka_unit_test(setting_an_option_again_frees_the_old_value),

@@ -354,7 +354,7 @@ static void a_failing_target_is_paused_and_other_targets_are_not(void **state)
     assert_true(goes(p, "b"));
 }
 
-static void one_probe_goes_and_its_success_lets_all_go(void **state)
+static void a_single_probe_is_sent_and_its_success_closes_the_breaker(void **state)
 {
     (void)state;
     struct pace *p = begin("{topic}");
@@ -375,7 +375,7 @@ static void one_probe_goes_and_its_success_lets_all_go(void **state)
     assert_true(goes(p, "a"));
 }
 
-static void jobs_of_a_resting_target_come_back_one_by_one_after_the_probe(void **state)
+static void jobs_of_an_open_target_return_one_by_one_after_the_probe(void **state)
 {
     (void)state;
     struct pace *p = begin("{topic}");
@@ -453,7 +453,7 @@ static void count_target(void *arg, const struct pace_target *target)
     (*(unsigned *)arg)++;
 }
 
-static void memory_is_bounded_and_what_is_in_flight_is_kept(void **state)
+static void memory_is_bounded_and_messages_in_flight_are_kept(void **state)
 {
     (void)state;
     struct pace *p = begin("{topic}");
@@ -571,12 +571,12 @@ UNIT(pace)
         IN_A_WORLD(jobs_that_wait_for_a_slot_are_delivered_in_order),
         IN_A_WORLD(jobs_that_wait_too_long_are_put_back_each_with_its_own_due_time),
         IN_A_WORLD(a_failing_target_is_paused_and_other_targets_are_not),
-        IN_A_WORLD(one_probe_goes_and_its_success_lets_all_go),
-        IN_A_WORLD(jobs_of_a_resting_target_come_back_one_by_one_after_the_probe),
+        IN_A_WORLD(a_single_probe_is_sent_and_its_success_closes_the_breaker),
+        IN_A_WORLD(jobs_of_an_open_target_return_one_by_one_after_the_probe),
         IN_A_WORLD(a_rejection_is_no_failure),
         IN_A_WORLD(a_route_with_one_target_claims_nothing_while_it_is_paused),
         IN_A_WORLD(a_route_whose_jobs_name_their_targets_is_never_paused),
-        IN_A_WORLD(memory_is_bounded_and_what_is_in_flight_is_kept),
+        IN_A_WORLD(memory_is_bounded_and_messages_in_flight_are_kept),
         IN_A_WORLD(states_are_listed_and_counted),
         cmocka_unit_test(a_route_without_rate_options_has_no_rate_limit),
     };

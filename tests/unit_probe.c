@@ -97,7 +97,7 @@ static void a_version_or_run_id_that_is_too_long_is_cut(void **state)
     assert_int_equal(strlen(facts.run_id), sizeof(facts.run_id) - 1);
 }
 
-static void how_it_keeps_follows_from_its_configuration(void **state)
+static void persistence_follows_from_the_configuration(void **state)
 {
     (void)state;
     const struct {
@@ -436,7 +436,7 @@ static void a_real_server_is_read(void **state)
     say(a.redis, "CONFIG SET min-replicas-to-write 0");
     say(a.redis, "SETRANGE big 5000000 x");
     say(a.redis, "CONFIG SET appendfsync no");
-    redis_probe_memory(a.redis, &a.facts, on_probed, &a);
+    redis_probe_usage(a.redis, &a.facts, on_probed, &a);
     while (!a.over)
         loop_run();
     assert_int_equal(a.answered, 1);
@@ -471,7 +471,7 @@ static void a_probe_ends_once_when_the_connection_does(void **state)
     a.over = false;
     a.answered = 0;
     redis_probe(a.redis, &a.facts, on_probed, &a);
-    redis_probe_memory(a.redis, &a.facts, on_probed, &a);
+    redis_probe_usage(a.redis, &a.facts, on_probed, &a);
     a.probes = 2;
     redis_free(a.redis);
     assert_int_equal(a.answered, 0);
@@ -484,7 +484,7 @@ UNIT(probe)
         cmocka_unit_test(info_is_read_line_by_line),
         cmocka_unit_test(an_invalid_info_reply_changes_nothing),
         cmocka_unit_test(a_version_or_run_id_that_is_too_long_is_cut),
-        cmocka_unit_test(how_it_keeps_follows_from_its_configuration),
+        cmocka_unit_test(persistence_follows_from_the_configuration),
         cmocka_unit_test(durability_is_one_of_three_forms),
         cmocka_unit_test(a_memory_mark_is_a_share_or_a_size),
         cmocka_unit_test(a_passed_memory_limit_applies_until_five_percent_below),

@@ -235,7 +235,7 @@ static void pipelined_commands_are_answered_in_order(void **state)
     redis_free(r);
 }
 
-static void a_reply_larger_than_a_turn_comes_whole(void **state)
+static void a_reply_larger_than_a_turn_arrives_complete(void **state)
 {
     (void)state;
     struct watcher w = {0};
@@ -338,7 +338,7 @@ static void a_silent_server_is_left_after_the_deadline(void **state)
     redis_free(r);
 }
 
-static void an_acl_user_is_let_in_and_sees_only_what_it_may(void **state)
+static void an_acl_user_logs_in_and_sees_only_permitted_keys(void **state)
 {
     (void)state;
     struct watcher w = {0};
@@ -748,7 +748,7 @@ static void a_second_embedded_server_waits_for_one_whose_daemon_was_killed(void 
     assert_true(reached(&stopped, 1, SOON_MS));
 }
 
-static void an_embedded_server_that_cannot_start_says_why(void **state)
+static void an_embedded_server_that_cannot_start_reports_the_reason(void **state)
 {
     (void)state;
     struct err err;
@@ -788,11 +788,11 @@ UNIT(redis)
 {
     const struct CMUnitTest tests[] = {
         CASE(pipelined_commands_are_answered_in_order),
-        CASE(a_reply_larger_than_a_turn_comes_whole),
+        CASE(a_reply_larger_than_a_turn_arrives_complete),
         CASE(open_commands_get_null_when_the_server_is_killed_and_it_reconnects),
         CASE(a_server_that_dies_right_after_an_answer_is_missed_at_once),
         CASE(a_silent_server_is_left_after_the_deadline),
-        CASE(an_acl_user_is_let_in_and_sees_only_what_it_may),
+        CASE(an_acl_user_logs_in_and_sees_only_permitted_keys),
         CASE(a_wrong_password_is_reported_and_retried_with_backoff),
         CASE(a_connection_that_answered_a_call_is_opened_again_after_the_first_backoff),
         CASE(a_connection_that_answered_no_call_is_opened_again_ever_later),
@@ -805,7 +805,7 @@ UNIT(redis)
         CASE(an_unreachable_host_is_reported),
         CASE(an_embedded_server_keeps_its_data_when_killed_or_stopped),
         CASE(a_second_embedded_server_waits_for_one_whose_daemon_was_killed),
-        CASE(an_embedded_server_that_cannot_start_says_why),
+        CASE(an_embedded_server_that_cannot_start_reports_the_reason),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -124,7 +124,7 @@ static void found_by_its_finder_and_asked_again_each_time(void **state)
     assert_int_equal(s.forgotten, 1);
 }
 
-static void what_the_finder_says_is_the_reason(void **state)
+static void the_finders_error_is_the_reason(void **state)
 {
     (void)state;
     struct seeking s = {.port = NULL};
@@ -168,7 +168,7 @@ static void reconnect_now_ends_the_backoff(void **state)
     redis_free(s.redis);
 }
 
-static void it_may_be_freed_before_it_has_asked(void **state)
+static void a_connection_may_be_freed_before_it_asks_the_finder(void **state)
 {
     (void)state;
     struct seeking s = {.port = port, .free_when_connecting = true};
@@ -290,10 +290,10 @@ UNIT(redis_find)
 {
     const struct CMUnitTest tests[] = {
         CASE(found_by_its_finder_and_asked_again_each_time),
-        CASE(what_the_finder_says_is_the_reason),
+        CASE(the_finders_error_is_the_reason),
         CASE(a_find_that_hangs_is_cut_by_the_connect_timeout),
         CASE(reconnect_now_ends_the_backoff),
-        CASE(it_may_be_freed_before_it_has_asked),
+        CASE(a_connection_may_be_freed_before_it_asks_the_finder),
         CASE(a_replica_is_left_until_it_is_a_master),
         CASE(a_user_without_permission_for_role_can_connect),
     };

@@ -123,7 +123,7 @@ static void sentinels_and_clusters_are_lists_of_places(void **state)
     }
 }
 
-static void an_error_says_what_is_missing(void **state)
+static void an_error_names_the_missing_part(void **state)
 {
     (void)state;
     static const struct {
@@ -175,7 +175,7 @@ static void at_most_64_places_may_be_named(void **state)
     }
 }
 
-static void what_is_wrong_is_refused_and_no_password_is_shown(void **state)
+static void an_invalid_url_is_refused_and_no_password_is_shown(void **state)
 {
     (void)state;
     static const char *const rows[] = {
@@ -280,9 +280,9 @@ UNIT(redis_url)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_is_understood),
         cmocka_unit_test(sentinels_and_clusters_are_lists_of_places),
-        cmocka_unit_test(an_error_says_what_is_missing),
+        cmocka_unit_test(an_error_names_the_missing_part),
         cmocka_unit_test(at_most_64_places_may_be_named),
-        cmocka_unit_test(what_is_wrong_is_refused_and_no_password_is_shown),
+        cmocka_unit_test(an_invalid_url_is_refused_and_no_password_is_shown),
         cmocka_unit_test(an_error_reply_is_classified_by_its_first_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

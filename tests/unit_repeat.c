@@ -157,7 +157,7 @@ static void a_rare_day_is_found_years_ahead(void **state)
     check_rows(rows, COUNT(rows));
 }
 
-static void a_day_that_never_comes_has_no_run(void **state)
+static void a_day_that_does_not_exist_has_no_run(void **state)
 {
     (void)state;
     static const char *const rows[] = {"0 0 30 2 *", "0 0 31 2,4,6,9,11 *",
@@ -300,7 +300,7 @@ static void an_interval_counts_from_the_first_run(void **state)
     }
 }
 
-static void a_line_is_asked_at_the_ends_of_time(void **state)
+static void a_line_has_valid_runs_at_the_limits_of_time(void **state)
 {
     (void)state;
     static const struct {
@@ -470,7 +470,7 @@ static void a_zone_is_read_once(void **state)
     assert_int_equal(zone_offset_s(NULL, 0), 0);
 }
 
-static void where_no_zones_are_installed_the_message_says_so_and_utc_works(void **state)
+static void without_installed_zones_an_error_names_them_and_utc_works(void **state)
 {
     (void)state;
     struct repeat r;
@@ -514,16 +514,16 @@ UNIT(repeat)
         cmocka_unit_test(a_line_runs_when_all_its_fields_fit),
         cmocka_unit_test(day_and_weekday_mean_either_unless_one_is_a_star),
         cmocka_unit_test(a_rare_day_is_found_years_ahead),
-        cmocka_unit_test(a_day_that_never_comes_has_no_run),
+        cmocka_unit_test(a_day_that_does_not_exist_has_no_run),
         cmocka_unit_test(
             what_the_clocks_skip_runs_after_the_gap_and_what_comes_twice_once),
         cmocka_unit_test(an_interval_counts_from_the_first_run),
-        cmocka_unit_test(a_line_is_asked_at_the_ends_of_time),
+        cmocka_unit_test(a_line_has_valid_runs_at_the_limits_of_time),
         cmocka_unit_test(the_shortest_time_between_two_runs_is_known),
         cmocka_unit_test(an_invalid_repetition_is_rejected_with_an_error_text),
         cmocka_unit_test(a_nul_is_no_part_of_a_repeat),
         cmocka_unit_test(a_zone_is_read_once),
-        cmocka_unit_test(where_no_zones_are_installed_the_message_says_so_and_utc_works),
+        cmocka_unit_test(without_installed_zones_an_error_names_them_and_utc_works),
         cmocka_unit_test(an_invalid_time_zone_file_is_rejected),
     };
     g_log_set_always_fatal(G_LOG_LEVEL_CRITICAL); /* no name may make GLib complain */

@@ -84,7 +84,7 @@ static void a_command_is_encoded_as_words_with_their_lengths(void **state)
     resp_free(&c);
 }
 
-static void a_large_command_gives_its_memory_back(void **state)
+static void a_large_command_frees_its_memory(void **state)
 {
     (void)state;
     enum { WORDS = 12345, BYTES = 1000 };
@@ -230,7 +230,7 @@ UNIT(resp)
         cmocka_unit_test(numbers_are_written_as_printf_does),
         cmocka_unit_test(numbers_are_appended),
         cmocka_unit_test(a_command_is_encoded_as_words_with_their_lengths),
-        cmocka_unit_test(a_large_command_gives_its_memory_back),
+        cmocka_unit_test(a_large_command_frees_its_memory),
         cmocka_unit_test(replies_lie_in_a_pool),
         cmocka_unit_test(a_list_with_a_huge_count_is_rejected),
         cmocka_unit_test(too_deeply_nested_lists_are_rejected),

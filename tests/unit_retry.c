@@ -24,14 +24,14 @@ static void doubles_up_to_the_cap(void **state)
         assert_int_equal(retry_delay_ms(&doubling, n, 0.5), want[n - 1]);
 }
 
-static void gives_up_after_the_limit(void **state)
+static void attempts_end_after_the_limit(void **state)
 {
     (void)state;
     assert_int_equal(retry_delay_ms(&doubling, 6, 0.5), RETRY_EXHAUSTED);
     assert_int_equal(retry_delay_ms(&doubling, UINT_MAX, 0.5), RETRY_EXHAUSTED);
 }
 
-static void without_a_limit_it_never_gives_up_and_never_overflows(void **state)
+static void without_a_limit_attempts_never_end_and_never_overflow(void **state)
 {
     (void)state;
     struct retry_policy p = doubling;
@@ -57,7 +57,7 @@ static void rounds_up_to_whole_milliseconds(void **state)
         assert_int_equal(retry_delay_ms(&p, n, 0.5), want[n - 1]);
 }
 
-static void jitter_takes_off_and_puts_on_at_most_its_share(void **state)
+static void jitter_changes_a_delay_by_at_most_its_share(void **state)
 {
     (void)state;
     struct retry_policy p = {
@@ -69,14 +69,14 @@ static void jitter_takes_off_and_puts_on_at_most_its_share(void **state)
     assert_int_equal(retry_delay_ms(&p, 1, 0), 0);
 }
 
-static void the_maximum_holds_with_jitter_too(void **state)
+static void the_maximum_applies_with_jitter_too(void **state)
 {
     (void)state;
     for (int i = 0; i < 1000; i++)
         assert_in_range(retry_delay_ms(&doubling, 5, i / 1000.0), 6400, 8000);
 }
 
-static void a_list_is_followed_one_by_one_and_then_given_up(void **state)
+static void a_list_of_delays_is_used_in_order_and_then_exhausted(void **state)
 {
     (void)state;
     int64_t list[] = {10000, 20000, 40000};
@@ -86,7 +86,7 @@ static void a_list_is_followed_one_by_one_and_then_given_up(void **state)
     assert_int_equal(retry_delay_ms(&p, 4, 0.5), RETRY_EXHAUSTED);
 }
 
-static void an_empty_list_gives_up_at_once(void **state)
+static void an_empty_list_is_exhausted_at_once(void **state)
 {
     (void)state;
     struct retry_policy p = {.list_ms = mem_alloc(1)};
@@ -129,13 +129,13 @@ UNIT(retry)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(doubles_up_to_the_cap),
-        cmocka_unit_test(gives_up_after_the_limit),
-        cmocka_unit_test(without_a_limit_it_never_gives_up_and_never_overflows),
+        cmocka_unit_test(attempts_end_after_the_limit),
+        cmocka_unit_test(without_a_limit_attempts_never_end_and_never_overflow),
         cmocka_unit_test(rounds_up_to_whole_milliseconds),
-        cmocka_unit_test(jitter_takes_off_and_puts_on_at_most_its_share),
-        cmocka_unit_test(the_maximum_holds_with_jitter_too),
-        cmocka_unit_test(a_list_is_followed_one_by_one_and_then_given_up),
-        cmocka_unit_test(an_empty_list_gives_up_at_once),
+        cmocka_unit_test(jitter_changes_a_delay_by_at_most_its_share),
+        cmocka_unit_test(the_maximum_applies_with_jitter_too),
+        cmocka_unit_test(a_list_of_delays_is_used_in_order_and_then_exhausted),
+        cmocka_unit_test(an_empty_list_is_exhausted_at_once),
         cmocka_unit_test(a_copy_has_a_list_of_its_own),
         cmocka_unit_test(the_wait_for_a_broker_grows_and_has_an_end),
     };

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static void a_bucket_does_what_its_view_says(void **state)
+static void a_bucket_does_the_action_of_its_view(void **state)
 {
     (void)state;
     static const struct {
@@ -57,7 +57,7 @@ static void a_bucket_does_what_its_view_says(void **state)
 UNIT(sched)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bucket_does_what_its_view_says),
+        cmocka_unit_test(a_bucket_does_the_action_of_its_view),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ the_answers_of_sentinels_set_up_anew_are_accepted_after_ten_seconds(void **state
            {12000, {"B0", "B0", "B0"}, "B0"});
 }
 
-static void ten_seconds_begin_anew_when_most_no_longer_say_so(void **state)
+static void ten_seconds_start_again_without_a_majority(void **state)
 {
     (void)state;
     EXPECT({1, {"A9", "A9", "A9"}, "A9"}, {1000, {"B0", "B0", "-"}, "A9"},
@@ -124,7 +124,7 @@ UNIT(sentinel)
         cmocka_unit_test(within_an_epoch_the_majority_of_sentinels_decides),
         cmocka_unit_test(
             the_answers_of_sentinels_set_up_anew_are_accepted_after_ten_seconds),
-        cmocka_unit_test(ten_seconds_begin_anew_when_most_no_longer_say_so),
+        cmocka_unit_test(ten_seconds_start_again_without_a_majority),
         cmocka_unit_test(
             a_sentinel_promotes_from_the_choice_of_a_replica_until_it_is_master),
     };

@@ -45,7 +45,7 @@ static void characters_outside_the_kept_set_are_escaped(void **state)
     buf_free(&b);
 }
 
-static void json_strings_are_valid_whatever_comes_in(void **state)
+static void json_strings_are_valid_for_any_input(void **state)
 {
     (void)state;
     static const struct {
@@ -158,7 +158,7 @@ UNIT(text)
         cmocka_unit_test(a_list_is_cut_part_by_part_and_its_last_part_may_be_empty),
         cmocka_unit_test(percent_signs_decode_and_a_bad_one_is_an_error),
         cmocka_unit_test(characters_outside_the_kept_set_are_escaped),
-        cmocka_unit_test(json_strings_are_valid_whatever_comes_in),
+        cmocka_unit_test(json_strings_are_valid_for_any_input),
         cmocka_unit_test(utf8_is_distinguished_from_other_bytes),
         cmocka_unit_test(base64_is_decoded_as_encoded),
         cmocka_unit_test(bad_base64_is_refused_and_missing_padding_is_not),

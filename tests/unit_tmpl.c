@@ -178,7 +178,7 @@ static void a_template_without_fields_is_constant(void **state)
     tmpl_free(NULL);
 }
 
-static void a_queues_name_may_hold_control_characters_but_no_nul(void **state)
+static void a_queues_name_may_contain_control_characters_but_no_nul(void **state)
 {
     (void)state;
     struct job *job = sample();
@@ -197,7 +197,7 @@ static void a_queues_name_may_hold_control_characters_but_no_nul(void **state)
     job_free(job);
 }
 
-static void a_template_tells_topics_by_the_topic_or_by_every_capture(void **state)
+static void a_template_separates_topics_by_the_topic_or_by_every_capture(void **state)
 {
     (void)state;
     static const struct {
@@ -224,8 +224,8 @@ UNIT(tmpl)
         cmocka_unit_test(a_target_has_a_greatest_length),
         cmocka_unit_test(a_wrong_template_is_refused_when_compiled),
         cmocka_unit_test(a_template_without_fields_is_constant),
-        cmocka_unit_test(a_queues_name_may_hold_control_characters_but_no_nul),
-        cmocka_unit_test(a_template_tells_topics_by_the_topic_or_by_every_capture),
+        cmocka_unit_test(a_queues_name_may_contain_control_characters_but_no_nul),
+        cmocka_unit_test(a_template_separates_topics_by_the_topic_or_by_every_capture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

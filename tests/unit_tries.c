@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static void what_is_written_is_read_again(void **state)
+static void a_written_value_is_read_again(void **state)
 {
     static const char *const texts[] = {
         "0||0/0/0|0|0|",
@@ -66,7 +66,7 @@ static void an_entry_of_an_earlier_layout_is_read(void **state)
     assert_string_equal(t.error, "HTTP 500");
 }
 
-static void what_does_not_parse_counts_as_no_attempt(void **state)
+static void an_invalid_record_counts_as_no_attempt(void **state)
 {
     static const char *const texts[] = {"", "|", "5", "5||0/0/0|1|2", "||||"};
     struct tries t;
@@ -133,10 +133,10 @@ UNIT(tries)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attempts_survive_being_written_and_read),
         cmocka_unit_test(invalid_attempts_text_counts_as_no_attempts),
-        cmocka_unit_test(what_is_written_is_read_again),
+        cmocka_unit_test(a_written_value_is_read_again),
         cmocka_unit_test(each_field_is_where_it_belongs),
         cmocka_unit_test(an_entry_of_an_earlier_layout_is_read),
-        cmocka_unit_test(what_does_not_parse_counts_as_no_attempt),
+        cmocka_unit_test(an_invalid_record_counts_as_no_attempt),
         cmocka_unit_test(every_reason_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

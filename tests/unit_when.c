@@ -101,7 +101,7 @@ static void iso_8601_durations_are_read_too(void **state)
         check_duration(&rows[i]);
 }
 
-static void a_bare_integer_takes_the_unit_it_is_given(void **state)
+static void a_bare_integer_uses_the_configured_unit(void **state)
 {
     (void)state;
     static const struct good rows[] = {
@@ -344,7 +344,7 @@ UNIT(when)
         cmocka_unit_test(a_duration_is_numbers_with_units),
         cmocka_unit_test(a_fraction_is_rounded_up_and_exact),
         cmocka_unit_test(iso_8601_durations_are_read_too),
-        cmocka_unit_test(a_bare_integer_takes_the_unit_it_is_given),
+        cmocka_unit_test(a_bare_integer_uses_the_configured_unit),
         cmocka_unit_test(an_invalid_duration_is_rejected_with_an_error_text),
         cmocka_unit_test(a_nul_is_no_part_of_a_time),
         cmocka_unit_test(an_instant_is_rfc_3339_or_an_epoch),

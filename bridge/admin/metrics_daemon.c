@@ -115,8 +115,8 @@ static void print_connections(const struct bridge *bridge, struct buf *out)
 static void print_redis(const struct bridge *bridge, bool answers, struct buf *out)
 {
     const struct store *store = bridge->store;
-    int64_t used_bytes, max_bytes;
-    store_memory(store, &used_bytes, &max_bytes);
+    struct queue_usage usage;
+    store_usage(store, &usage);
     print_scripts(store, bridge->conf->metrics == METRICS_FULL, out);
     print_errors(store, out);
     gauge(out, "tarry_redis_up", "1 while Redis is usable and replies.",
@@ -132,8 +132,9 @@ static void print_redis(const struct bridge *bridge, bool answers, struct buf *o
           "How Redis persists data: 0 unknown, 1 memory only, 2 snapshots, 3 append-only "
           "file synced each second, 4 append-only file synced before each reply.",
           (int64_t)store_persistence(store));
-    gauge(out, "tarry_redis_memory_bytes", "Memory that Redis uses.", used_bytes);
-    gauge(out, "tarry_redis_memory_max_bytes", "Its maxmemory; 0: no limit.", max_bytes);
+    gauge(out, "tarry_redis_memory_bytes", "Memory that Redis uses.", usage.used_bytes);
+    gauge(out, "tarry_redis_memory_max_bytes", "Its maxmemory; 0: no limit.",
+          usage.max_bytes);
 }
 
 static void print_lines(struct buf *out)

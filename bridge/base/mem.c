@@ -35,6 +35,16 @@ char *mem_strndup(const char *s, size_t n)
     return p;
 }
 
+char *mem_format(const char *fmt, ...)
+{
+    char *text;
+    va_list args;
+    va_start(args, fmt);
+    must(vasprintf(&text, fmt, args) >= 0);
+    va_end(args);
+    return text;
+}
+
 char *mem_strdup(const char *s)
 {
     return s ? mem_strndup(s, strlen(s)) : NULL;

@@ -15,6 +15,7 @@ void *mem_alloc(size_t size); /* zeroed */
 void *mem_realloc(void *p, size_t size);
 char *mem_strdup(const char *s); /* NULL if s is NULL */
 char *mem_strndup(const char *s, size_t n);
+char *mem_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Aborts with the condition if cond is false. Never compiled out. */
 #define must(cond) ((cond) ? (void)0 : must_failed(#cond, __FILE__, __LINE__))

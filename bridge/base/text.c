@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include <glib.h>
 
@@ -95,7 +97,7 @@ bool text_is_utf8(struct slice s)
 /* Rules for writing JSON strings. */
 struct json_style {
     uint64_t escaped[2]; /* a bit per ASCII character that is escaped */
-    uint32_t wide[2];    /* first and last of the other characters that are escaped */
+    uint32_t wide[2][2]; /* ranges of the other characters that are escaped */
     const char *digits;  /* hexadecimal digits */
     const char *broken;  /* replacement for invalid UTF-8 */
 };
@@ -103,20 +105,30 @@ struct json_style {
 
 /* Also escapes U+007F to U+009F, which terminals interpret. */
 static const struct json_style ours = {{0xffffffff | BIT('"'), BIT('\\') | BIT(0x7f)},
-                                       {0x7f, 0x9f},
+                                       {{0x7f, 0x9f}},
                                        "0123456789ABCDEF",
                                        "\xef\xbf\xbd"};
 static const struct json_style of_go = {
     {0xffffffff | BIT('"') | BIT('<') | BIT('>') | BIT('&'), BIT('\\')},
-    {0x2028, 0x2029},
+    {{0x2028, 0x2029}},
     "0123456789abcdef",
     "\\ufffd"};
+static const struct json_style of_jackson = {{0xffffffff | BIT('"'), BIT('\\')},
+                                             {{0x10000, 0x10ffff}},
+                                             "0123456789ABCDEF",
+                                             "\xef\xbf\xbd"};
+static const struct json_style of_fastjson = {
+    {0xffffffff | BIT('"'), BIT('\\') | BIT(0x7f)},
+    {{0x80, 0x9f}, {0x2028, 0x2029}},
+    "0123456789ABCDEF",
+    "\xef\xbf\xbd"};
 
 static bool is_escaped(const struct json_style *style, uint32_t c)
 {
     if (c < 128)
         return (style->escaped[c / 64] >> c % 64 & 1) != 0;
-    return c >= style->wide[0] && c <= style->wide[1];
+    return (c >= style->wide[0][0] && c <= style->wide[0][1]) ||
+           (c >= style->wide[1][0] && c <= style->wide[1][1]);
 }
 
 static void add_json_escape(struct buf *out, const struct json_style *style, uint32_t c)
@@ -127,6 +139,10 @@ static void add_json_escape(struct buf *out, const struct json_style *style, uin
             buf_add(out, (char[]){'\\', l[1]}, 2);
             return;
         }
+    }
+    if (c > 0xffff) { /* a surrogate pair */
+        add_json_escape(out, style, 0xd800 + ((c - 0x10000) >> 10));
+        c = 0xdc00 + (c & 0x3ff);
     }
     buf_add(out, "\\u", 2);
     for (int shift = 12; shift >= 0; shift -= 4)
@@ -165,6 +181,16 @@ void text_add_json(struct buf *out, struct slice s)
 void text_add_json_go(struct buf *out, struct slice s)
 {
     add_json(out, s, &of_go);
+}
+
+void text_add_json_jackson(struct buf *out, struct slice s)
+{
+    add_json(out, s, &of_jackson);
+}
+
+void text_add_json_fastjson(struct buf *out, struct slice s)
+{
+    add_json(out, s, &of_fastjson);
 }
 
 static bool is_blank(char c)
@@ -206,6 +232,31 @@ struct slice text_trim(struct slice s)
     while (s.n > 0 && is_blank(s.p[s.n - 1]))
         s.n--;
     return s;
+}
+
+void text_random(void *to, size_t n)
+{
+    /* A system call per id would cost 4 % of lmstfy's publish. */
+    static _Thread_local unsigned char pool[256];
+    static _Thread_local size_t left;
+    must(n <= sizeof(pool));
+    if (left < n) {
+        must(getrandom(pool, sizeof(pool), 0) == (ssize_t)sizeof(pool));
+        left = sizeof(pool);
+    }
+    left -= n;
+    memcpy(to, pool + left, n);
+}
+
+void text_uuid(char out[TEXT_UUID_SIZE])
+{
+    unsigned char b[16];
+    text_random(b, sizeof(b));
+    b[6] = (b[6] & 0x0f) | 0x40;
+    b[8] = (b[8] & 0x3f) | 0x80;
+    for (unsigned i = 0; i < sizeof(b); i++)
+        out +=
+            sprintf(out, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", b[i]);
 }
 
 static const char base64_digits[] =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * text.h - encodings of URLs, JSON, base64 and integers.
+ * text.h - encodings of URLs, JSON, base64 and integers; random ids.
  *
  * Pure; any thread. Safe for untrusted bytes.
  */
@@ -43,6 +43,10 @@ void text_add_json(struct buf *out, struct slice s);
  * \b \f \n \r \t short, other control characters as \u00xx, invalid UTF-8 as the escape
  * \ufffd. */
 void text_add_json_go(struct buf *out, struct slice s);
+/* The same as Java's Jackson (characters above U+FFFF escaped) and fastjson (U+007F to
+ * U+009F, U+2028, U+2029 escaped) encode it. */
+void text_add_json_jackson(struct buf *out, struct slice s);
+void text_add_json_fastjson(struct buf *out, struct slice s);
 /* Appends "NAME":"text", encoded by text_add_json(), with a comma before it unless it is
  * the first member. */
 void text_add_json_member(struct buf *out, const char *name, struct slice s);
@@ -55,6 +59,12 @@ void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes);
 /* Overwrite and free a secret: the content of b; a string or NULL. */
 void text_wipe(struct buf *b);
 void text_forget(char *s);
+
+/* Fills to with n random bytes that nobody can guess, at most 256. */
+void text_random(void *to, size_t n);
+/* Writes a random UUID, version 4, in lower case with dashes. */
+enum { TEXT_UUID_SIZE = 37 }; /* with the NUL */
+void text_uuid(char out[TEXT_UUID_SIZE]);
 
 void text_add_base64(struct buf *out, struct slice s);
 /* Appends the decoded bytes. Padding is optional. -1: not base64. */

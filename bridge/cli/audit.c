@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sysexits.h>
-#include <time.h>
+#include <unistd.h>
 
 enum { EXIT_FINDINGS = 1, TIMEOUT_MS = 10 * 1000 };
 enum {
@@ -187,12 +187,6 @@ struct audit {
     struct tool tool;
 };
 
-static void pause_us(int64_t us)
-{
-    const struct timespec time = {us / 1000000, us % 1000000 * 1000};
-    nanosleep(&time, NULL);
-}
-
 /* --- one step --- */
 
 static void note_cursor(struct audit *a, struct slice cursor)
@@ -241,7 +235,7 @@ static bool wait_answer(struct audit *a)
 static int pause_or_fail(struct audit *a, const struct store *st, int64_t begun_ms)
 {
     if (loop_mono_ms() - begun_ms < TIMEOUT_MS) {
-        pause_us(INT64_C(100) * 1000);
+        usleep(100 * 1000);
         return 0;
     }
     snprintf(a->why, sizeof(a->why), "Redis: %s",
@@ -261,7 +255,7 @@ static int audit_step(struct audit *a, struct store *st, struct bucket *b,
         if (pause_or_fail(a, st, begun_ms) < 0)
             return -1;
     }
-    pause_us(PAUSE_US);
+    usleep(PAUSE_US);
     return 0;
 }
 
@@ -376,19 +370,12 @@ static int audit_all(struct audit *a)
 
 /* --- start and end --- */
 
-static bool has_route(const struct bridge *bridge, const char *name)
-{
-    EACH_ROUTE (bridge, route)
-        if (strcmp(route->conf->name, name) == 0)
-            return true;
-    return false;
-}
-
 /* Returns an exit code. */
 static int start(struct audit *a, struct err *err)
 {
     int code = tool_start(&a->tool, TIMEOUT_MS, err);
-    if (code != EX_OK || a->args->route == NULL || has_route(a->bridge, a->args->route))
+    if (code != EX_OK || a->args->route == NULL ||
+        route_of_name(a->bridge, slice_of(a->args->route)))
         return code;
     err_set(err, "%s has no route \"%.60s\"", a->args->arg[0], a->args->route);
     return EX_USAGE;

@@ -3,7 +3,6 @@
  * cli.c - parses a command line with the tables of cli_rows.c, and runs the command.
  */
 #include "bridge/cli/cli.h"
-#include "bridge/cli/ctl.h"
 #include "bridge/conf/conf.h"
 #include "bridge/base/version.h"
 

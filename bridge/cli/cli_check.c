@@ -6,7 +6,7 @@
  */
 #include "bridge/base/log.h"
 #include "bridge/engine/bridge.h"
-#include "bridge/cli/ctl.h"
+#include "bridge/cli/cli.h"
 #include "bridge/engine/core.h"
 #include "bridge/daemon/daemon.h"
 #include "bridge/http/httpd.h"

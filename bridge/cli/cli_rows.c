@@ -3,7 +3,6 @@
  * cli_rows.c - the tables of commands, flags and exit codes. A new command is one row.
  */
 #include "bridge/cli/cli.h"
-#include "bridge/cli/ctl.h"
 
 #include <sysexits.h>
 

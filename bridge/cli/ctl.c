@@ -4,7 +4,7 @@
  * explain`, whose request is a message.
  */
 #include "bridge/base/text.h"
-#include "bridge/cli/ctl.h"
+#include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"
 
 #include <errno.h>
@@ -176,22 +176,6 @@ static void check_state(struct wait *w, unsigned i, const char *state)
     w->drains[i] |= drains;
 }
 
-/* Stop waiting if the daemon is older and does not report "drained". */
-static void check_drained(struct wait *w, unsigned i, const json_t *route, bool *drained)
-{
-    const json_t *value = json_object_get(route, "drained");
-    *drained = json_is_true(value);
-    if (w->code != EX_OK || json_is_boolean(value))
-        return;
-    ctl_progress(NULL);
-    fprintf(stderr,
-            "tarry: %s is draining, but the daemon does not report when it is done (no "
-            "\"drained\" in its answer), because it is an older version; upgrade it, or "
-            "watch PENDING and IN FLIGHT of `tarry routes`\n",
-            w->o->arg[i]);
-    w->code = EX_UNAVAILABLE;
-}
-
 /* Return the number of pending and in-flight jobs of a route; -1: Redis has not counted
  * them, or w->code is an error. *drained: the daemon knows that no jobs are left for any
  * instance. */
@@ -208,7 +192,7 @@ static int64_t jobs_left(struct wait *w, unsigned i, bool *drained)
     int64_t n = json_is_integer(pending) && json_is_integer(in_flight)
                     ? json_integer_value(pending) + json_integer_value(in_flight)
                     : -1;
-    check_drained(w, i, found, drained);
+    *drained = json_is_true(json_object_get(found, "drained"));
     check_state(w, i, json_string_value(json_object_get(found, "state")));
     buf_free(&path);
     json_decref(answer);

@@ -5,7 +5,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
-#include "bridge/cli/ctl.h"
+#include "bridge/cli/cli.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
-#include "bridge/cli/ctl.h"
+#include "bridge/cli/cli.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -217,7 +217,8 @@ struct conf_diff {
 };
 void conf_diff_free(struct conf_diff *d);
 
-/* Compares everything except sources, sinks and routes. */
+/* Compares everything except sources, sinks and routes, of which it names those that are
+ * only in one. */
 void conf_diff_sections(const struct conf *old, const struct conf *now,
                         struct conf_diff *d);
 /* Compare two parts of the same name. A different sink type is CONF_HARD. */
@@ -227,9 +228,6 @@ enum conf_change conf_diff_sink(const struct conf_sink *old, const struct conf_s
                                 struct conf_diff *d);
 enum conf_change conf_diff_route(const struct conf_route *old,
                                  const struct conf_route *now, struct conf_diff *d);
-/* Appends "routes.orders (added)". what: "added" or "removed". */
-void conf_diff_note(struct conf_diff *d, const char *section, const char *name,
-                    const char *what);
 
 /* --- opt*.c: option rows, for the bridge only (see also opt.h). Any thread. --- */
 
@@ -259,6 +257,9 @@ const char *opt_hint(struct opt_names *names, const char *wrong, char out[OPT_HI
  * column. at: the column where the first line starts. */
 void opt_print_help(const char *help, int at, int column, size_t width, FILE *out);
 
+/* Appends what ${what} stands for: "env:NAME", "file:PATH" or "cred:NAME". -1: err says
+ * what is wrong. */
+int conf_refer(const char *what, struct buf *out, struct err *err);
 /* Logs the warnings of conf, one line each. */
 void conf_log_warnings(const struct conf *conf);
 

@@ -14,12 +14,6 @@ void conf_diff_free(struct conf_diff *d)
     buf_free(&d->refused);
 }
 
-void conf_diff_note(struct conf_diff *d, const char *section, const char *name,
-                    const char *what)
-{
-    buf_addf(&d->changed, "%s.%s (%s)\n", section, name, what);
-}
-
 static void refuse(struct conf_diff *d, const char *section, const char *option)
 {
     buf_addf(&d->refused,
@@ -101,6 +95,7 @@ static void diff_pools(const struct conf *old, const struct conf *now,
     conf_diff_free(&found);
 }
 
+/* Sources, sinks and routes of both are compared one by one: conf_diff_source() ... */
 static void diff_parts(enum conf_kind kind, const struct conf *old,
                        const struct conf *now, struct conf_diff *d)
 {
@@ -109,25 +104,26 @@ static void diff_parts(enum conf_kind kind, const struct conf *old,
         const struct conf_part *part = conf_part(now, kind, i);
         const struct conf_part *was = conf_find(old, kind, slice_of(part->name));
         if (was == NULL)
-            conf_diff_note(d, row->section, part->name, "added");
-        else
+            buf_addf(&d->changed, "%s.%s (added)\n", row->section, part->name);
+        else if (kind < CONF_SOURCES)
             compare(row->rows, was, part, row->section, part->name, d);
     }
     for (size_t i = 0; i < conf_count(old, kind); i++) {
         const char *name = conf_part(old, kind, i)->name;
         if (!conf_find(now, kind, slice_of(name)))
-            conf_diff_note(d, row->section, name, "removed");
+            buf_addf(&d->changed, "%s.%s (removed)\n", row->section, name);
     }
 }
 
 void conf_diff_sections(const struct conf *old, const struct conf *now,
                         struct conf_diff *d)
 {
-    diff_parts(CONF_TOKENS, old, now, d);
     for (const struct conf_section *s = conf_sections; s->name != NULL; s++)
         diff_section(s, old, now, d);
     diff_pools(old, now, d);
-    diff_parts(CONF_RETRIES, old, now, d);
+    for (enum conf_kind kind = 0; kind < CONF_KINDS; kind++)
+        if (kind != CONF_POOLS)
+            diff_parts(kind, old, now, d);
 }
 
 static enum conf_change diff_plugin(const struct opt *rows, const void *old,

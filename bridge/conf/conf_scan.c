@@ -86,11 +86,6 @@ struct scan {
 
 static void scan_text(struct scan *s);
 
-static void skip_line_comment(struct scan *s)
-{
-    s->p += strcspn(s->p, "\n");
-}
-
 /* At the end of the text: libconfig would report only the last line, and leak the
  * string. */
 static void report_unclosed(const struct scan *s, const char *what, int line)
@@ -130,15 +125,7 @@ static bool skip_string(struct scan *s)
     return false;
 }
 
-/* Returns whether an integer fits libconfig's type. */
-static bool fits(const char *digits, bool hex, bool negative, bool is64)
-{
-    errno = 0;
-    unsigned long long n = strtoull(digits, NULL, hex ? 16 : 10);
-    unsigned long long top = is64 ? LLONG_MAX : INT_MAX;
-    return errno == 0 && n <= top + (negative ? 1 : 0);
-}
-
+/* libconfig has 32 bits for an integer, and 64 for one with an L behind it. */
 static void scan_number(struct scan *s)
 {
     const char *start = s->p;
@@ -147,8 +134,7 @@ static void scan_number(struct scan *s)
     s->p += *s->p == '-' || *s->p == '+';
     const char *digits = s->p;
     bool hex = digits[0] == '0' && (digits[1] == 'x' || digits[1] == 'X');
-    if (hex)
-        s->p += 2;
+    s->p += hex ? 2 : 0;
     while (hex ? isxdigit((unsigned char)*s->p) : isdigit((unsigned char)*s->p))
         s->p++;
     int length = s->p - start < 40 ? (int)(s->p - start) : 40;
@@ -158,12 +144,13 @@ static void scan_number(struct scan *s)
     }
     bool is64 = *s->p == 'L';
     s->p += strspn(s->p, "L");
-    if (fits(digits, hex, negative, is64))
-        return;
-    if (is64 || !fits(digits, hex, negative, true))
+    errno = 0;
+    unsigned long long n = strtoull(digits, NULL, hex ? 16 : 10);
+    bool fits64 = errno == 0 && n <= (unsigned long long)LLONG_MAX + negative;
+    if (!fits64)
         conf_error(s->errors, s->file, s->line, "the number %.*s is too large", length,
                    start);
-    else
+    else if (!is64 && n > (unsigned long long)INT_MAX + negative)
         conf_error(s->errors, s->file, s->line,
                    "the number %.*s does not fit in 32 bits; append an L: %.*sL", length,
                    start, length, start);
@@ -200,44 +187,46 @@ static void begin_segment(struct scan *s)
     note_lines(s->whole->lines, s->whole->lines_n + 1, s->file, s->line);
 }
 
-static void scan_file(struct scan *s)
+/* Reads and scans a file. s: its file, real, outer, whole and errors are set. */
+static int scan_file(struct scan *s, const char *path, struct err *err)
 {
-    s->given = s->p;
-    begin_segment(s);
-    scan_text(s);
-    add_text(s);
+    struct buf text = {0};
+    char *dir = conf_dir_of(path);
+    int rc = buf_add_file(&text, path, FILE_MAX_BYTES, err);
+
+    if (rc == 0 && s->whole->text->n + text.n > WHOLE_MAX_BYTES)
+        rc = err_set(err, "with it the configuration exceeds %d bytes", WHOLE_MAX_BYTES);
+    if (rc == 0) {
+        s->dir = dir;
+        s->line = 1;
+        s->given = s->p = buf_str(&text);
+        begin_segment(s);
+        scan_text(s);
+        add_text(s);
+    }
+    text_wipe(&text);
+    free(dir);
+    return rc;
 }
 
 static void include_file(struct scan *outer, const char *path)
 {
-    struct buf text = {0};
-    struct err err;
-    char *dir = conf_dir_of(path), *real = realpath(path, NULL);
+    char *real = realpath(path, NULL);
     struct scan s = {.file = path,
                      .real = real,
-                     .line = 1,
-                     .dir = dir,
                      .outer = outer,
                      .whole = outer->whole,
                      .errors = outer->errors};
+    struct err err;
 
     if (includes_itself(outer, real))
         conf_error(outer->errors, outer->file, outer->line, "%s includes itself", path);
     else if (++outer->whole->includes > INCLUDES_MAX)
         conf_error(outer->errors, outer->file, outer->line,
                    "too many includes; the maximum is %d", INCLUDES_MAX);
-    else if (buf_add_file(&text, path, FILE_MAX_BYTES, &err) != 0)
+    else if (scan_file(&s, path, &err) != 0)
         conf_error(outer->errors, outer->file, outer->line, "cannot include %s: %s", path,
                    err.text);
-    else if (outer->whole->text->n + text.n > WHOLE_MAX_BYTES)
-        conf_error(outer->errors, outer->file, outer->line,
-                   "with %s the configuration exceeds %d bytes", path, WHOLE_MAX_BYTES);
-    else {
-        s.p = buf_str(&text);
-        scan_file(&s);
-    }
-    text_wipe(&text);
-    free(dir);
     free(real);
 }
 
@@ -330,7 +319,7 @@ static void scan_text(struct scan *s)
     while (*s->p != '\0') {
         char c = s->p[0], next = s->p[1];
         if (c == '#' || (c == '/' && next == '/'))
-            skip_line_comment(s);
+            s->p += strcspn(s->p, "\n");
         else if (c == '/' && next == '*')
             skip_block_comment(s);
         else if (c == '"')
@@ -360,20 +349,12 @@ char *conf_dir_of(const char *file)
 void conf_scan(const char *file, struct buf *text, struct conf_lines *lines,
                struct conf_errors *errors)
 {
-    struct err err;
-    struct buf own = {0};
+    char *real = realpath(file, NULL);
     struct whole whole = {.text = text, .lines = lines};
-    char *dir = conf_dir_of(file), *real = realpath(file, NULL);
-    struct scan s = {
-        .real = real, .line = 1, .dir = dir, .whole = &whole, .errors = errors};
+    struct scan s = {.real = real, .whole = &whole, .errors = errors};
+    struct err err;
 
-    if (buf_add_file(&own, file, FILE_MAX_BYTES, &err) != 0) {
+    if (scan_file(&s, file, &err) != 0)
         conf_error(errors, NULL, 0, "cannot read the file: %s", err.text);
-    } else {
-        s.p = buf_str(&own);
-        scan_file(&s);
-    }
-    text_wipe(&own);
-    free(dir);
     free(real);
 }

@@ -51,7 +51,7 @@ static void warn_if_open_to_all(const struct conf_tree *tree, const char *path)
 {
     struct stat st;
 
-    if (stat(path, &st) == 0 && (st.st_mode & S_IROTH) != 0)
+    if (tree->errors != NULL && stat(path, &st) == 0 && (st.st_mode & S_IROTH) != 0)
         conf_warn_at(tree->errors, tree->here,
                      "every user can read %s; if it is secret: chmod o= %s", path, path);
 }
@@ -124,6 +124,12 @@ static int expand_one(const struct conf_tree *tree, const char *what, struct buf
                    "has the unknown reference ${%.60s}; valid are ${env:NAME}, "
                    "${file:PATH} and ${cred:NAME}; write $${ for a literal ${",
                    what);
+}
+
+int conf_refer(const char *what, struct buf *out, struct err *err)
+{
+    static char here[] = ".";
+    return expand_one(&(struct conf_tree){.dir = here}, what, out, err);
 }
 
 /* Copies text to out with every ${...} replaced. */

@@ -118,14 +118,19 @@ static void on_pool_up(void *arg)
 
 /* --- every turn, every second --- */
 
-static void log_pause(struct bridge *bridge, bool pause)
+static const char *why_paused(const struct bridge *bridge)
 {
     const char *why = store_trouble(bridge->store);
+    return *why ? why
+                : "too many jobs are waiting for Redis (daemon.queue_max_jobs, "
+                  "daemon.queue_max)";
+}
+
+static void log_pause(struct bridge *bridge, bool pause)
+{
     if (pause && !bridge->draining)
         log_limited(&bridge->complain_paused, LOG_WARN, "daemon", "sources paused: %s",
-                    *why ? why
-                         : "too many jobs are waiting for Redis (daemon.queue_max_jobs, "
-                           "daemon.queue_max)");
+                    why_paused(bridge));
     else if (!pause)
         log_limited(&bridge->complain_resumed, LOG_INFO, "daemon", "sources resumed");
 }
@@ -170,10 +175,7 @@ static void notify_manager(const struct daemon *daemon)
     else if (!daemon->bridge.started)
         snprintf(text, sizeof(text), "waiting for Redis: %s", why);
     else if (bridge->flow.paused)
-        snprintf(text, sizeof(text), "sources paused: %s",
-                 *why ? why
-                      : "too many jobs are waiting for Redis (daemon.queue_max_jobs, "
-                        "daemon.queue_max)");
+        snprintf(text, sizeof(text), "sources paused: %s", why_paused(bridge));
     else
         snprintf(text, sizeof(text), "%zu sources, %zu sinks, %zu routes",
                  bridge->conf->source_count, bridge->conf->sink_count,

@@ -76,9 +76,8 @@ extern const struct admin_more reload_admin;
 
 /* Fill in the lists and the diff. Changes nothing else. */
 void reload_plan(struct reload *r);
-/* Return whether the running part continues with the next configuration. */
+/* Return whether the running source continues with the next configuration. */
 bool reload_keeps_source(const struct reload *r, const struct source *src);
-bool reload_keeps_sink(const struct reload *r, const struct sink *sink);
 /* Return whether the sink runs and would disturb a new one, for example by the same
  * client id, so that it must stop first. Includes sinks that an earlier reload has taken
  * out. */

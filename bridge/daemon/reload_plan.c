@@ -33,10 +33,8 @@ static void plan_source(struct reload *r, size_t i)
 {
     const struct conf_source *conf = r->next->sources[i];
     struct source *old = inst_source_named(r->bridge, conf->name);
-    if (old == NULL)
-        conf_diff_note(&r->diff, "sources", conf->name, "added");
-    else if (conf_diff_source(old->conf, conf, &r->diff) != CONF_HARD &&
-             old->run != PART_STOPPED)
+    if (old && conf_diff_source(old->conf, conf, &r->diff) != CONF_HARD &&
+        old->run != PART_STOPPED)
         r->sources[i] = old;
 }
 
@@ -65,8 +63,6 @@ static void plan_sink(struct reload *r, size_t i)
 {
     const struct conf_sink *conf = r->next->sinks[i];
     struct sink *old = inst_sink_named(r->bridge, conf->name);
-    if (old == NULL)
-        conf_diff_note(&r->diff, "sinks", conf->name, "added");
     if (!keep_sink(r, i, old) && conf->ops->queue != NULL)
         keep_sink(r, i, leaving_queue(r->bridge, conf->name));
 }
@@ -87,28 +83,9 @@ static void plan_route(struct reload *r, size_t i)
     struct route *old = route_of_name(r->bridge, slice_of(conf->name));
     bool queue = r->next->sinks[sink_index(r->next, conf->to)]->ops->queue != NULL;
     struct route *leaving = queue ? NULL : leaving_route(r->bridge, conf->name);
-    if (old == NULL)
-        conf_diff_note(&r->diff, "routes", conf->name, "added");
     if (old || leaving)
         conf_diff_route((old ? old : leaving)->conf, conf, &r->diff);
     r->routes[i] = old && (old->sink->rules != NULL) == queue ? old : leaving;
-}
-
-static void note_gone(struct reload *r, enum conf_kind kind, const char *section,
-                      const char *name)
-{
-    if (conf_find(r->next, kind, slice_of(name)) == NULL)
-        conf_diff_note(&r->diff, section, name, "removed");
-}
-
-static void note_all_gone(struct reload *r)
-{
-    EACH_SOURCE (r->bridge, src)
-        note_gone(r, CONF_SOURCES, "sources", src->conf->name);
-    EACH_SINK (r->bridge, sink)
-        note_gone(r, CONF_SINKS, "sinks", sink->conf->name);
-    EACH_ROUTE (r->bridge, route)
-        note_gone(r, CONF_ROUTES, "routes", route->conf->name);
 }
 
 void reload_plan(struct reload *r)
@@ -124,7 +101,6 @@ void reload_plan(struct reload *r)
         plan_sink(r, i);
     for (size_t i = 0; i < next->route_count; i++)
         plan_route(r, i);
-    note_all_gone(r);
 }
 
 /* --- which running parts continue --- */
@@ -137,7 +113,7 @@ bool reload_keeps_source(const struct reload *r, const struct source *src)
     return false;
 }
 
-bool reload_keeps_sink(const struct reload *r, const struct sink *sink)
+static bool keeps_sink(const struct reload *r, const struct sink *sink)
 {
     for (size_t i = 0; i < r->next->sink_count; i++)
         if (r->sinks[i] == sink)
@@ -160,7 +136,7 @@ static bool disturb_each_other(const struct sink *old, const struct sink *next)
 
 bool reload_ends_first(const struct reload *r, const struct sink *sink)
 {
-    if (inst_sink_ended(sink) || reload_keeps_sink(r, sink))
+    if (inst_sink_ended(sink) || keeps_sink(r, sink))
         return false;
     EVERY_SINK (r->bridge, next)
         if (next->use == PART_NEW && disturb_each_other(sink, next))

@@ -186,7 +186,7 @@ void settle_done(struct leased *l)
     if (repeats(l) && next_run(l->job))
         store_repeat(s->bucket, l->job, l->lease, due_ms(l), on_next, s->route);
     else
-        store_ack(s->bucket, l->id, l->lease, on_done, s->route);
+        store_ack(s->bucket, l->id, l->lease, 0, on_done, s->route);
 }
 
 static bool is_missed(const struct leased *l, int64_t now)
@@ -220,7 +220,7 @@ static void drop(struct leased *l, enum reason reason)
     if (drop->again)
         store_repeat(s->bucket, l->job, l->lease, due_ms(l), on_dropped, drop);
     else
-        store_expire(s->bucket, l->id, l->lease, on_dropped, drop);
+        store_ack(s->bucket, l->id, l->lease, ACK_HOW_LAPSED, on_dropped, drop);
 }
 
 static void keep_run(struct leased *l)

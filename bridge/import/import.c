@@ -33,8 +33,8 @@ int import_usage_error(struct import *im, struct err *err, const char *why)
 
 int import_options(struct import *im, struct import_option *rows, struct err *err)
 {
-    for (unsigned i = 0; i < im->order->with_count; i++) {
-        const char *given = im->order->with[i], *equals = strchr(given, '=');
+    for (size_t i = 0; i < im->order->with->n; i++) {
+        const char *given = im->order->with->v[i], *equals = strchr(given, '=');
         struct import_option *row = rows;
         size_t n = equals ? (size_t)(equals - given) : strlen(given);
         while (row && row->name && !slice_is((struct slice){given, n}, row->name))
@@ -132,78 +132,25 @@ static void note_reply(struct import *im, int64_t bytes)
     loop_stop();
 }
 
-/* --- keys seen before: a set of 64-bit hashes. Used only for counts, because two keys
- * may have the same hash. At most 16 bytes per key. --- */
+/* --- keys seen before --- */
 
-enum { FIRST_SLOTS = 1024 };
-
-struct import_seen {
-    uint64_t *slot; /* 0: free */
-    size_t slots;   /* a power of two */
-    size_t used;
-};
-
-struct import_seen *import_seen_new(void)
-{
-    struct import_seen *seen = mem_alloc(sizeof(*seen));
-    seen->slots = FIRST_SLOTS;
-    seen->slot = mem_alloc(seen->slots * sizeof(*seen->slot));
-    return seen;
-}
-
-void import_seen_free(struct import_seen *seen)
-{
-    if (seen == NULL)
-        return;
-    free(seen->slot);
-    free(seen);
-}
-
-/* FNV-1a, with mixed low bits for use as a table index. */
-static uint64_t hash_of_key(struct slice key)
+/* The table uses the low half of the hash, so mix it; equal hashes count as equal keys.
+ */
+static gpointer hash_of_key(struct slice key)
 {
     uint64_t h = hash_fnv1a(HASH_FNV1A, key);
     h = (h ^ h >> 32) * 0x9e3779b97f4a7c15u;
-    h ^= h >> 29;
-    return h ? h : 1;
+    return GSIZE_TO_POINTER(h ^ h >> 29);
 }
 
-/* Return the index of h, or of the free slot for it. */
-static size_t find_slot(const struct import_seen *seen, uint64_t h)
+bool import_seen_add(struct import *im, struct slice key)
 {
-    size_t i = (size_t)h & (seen->slots - 1);
-    while (seen->slot[i] != 0 && seen->slot[i] != h)
-        i = (i + 1) & (seen->slots - 1);
-    return i;
+    return g_hash_table_add(im->seen, hash_of_key(key));
 }
 
-static void grow(struct import_seen *seen)
+bool import_seen_has(const struct import *im, struct slice key)
 {
-    struct import_seen old = *seen;
-    seen->slots *= 2;
-    seen->slot = mem_alloc(seen->slots * sizeof(*seen->slot));
-    for (size_t i = 0; i < old.slots; i++)
-        if (old.slot[i] != 0)
-            seen->slot[find_slot(seen, old.slot[i])] = old.slot[i];
-    free(old.slot);
-}
-
-bool import_seen_add(struct import_seen *seen, struct slice key)
-{
-    uint64_t h = hash_of_key(key);
-    size_t i = find_slot(seen, h);
-    if (seen->slot[i] == h)
-        return false;
-    seen->slot[i] = h;
-    if (++seen->used > seen->slots / 2)
-        grow(seen);
-    return true;
-}
-
-bool import_seen_has(const struct import_seen *seen, struct slice key)
-{
-    uint64_t h = hash_of_key(key);
-    return seen->slot[find_slot(seen, h)] == h;
+    return g_hash_table_contains(im->seen, hash_of_key(key));
 }
 
 /* --- jobs --- */
@@ -289,7 +236,7 @@ void import_add_shown(struct buf *out, struct slice key)
 
 void import_skip(struct import *im, enum import_skip why, struct slice key)
 {
-    if (!import_seen_add(im->seen, key) || im->counts.skipped[why]++ >= NAMED_MAX)
+    if (!import_seen_add(im, key) || im->counts.skipped[why]++ >= NAMED_MAX)
         return;
     import_add_shown(&im->counts.named[why], key);
     buf_add_str(&im->counts.named[why], "\n");
@@ -373,13 +320,13 @@ int import_job(struct import *im, struct job *job, const struct import_how *how,
     if (why >= 0) {
         import_skip(im, (enum import_skip)why, from->body_key);
     } else if (im->order->dry_run) {
-        im->counts.moved[how->state] += import_seen_add(im->seen, from->body_key);
+        im->counts.moved[how->state] += import_seen_add(im, from->body_key);
     } else if ((result = make_room(im, bytes, err)) == 0) {
         struct carried *c = store_it(im, route, job, how);
         c->im = im;
         c->state = how->state;
         c->bytes = bytes;
-        c->first = import_seen_add(im->seen, from->body_key);
+        c->first = import_seen_add(im, from->body_key);
         c->stays = !im->order->delete;
         if (!c->stays)
             keep_source(c, from);
@@ -408,7 +355,7 @@ static int store_kv(struct import *im, const char *kv, struct slice field,
     struct buf key = {0};
     buf_addf(&key, "%s ", kv);
     buf_add_slice(&key, field);
-    bool first = import_seen_add(im->seen, buf_slice(&key));
+    bool first = import_seen_add(im, buf_slice(&key));
     buf_free(&key);
     if (im->order->dry_run)
         im->counts.kv_stored += first;
@@ -427,10 +374,8 @@ int import_kv(struct import *im, struct slice hash, const char *kv, struct slice
     struct import_value reply;
     struct buf field = {0};
     int result = 0;
-    if (import_redis_commands(im->original, -1, args, 2, 1, &reply, err) < 0)
+    if (import_ask(im, -1, args, 2, &reply, err) < 0)
         return -1;
-    if (reply.kind == IMPORT_ERROR)
-        import_skip(im, IMPORT_WRONG_TYPE, hash);
     for (size_t i = 0; i + 1 < reply.count && result == 0; i += 2) {
         buf_clear(&field);
         buf_add_slice(&field, before);

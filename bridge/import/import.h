@@ -114,17 +114,6 @@ int64_t import_s(int64_t seconds); /* the same from seconds; returns ms */
 
 /* --- reading keys other than jobs --- */
 
-enum import_kind { IMPORT_NIL, IMPORT_TEXT, IMPORT_INTEGER, IMPORT_LIST, IMPORT_ERROR };
-struct import_value {
-    enum import_kind kind;
-    struct slice text; /* for TEXT and ERROR; followed by a NUL */
-    int64_t integer;
-    struct import_value *item; /* for LIST: count items */
-    size_t count;
-};
-/* Frees the contents of the values, not v itself, and sets them to nil. */
-void import_values_free(struct import_value *v, size_t count);
-
 /* Calls cb for every key that matches the glob pattern, for some keys twice. If cb
  * returns -1, the scan stops. */
 typedef int import_key_cb(void *arg, struct slice key, struct err *err);

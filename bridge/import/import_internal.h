@@ -10,18 +10,30 @@
 #include "bridge/import/import.h"
 #include "bridge/redis/redis.h"
 
+#include <glib.h>
+
 struct bridge;
 struct source;
 
-enum { IMPORT_WITH_MAX = 16, IMPORT_PAGE = 100 };
+enum { IMPORT_PAGE = 100 };
+
+enum import_kind { IMPORT_NIL, IMPORT_TEXT, IMPORT_INTEGER, IMPORT_LIST, IMPORT_ERROR };
+struct import_value {
+    enum import_kind kind;
+    struct slice text; /* for TEXT and ERROR; followed by a NUL */
+    int64_t integer;
+    struct import_value *item; /* for LIST: count items */
+    size_t count;
+};
+/* Frees the contents of the values, not v itself, and sets them to nil. */
+void import_values_free(struct import_value *v, size_t count);
 
 struct import_order { /* options of the command line */
     const char *type; /* type of the source that can read the original */
     const char *url;  /* of the original's Redis */
     const char *conf_file;
-    const char *source;                /* NULL: the only one of that type */
-    const char *with[IMPORT_WITH_MAX]; /* NAME=VALUE */
-    unsigned with_count;
+    const char *source;          /* NULL: the only one of that type */
+    const struct opt_list *with; /* NAME=VALUE */
     bool dry_run, delete;
 };
 
@@ -34,15 +46,13 @@ struct import_counts {
     struct buf named[IMPORT_SKIPS]; /* the first skipped keys, one per line */
 };
 
-struct import_seen; /* set of the keys read so far */
-
 struct import {
     const struct import_order *order;
     struct bridge *bridge;
     struct source *src;
     struct import_redis *original; /* the original's Redis */
     char *place;                   /* its URL without password */
-    struct import_seen *seen;
+    GHashTable *seen;              /* hashes of the keys read so far */
     struct import_counts counts;
     struct slice *sets; /* sets to delete a job of a shared layout from; owned */
     unsigned set_count;
@@ -77,16 +87,19 @@ int import_job(struct import *im, struct job *job, const struct import_how *how,
                const struct import_source *from, struct err *err);
 /* Counts a skipped entry. key: the body key or another key. */
 void import_skip(struct import *im, enum import_skip why, struct slice key);
+/* Sends one command to the original's Redis (see import_redis_commands()); the caller
+ * frees out. Skips a key args[1] of another type: out is then nil. -1: no answer, or an
+ * error reply. */
+int import_ask(struct import *im, int node, const struct slice *args, unsigned n,
+               struct import_value *out, struct err *err);
 /* Appends a key in printable form: other bytes become \xNN. */
 void import_add_shown(struct buf *out, struct slice key);
 
-struct import_seen *import_seen_new(void);
-void import_seen_free(struct import_seen *seen); /* NULL is fine */
 /* Adds a key. False: it was already in the set. */
-bool import_seen_add(struct import_seen *seen, struct slice key);
+bool import_seen_add(struct import *im, struct slice key);
 /* Whether the key was read before. The answer may be wrong: use it only to avoid reading
  * twice, not to decide whether to drop a job. */
-bool import_seen_has(const struct import_seen *seen, struct slice key);
+bool import_seen_has(const struct import *im, struct slice key);
 
 /* --- import_redis.c: blocking calls to a Redis: one server, the master that Sentinel
  * names, or a Cluster. The calls run the loop until the reply arrives, so do not call
@@ -107,12 +120,6 @@ void import_redis_close(struct import_redis *a); /* NULL is fine */
 int import_redis_commands(struct import_redis *a, int node, const struct slice *args,
                           unsigned each, unsigned count, struct import_value *out,
                           struct err *err);
-/* Sends one command. -1: as above, or an error reply. */
-int import_redis_command(struct import_redis *a, int node, const struct slice *args,
-                         unsigned n, struct import_value *out, struct err *err);
-/* Writes the error reply of the command to err and frees it. Returns -1. */
-int import_redis_failed(struct import_value *error, struct slice command,
-                        struct err *err);
 /* Number of servers: 1, or the masters of the cluster. */
 unsigned import_redis_node_count(const struct import_redis *a);
 /* Sends a command without waiting. import_redis_error() reports its error reply. */

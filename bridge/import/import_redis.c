@@ -332,22 +332,6 @@ int import_redis_commands(struct import_redis *a, int node, const struct slice *
     return a->opened ? err_in(err, "the original's Redis") : -1;
 }
 
-int import_redis_failed(struct import_value *error, struct slice command, struct err *err)
-{
-    err_set(err, "the original's Redis rejected %.*s: %.200s", SLICE_ARG(command),
-            error->text.p);
-    import_values_free(error, 1);
-    return -1;
-}
-
-int import_redis_command(struct import_redis *a, int node, const struct slice *args,
-                         unsigned n, struct import_value *out, struct err *err)
-{
-    if (import_redis_commands(a, node, args, n, 1, out, err) < 0)
-        return -1;
-    return out->kind == IMPORT_ERROR ? import_redis_failed(out, args[0], err) : 0;
-}
-
 unsigned import_redis_node_count(const struct import_redis *a)
 {
     return a->link_of ? a->count - 1 : 1;

@@ -87,7 +87,7 @@ int import_find_key(struct import *im, struct slice key, struct err *err)
 {
     const struct slice args[] = {SLICE_LIT("EXISTS"), key};
     struct import_value reply;
-    if (import_redis_command(im->original, -1, args, 2, &reply, err) < 0)
+    if (import_ask(im, -1, args, 2, &reply, err) < 0)
         return -1;
     im->has_key |= reply.integer > 0;
     import_values_free(&reply, 1);
@@ -101,7 +101,7 @@ static int64_t count_keys(struct import *im)
     struct err err;
     for (unsigned i = 0; i < import_redis_node_count(im->original); i++) {
         struct import_value reply;
-        if (import_redis_commands(im->original, (int)i, args, 1, 1, &reply, &err) < 0)
+        if (import_ask(im, (int)i, args, 1, &reply, &err) < 0)
             break;
         sum += reply.integer;
         import_values_free(&reply, 1);
@@ -133,7 +133,7 @@ static void add_databases(struct import *im, struct buf *out)
     struct import_value reply;
     struct err err;
     if (import_redis_node_count(im->original) > 1 ||
-        import_redis_commands(im->original, 0, args, 2, 1, &reply, &err) < 0)
+        import_ask(im, 0, args, 2, &reply, &err) < 0)
         return;
     const char *text = reply.kind == IMPORT_TEXT ? reply.text.p : "";
     for (const char *at = strstr(text, "\ndb"); at; at = strstr(at + 1, "\ndb")) {
@@ -233,7 +233,7 @@ static int connect_original(struct import *im, struct err *err)
 static void release(struct import *im)
 {
     import_redis_close(im->original);
-    import_seen_free(im->seen);
+    g_hash_table_destroy(im->seen);
     for (unsigned i = 0; i < IMPORT_SKIPS; i++)
         buf_free(&im->counts.named[i]);
     for (unsigned i = 0; i < im->set_count; i++)
@@ -245,7 +245,6 @@ static void release(struct import *im)
 
 static int move(struct import *im, struct err *err)
 {
-    im->seen = import_seen_new();
     im->started_ms = import_now_ms(im);
     im->last_reply_ms = loop_mono_ms();
     im->timeout_ms = TIMEOUT_MS;
@@ -289,7 +288,10 @@ static int run(struct import *im)
 int import_run(const struct import_order *order)
 {
     struct bridge bridge = {.read_only = order->dry_run};
-    struct import im = {.order = order, .bridge = &bridge, .tool = {.bridge = &bridge}};
+    struct import im = {.order = order,
+                        .bridge = &bridge,
+                        .tool = {.bridge = &bridge},
+                        .seen = g_hash_table_new(NULL, NULL)};
     bridge.conf = conf_open(order->conf_file);
     if (bridge.conf == NULL)
         return EX_CONFIG;

@@ -81,7 +81,7 @@ static void add_entry(const struct walk *w, struct page *page, struct import_ent
     size_t before = page->keys.n;
     e->part = w->part;
     e->key = is_body ? e->member : w->key;
-    if (is_body && (!is_key(w, e->member) || import_seen_has(w->im->seen, e->member)))
+    if (is_body && (!is_key(w, e->member) || import_seen_has(w->im, e->member)))
         return;
     if (is_body || layout->body_key == NULL) {
         buf_add_slice(&page->keys, e->member);
@@ -161,17 +161,21 @@ static bool is_scan_reply(const struct import_value *v)
            v->item[1].kind == IMPORT_LIST;
 }
 
-/* Like import_redis_command(), but skips keys of another type: *out is nil. */
-static int ask_of_type(struct import *im, int node, const struct slice *args, unsigned n,
-                       struct import_value *out, struct err *err)
+int import_ask(struct import *im, int node, const struct slice *args, unsigned n,
+               struct import_value *out, struct err *err)
 {
     if (import_redis_commands(im->original, node, args, n, 1, out, err) < 0)
         return -1;
-    if (out->kind == IMPORT_ERROR && strncmp(out->text.p, "WRONGTYPE", 9) == 0) {
+    if (out->kind != IMPORT_ERROR)
+        return 0;
+    bool wrong_type = strncmp(out->text.p, "WRONGTYPE", 9) == 0;
+    if (wrong_type)
         import_skip(im, IMPORT_WRONG_TYPE, args[1]);
-        import_values_free(out, 1);
-    }
-    return out->kind == IMPORT_ERROR ? import_redis_failed(out, args[0], err) : 0;
+    else
+        err_set(err, "the original's Redis rejected %.*s: %.200s", SLICE_ARG(args[0]),
+                out->text.p);
+    import_values_free(out, 1);
+    return wrong_type ? 0 : -1;
 }
 
 enum { SCAN_ARGS = 8 };
@@ -189,7 +193,7 @@ static int scan(struct import *im, int node, const struct slice *args, unsigned 
     do {
         struct import_value reply;
         call[at] = slice_of(cursor);
-        if (ask_of_type(im, node, call, n, &reply, err) < 0)
+        if (import_ask(im, node, call, n, &reply, err) < 0)
             return -1;
         if (reply.kind == IMPORT_NIL)
             return 0;
@@ -278,7 +282,7 @@ static int list_length(struct import *im, struct slice key, int64_t *length,
 {
     const struct slice args[] = {SLICE_LIT("LLEN"), key};
     struct import_value reply;
-    if (ask_of_type(im, -1, args, 2, &reply, err) < 0)
+    if (import_ask(im, -1, args, 2, &reply, err) < 0)
         return -1;
     *length = reply.integer;
     import_values_free(&reply, 1);
@@ -295,7 +299,7 @@ static int read_items(struct import *im, struct slice key, bool from_tail, int64
     const struct slice args[] = {SLICE_LIT("LRANGE"), key,
                                  number(first, from_tail ? -to - 1 : from),
                                  number(last, from_tail ? -from - 1 : to)};
-    return import_redis_command(im->original, -1, args, 4, reply, err);
+    return import_ask(im, -1, args, 4, reply, err);
 }
 
 static int walk_list(struct walk *w, struct err *err)

@@ -177,19 +177,13 @@ static void on_looked(void *arg, const struct store_look_reply *look)
     op_end(op);
 }
 
-static const char *const end_names[] = {[QUEUE_END_NOT] = "deleted",
-                                        [QUEUE_END_ACKED] = "acked",
-                                        [QUEUE_END_DELETED] = "deleted",
-                                        [QUEUE_END_EXPIRED] = "expired",
-                                        [QUEUE_END_TRIES] = "retries"};
-
 static void act(struct op *op, struct bucket *b)
 {
     struct slice id = {op->id, op->id_n};
     int64_t now_ms = store_now_ms(route_store(op->route));
     switch (op->kind) {
     case OP_FINISH:
-        store_finish(b, id, op->finish.lease, end_names[op->finish.end],
+        store_finish(b, id, op->finish.lease, queue_end_reasons[op->finish.end],
                      op->finish.forget         ? FINISH_HOW_FORGET
                      : op->finish.pending_only ? FINISH_HOW_PENDING
                      : op->finish.alive_only   ? FINISH_HOW_ALIVE

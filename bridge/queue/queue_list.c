@@ -27,7 +27,6 @@ struct ask {
         queue_count_cb *count;
         queue_number_cb *number;
         queue_list_cb *list;
-        queue_usage_cb *usage;
     } cb;
     void *arg;
     enum queue_code code;
@@ -103,12 +102,6 @@ static void answer_number(void *arg)
     ask_end(ask);
 }
 
-static void on_unlisted(void *arg, const struct redisReply *reply)
-{
-    (void)arg;
-    (void)reply; /* on failure the queue stays listed, until the next sweep */
-}
-
 /* Removes the name, unless its score is not used_ms any more: then a job was added. */
 static void unlist_unused(struct queue *q, int64_t used_ms)
 {
@@ -116,7 +109,7 @@ static void unlist_unused(struct queue *q, int64_t used_ms)
     struct buf key = {0};
     queue_sink_key(sink, "queues", &key);
     store_unlist(sink->store, buf_slice(&key), (struct slice){q->name, q->name_n},
-                 used_ms, on_unlisted, NULL);
+                 used_ms, NULL, NULL); /* on failure it stays until the next sweep */
     buf_free(&key);
     queue_name_drop(sink, (struct slice){q->name, q->name_n});
     q->listed_ms = QUEUE_NOT_LISTED;
@@ -205,7 +198,7 @@ static void take_off_list(struct queue *q)
     queue_sink_key(q->sink, "queues", &key);
     const struct slice args[] = {
         SLICE_LIT("ZADD"), buf_slice(&key), SLICE_LIT("0"), {q->name, q->name_n}};
-    store_command(q->sink->store, args, 4, on_unlisted, NULL);
+    store_command(q->sink->store, args, 4, NULL, NULL);
     buf_free(&key);
     q->listed_ms = QUEUE_NOT_LISTED; /* the next job lists it again */
 }
@@ -268,31 +261,12 @@ void queue_list(struct source *src, struct slice topic, queue_list_cb *cb, void 
         loop_defer(on_no_list, ask);
 }
 
-/* --- its Redis --- */
-
-static void on_usage(void *arg, const struct queue_usage *usage)
-{
-    struct ask *ask = arg;
-    ask->cb.usage(ask->arg, usage ? QUEUE_OK : QUEUE_AWAY, usage);
-    ask_end(ask);
-}
-
-static void on_no_usage(void *arg)
-{
-    struct ask *ask = arg;
-    ask->cb.usage(ask->arg, QUEUE_NO_ROUTE, NULL);
-    ask_end(ask);
-}
-
-void queue_usage(struct source *src, struct slice topic, queue_usage_cb *cb, void *arg)
+bool queue_usage(struct source *src, struct slice topic, struct queue_usage *usage)
 {
     struct place place;
-    struct ask *ask = ask_new(src, topic, &place, arg);
-    ask->cb.usage = cb;
-    if (place.route && place.route->sink->rules)
-        store_usage(place.route->sink->store, on_usage, ask);
-    else
-        loop_defer(on_no_usage, ask);
+    place_find(src, topic, (struct slice){NULL, 0}, &place);
+    return place.route && place.route->sink->rules &&
+           store_usage(place.route->sink->store, usage);
 }
 
 /* --- the sweep --- */

@@ -92,19 +92,18 @@ struct slice source_route(struct source *src, struct slice topic, bool *in_queue
 
 /* --- jobs --- */
 
+const char *const queue_end_reasons[] = {[QUEUE_END_NOT] = "",
+                                         [QUEUE_END_ACKED] = "acked",
+                                         [QUEUE_END_DELETED] = "deleted",
+                                         [QUEUE_END_EXPIRED] = "expired",
+                                         [QUEUE_END_TRIES] = "retries"};
+
 static enum queue_end end_of(const char *reason)
 {
-    static const struct {
-        const char *reason;
-        enum queue_end end;
-    } rows[] = {{"acked", QUEUE_END_ACKED},
-                {"deleted", QUEUE_END_DELETED},
-                {"expired", QUEUE_END_EXPIRED},
-                {"retries", QUEUE_END_TRIES}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (strcmp(rows[i].reason, reason) == 0)
-            return rows[i].end;
-    return QUEUE_END_NOT;
+    enum queue_end end = QUEUE_END_TRIES;
+    while (end != QUEUE_END_NOT && strcmp(queue_end_reasons[end], reason) != 0)
+        end--;
+    return end;
 }
 
 struct job *queue_read(const struct queue_rules *rules, const struct job_names *names,

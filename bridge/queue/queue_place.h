@@ -31,6 +31,8 @@ struct place {
 /* Find the destination. id: p NULL if only a queue is needed. */
 void place_find(struct source *src, struct slice topic, struct slice id,
                 struct place *place);
+/* The reason in :tries of a job that has ended; index: enum queue_end. */
+extern const char *const queue_end_reasons[];
 /* Decode a job from Redis into out. The caller sets state, at_ms, expires_ms (-1: never),
  * lease and now_ms before. Returns the job, which the caller must free; NULL: it cannot
  * be read. */

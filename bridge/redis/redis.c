@@ -56,8 +56,7 @@ struct redis {
 
 /* ----------------------------------------------------------------------- commands */
 
-/* Checks the oldest open command. The timer is set when the first command is sent, not
- * for each command. */
+/* Checks the oldest open command. The timer is set when the first command is sent. */
 static void on_deadline(void *arg)
 {
     struct redis *r = arg;
@@ -133,13 +132,13 @@ bool redis_is_failing_over(const struct redis *r)
 
 /* ------------------------------------------------------------------ state changes */
 
-/* Call back every open command with NULL: its outcome is unknown. A callback may free
- * r. */
+/* Call back every open command with NULL: unknown outcome. A callback may free r. */
 static void answer_open(struct redis *r)
 {
     while (r->open.count > 0) {
         struct redis_waiting c = redis_queue_take(&r->open);
-        c.cb(c.arg, NULL);
+        if (c.cb)
+            c.cb(c.arg, NULL);
     }
 }
 
@@ -328,7 +327,8 @@ static void take_reply(struct redis *r, redisReply *reply)
         if (reply->type != REDIS_REPLY_ERROR)
             r->failures = 0;
     }
-    c.cb(c.arg, reply);
+    if (c.cb)
+        c.cb(c.arg, reply);
 }
 
 /* net.c bounds the bytes of one turn. Any callback may close this connection. */

@@ -120,7 +120,8 @@ void redis_reconnect_now(struct redis *r);
  * replies. */
 void redis_reconnect(struct redis *r, const char *why);
 
-/* Queues a command; r must be up. Arguments are copied. conf sets the deadline. */
+/* Queues a command; r must be up. Arguments are copied. cb may be NULL. conf sets the
+ * deadline. */
 void redis_command(struct redis *r, const struct slice *args, unsigned count,
                    redis_reply_cb *cb, void *arg);
 /* Queues a command formatted by resp_end(). The first reply without an error resets the

@@ -21,6 +21,8 @@ static const struct question {
 } questions[] = {
     {"memory", NULL},
     {"replication", NULL},
+    {"clients", NULL},
+    {"keyspace", NULL},
     {"server", NULL},
     {"persistence", NULL},
     {NULL, "appendonly"},
@@ -29,7 +31,7 @@ static const struct question {
     {NULL, "save"},
     {NULL, "min-replicas-to-write"},
 };
-enum { QUESTIONS = sizeof(questions) / sizeof(questions[0]), MEMORY_QUESTIONS = 2 };
+enum { QUESTIONS = sizeof(questions) / sizeof(questions[0]), USAGE_QUESTIONS = 4 };
 
 struct probe {
     struct redis_facts *facts;
@@ -44,6 +46,8 @@ static void on_answer(void *arg, const struct redisReply *reply)
     struct probe *p = arg;
     const struct question *q = &questions[p->next++];
     p->lost = p->lost || reply == NULL;
+    if (q->info && strcmp(q->info, "keyspace") == 0)
+        p->facts->keys = p->facts->expiring_keys = 0; /* an empty database has no line */
     if (q->info)
         redis_facts_info(p->facts, redis_text(reply));
     else
@@ -76,10 +80,10 @@ void redis_probe(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
     probe(r, facts, QUESTIONS, cb, arg);
 }
 
-void redis_probe_memory(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
-                        void *arg)
+void redis_probe_usage(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
+                       void *arg)
 {
-    probe(r, facts, MEMORY_QUESTIONS, cb, arg);
+    probe(r, facts, USAGE_QUESTIONS, cb, arg);
 }
 
 enum { REPLICAS_MAX = 100, PERCENT_MAX = 100, REST_PERCENT = 95 };
@@ -98,6 +102,8 @@ static const struct fact {
     {"run_id", TEXT, AT(run_id), NULL},
     {"used_memory", NUMBER, AT(used_bytes), NULL},
     {"maxmemory", NUMBER, AT(max_bytes), NULL},
+    {"connected_clients", NUMBER, AT(clients), NULL},
+    {"blocked_clients", NUMBER, AT(blocked_clients), NULL},
     {"maxmemory_policy", IS_NOT, AT(evicts), "noeviction"},
     {"aof_enabled", IS, AT(aof_enabled), "1"},
     {"appendonly", IS, AT(appends), "yes"},
@@ -110,7 +116,8 @@ static const struct fact {
 
 void redis_facts_begin(struct redis_facts *facts)
 {
-    *facts = (struct redis_facts){.min_replicas = -1,
+    *facts = (struct redis_facts){.db = facts->db,
+                                  .min_replicas = -1,
                                   .used_bytes = -1,
                                   .max_bytes = -1,
                                   .appends = -1,
@@ -134,13 +141,26 @@ void redis_facts_config(struct redis_facts *facts, struct slice name, struct sli
         snprintf(at, REDIS_FACT_BYTES, "%.*s", SLICE_ARG(value));
 }
 
+/* line: keys=12,expires=3,... */
+static void take_keys(struct redis_facts *facts, struct slice line)
+{
+    text_cut(&line, '=');
+    facts->keys = text_whole_number(text_cut(&line, ','));
+    text_cut(&line, '=');
+    facts->expiring_keys = text_whole_number(text_cut(&line, ','));
+}
+
 static void take_line(struct redis_facts *facts, struct slice name, struct slice value)
 {
+    char db[16];
+    snprintf(db, sizeof(db), "db%u", facts->db);
     if (slice_is(name, "connected_slaves"))
         facts->replicas = 0; /* recounted: only online replicas count */
     else if (name.n > 5 && memcmp(name.p, "slave", 5) == 0 &&
              memmem(value.p, value.n, ",state=online,", 14))
         facts->replicas++;
+    else if (slice_is(name, db))
+        take_keys(facts, value);
     else
         redis_facts_config(facts, name, value);
 }

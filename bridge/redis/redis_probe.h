@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * redis_probe.h - facts about a Redis server: its clock, its persistence, and its memory.
- * Read once per connection; memory is read repeatedly. Loop thread.
+ * Read once per connection; its usage is read repeatedly. Loop thread.
  *
  * It uses CONFIG GET if allowed, else only INFO.
  */
@@ -55,6 +55,9 @@ struct redis_facts {
     unsigned replicas;    /* connected replicas */
     int64_t min_replicas; /* min-replicas-to-write; -1: unknown */
     int64_t used_bytes, max_bytes; /* -1: unknown; max_bytes 0: no limit */
+    int64_t clients, blocked_clients;
+    unsigned db; /* set by the caller: keys and expiring_keys count it */
+    int64_t keys, expiring_keys;
     char run_id[REDIS_FACT_BYTES], version[REDIS_FACT_BYTES];
     /* Inputs of persistence; -1: unknown. */
     int appends, fsync_always, no_fsync_on_rewrite; /* CONFIG GET */
@@ -67,9 +70,9 @@ typedef void redis_probe_cb(void *arg, bool answered);
  * must be up. answered false: the connection was lost. */
 void redis_probe(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
                  void *arg);
-/* Updates only used_bytes, max_bytes and replicas, with INFO. */
-void redis_probe_memory(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
-                        void *arg);
+/* Updates only memory, replicas, clients and keys, with INFO. */
+void redis_probe_usage(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
+                       void *arg);
 
 /* The option durability. */
 struct durability {

@@ -358,34 +358,15 @@ void bucket_add(struct bucket *b, enum batcher_kind kind, struct change *c)
         flush_early(batcher);
 }
 
-void batcher_expire(struct batcher *batcher, int64_t now_us)
+void batcher_reject(struct batcher *batcher,
+                    bool (*applies)(const struct change *c, int64_t now_us),
+                    int64_t now_us)
 {
     struct change *c, *next;
     for (c = TAILQ_FIRST(&batcher->queue); c; c = next) {
         next = TAILQ_NEXT(c, link);
-        if (c->deadline_us == 0 || c->deadline_us > now_us)
+        if (applies && !applies(c, now_us))
             continue;
-        remove_change(batcher, c);
-        answer(batcher, c, 0);
-    }
-}
-
-void batcher_reject_kafka_changes(struct batcher *batcher)
-{
-    struct change *c, *next;
-    for (c = TAILQ_FIRST(&batcher->queue); c; c = next) {
-        next = TAILQ_NEXT(c, link);
-        if (c->origin.partition == NULL)
-            continue;
-        remove_change(batcher, c);
-        answer(batcher, c, 0);
-    }
-}
-
-void batcher_close(struct batcher *batcher)
-{
-    struct change *c;
-    while ((c = TAILQ_FIRST(&batcher->queue))) {
         // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the head is another one by now
         remove_change(batcher, c);
         answer(batcher, c, 0);

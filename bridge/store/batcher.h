@@ -94,13 +94,6 @@ struct batcher {
 };
 TAILQ_HEAD(batcher_list, batcher);
 
-enum bucket_key {
-    KEY_POOL,  /* scripts derive all other keys from it: lua/lib/bucket.lua */
-    KEY_IDS,   /* of a queue with global ids; else none */
-    KEY_WHOLE, /* never exists: see store_map.c; only in a cluster */
-    BUCKET_KEYS
-};
-
 struct bucket {
     struct store *store;
     UT_hash_handle hh; /* by name */
@@ -112,8 +105,9 @@ struct bucket {
     const struct bucket_rules *route_rules; /* NULL: not the bucket of a route */
     const struct bucket_events *events;
     void *owner;
-    char *key_text[BUCKET_KEYS];
-    struct slice key[BUCKET_KEYS]; /* enum bucket_key */
+    /* Keys, owned. pool_key: scripts derive all others from it (lua/lib/bucket.lua).
+     * ids_key: of a queue with global ids. whole_key: never exists (store_map.c). */
+    struct slice pool_key, ids_key, whole_key;
     struct batcher batcher[BATCHERS];
     struct far far;
     unsigned calls;                   /* queries and claims without a reply */
@@ -222,11 +216,9 @@ void put_remember_ms(struct resp *a, const struct batch *batch);
 void put_asker(struct resp *a, const struct batch *batch);
 void put_parts(struct resp *a, const struct batch *batch);
 void put_due(struct resp *a, const struct batch *batch, const struct change *c);
-void put_offset(struct resp *a, const struct batch *batch, const struct change *c);
 void put_how(struct resp *a, const struct batch *batch, const struct change *c);
 void put_group(struct resp *a, const struct batch *batch, const struct change *c);
 void put_stamp(struct resp *a, const struct batch *batch, const struct change *c);
-void put_number(struct resp *a, const struct batch *batch, const struct change *c);
 
 /* Internal state of the store. */
 struct store {
@@ -271,12 +263,10 @@ int64_t batcher_wait_us(const struct batcher *batcher, unsigned full, int64_t no
 /* Sends the batches that are due. Returns the us until the next call; -1: no call is
  * needed before something changes. */
 int64_t batcher_flush(struct batcher *batcher, int64_t now_us);
-/* Answers 0 to changes that were not sent by their deadline. */
-void batcher_expire(struct batcher *batcher, int64_t now_us);
-/* Answers 0 to queued changes that came from a Kafka record. */
-void batcher_reject_kafka_changes(struct batcher *batcher);
-/* Answers 0 to everything queued. */
-void batcher_close(struct batcher *batcher);
+/* Answers 0 to queued changes: those for which applies() returns true; NULL: all. */
+void batcher_reject(struct batcher *batcher,
+                    bool (*applies)(const struct change *c, int64_t now_us),
+                    int64_t now_us);
 
 void store_list_batcher(struct store *st, struct batcher *batcher);
 
@@ -296,8 +286,6 @@ enum redis_error node_classify_reply(struct node *node, const struct redisReply 
 /* How long (us) the caller should pause after such an error. Other callers need not
  * pause. */
 int64_t node_pause_us(enum redis_error e);
-/* Whether this node allows sources to accept jobs. */
-bool node_accepts_jobs(const struct node *node);
 void node_set_trouble(struct node *node, const char *text);
 
 /* --- the second tier --- */
@@ -305,8 +293,6 @@ void node_set_trouble(struct node *node, const char *text);
 void far_init(struct store *st);
 void far_fini(struct store *st);
 void far_close(struct bucket *b);
-/* Jobs due more than this many ms ahead go to the second tier; 0: none do. */
-int64_t far_horizon_ms(const struct store *st);
 /* Records the start of the bucket's first slot as Redis reported it; -1: it has none. */
 void far_set_first(struct bucket *b, int64_t first_ms);
 /* Call once a second: retries moves that could not be sent, and adjusts timers after a

@@ -37,7 +37,7 @@ bool store_is_ready(const struct store *st)
 bool store_accepts_jobs(const struct store *st)
 {
     for (unsigned i = 0; i < st->node_count; i++)
-        if (!node_accepts_jobs(st->nodes[i]))
+        if (st->nodes[i]->rejects_jobs || st->nodes[i]->full)
             return false;
     return store_is_up(st);
 }
@@ -80,13 +80,21 @@ enum redis_persistence store_persistence(const struct store *st)
     return st->node_count > 0 ? least : PERSISTS_UNKNOWN;
 }
 
-void store_memory(const struct store *st, int64_t *used_bytes, int64_t *max_bytes)
+bool store_usage(const struct store *st, struct queue_usage *sum)
 {
-    *used_bytes = *max_bytes = 0;
+    bool known = store_is_up(st);
+    *sum = (struct queue_usage){0};
     for (unsigned i = 0; i < st->node_count; i++) {
-        *used_bytes += st->nodes[i]->facts.used_bytes;
-        *max_bytes += st->nodes[i]->facts.max_bytes;
+        const struct redis_facts *facts = &st->nodes[i]->facts;
+        known = known && facts->used_bytes >= 0;
+        sum->used_bytes += facts->used_bytes;
+        sum->max_bytes += facts->max_bytes;
+        sum->clients += facts->clients;
+        sum->blocked_clients += facts->blocked_clients;
+        sum->keys += facts->keys;
+        sum->expiring_keys += facts->expiring_keys;
     }
+    return known;
 }
 
 struct node *store_add_node(struct store *st, const struct redis_place *place)
@@ -202,6 +210,11 @@ static void on_flush_timer(void *arg)
     (void)arg; /* the timer only starts a turn, which ends in flush() */
 }
 
+static bool has_expired(const struct change *c, int64_t now_us)
+{
+    return c->deadline_us != 0 && c->deadline_us <= now_us;
+}
+
 static void on_tick(void *arg)
 {
     struct store *st = arg;
@@ -209,7 +222,7 @@ static void on_tick(void *arg)
     int64_t now_us = loop_mono_us();
     for (batcher = TAILQ_FIRST(&st->batchers); batcher; batcher = next) {
         next = TAILQ_NEXT(batcher, link);
-        batcher_expire(batcher, now_us);
+        batcher_reject(batcher, has_expired, now_us);
     }
     for (unsigned i = 0; i < st->node_count; i++)
         node_tick(st->nodes[i]);
@@ -246,14 +259,11 @@ struct store *store_new(const struct store_conf *conf, const struct store_events
                         void *arg)
 {
     struct store *st = mem_alloc(sizeof(*st));
-    struct buf channel = {0};
     copy_conf(st, conf);
     st->events = *events;
     st->arg = arg;
     TAILQ_INIT(&st->batchers);
-    buf_addf(&channel, "%s:wake", conf->prefix);
-    st->wake_channel = mem_strdup(buf_str(&channel));
-    buf_free(&channel);
+    st->wake_channel = mem_format("%s:wake", conf->prefix);
     st->flush_timer = timer_new(on_flush_timer, st);
     st->tick = timer_every(TICK_MS, on_tick, st);
     st->hook = loop_each_turn(flush, st);
@@ -294,13 +304,19 @@ unsigned store_open_count(const struct store *st)
     return st->open_count;
 }
 
+static bool is_of_kafka(const struct change *c, int64_t now_us)
+{
+    (void)now_us;
+    return c->origin.partition != NULL;
+}
+
 void store_reject_kafka_changes(struct store *st)
 {
     struct bucket *b, *next;
     HASH_ITER (hh, st->buckets, b, next) {
         bucket_forget_offsets(b);
-        batcher_reject_kafka_changes(&b->batcher[BATCHER_ENQUEUE]);
-        batcher_reject_kafka_changes(&b->batcher[BATCHER_CANCEL]);
+        batcher_reject(&b->batcher[BATCHER_ENQUEUE], is_of_kafka, 0);
+        batcher_reject(&b->batcher[BATCHER_CANCEL], is_of_kafka, 0);
     }
 }
 

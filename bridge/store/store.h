@@ -36,7 +36,7 @@ struct store_conf {
     const char *prefix;      /* common prefix of all keys */
     const char *instance;    /* unique among the instances that share Redis */
     unsigned batch_max;      /* limit of jobs per script call */
-    int64_t horizon_ms;      /* see store_far.c; 0: no new far jobs */
+    int64_t horizon_ms; /* jobs due later go to the second tier (store_far.c); 0: none */
     struct durability durability;
     struct memory_mark memory_mark;
 };
@@ -94,10 +94,10 @@ struct store_counters {
 };
 const struct store_counters *store_counters(const struct store *st);
 
-/* store_persistence: how Redis persists data; of several servers the weakest.
- * store_memory: memory in use and its limit (0: no limit), summed over the servers. */
+/* How Redis persists data; of several servers the weakest. */
 enum redis_persistence store_persistence(const struct store *st);
-void store_memory(const struct store *st, int64_t *used_bytes, int64_t *max_bytes);
+/* Sums the usage of the servers, read once a second. Returns false if it is unknown. */
+bool store_usage(const struct store *st, struct queue_usage *sum);
 
 /* Sends a command on the key args[1]. It is never repeated, except when another node of
  * the cluster serves the key. cb is called once, later; reply NULL: Redis is not
@@ -238,16 +238,14 @@ enum batcher_kind {
 void bucket_add(struct bucket *b, enum batcher_kind kind, struct change *c);
 /* In the following calls lease is the token of the claim. All arguments are copied. cb
  * may be NULL. */
-/* store_expire: like ack, for an expired job: its id is not remembered, and only the
- * present lease counts. store_retry: empty tries remove the entry in :tries.
+/* store_ack: how: ACK_HOW_LAPSED for an expired job: its id is not remembered, and only
+ * the present lease counts; else 0. store_retry: empty tries remove the entry in :tries.
  * store_repeat: puts the job back with the record of its next run and deletes its tries.
  * at_ms 0: due at job->due_ms. */
-void store_ack(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
+void store_ack(struct bucket *b, struct slice id, int64_t lease, char how, change_cb *cb,
                void *arg);
 void store_retry(struct bucket *b, struct slice id, int64_t lease, int64_t due_ms,
                  struct slice tries, change_cb *cb, void *arg);
-void store_expire(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
-                  void *arg);
 void store_repeat(struct bucket *b, const struct job *job, int64_t lease, int64_t at_ms,
                   change_cb *cb, void *arg);
 /* A run that failed for good. It is kept as a separate job. */
@@ -323,12 +321,6 @@ void bucket_measure(struct bucket *b, const int64_t *limits_ms, unsigned limits,
 struct queue_counts measure_counts(const struct store_measure_reply *r);
 
 enum { STORE_STEP_MAX = 1000 }; /* limit of max in store_respawn() and store_drop() */
-
-/* Sends INFO to each server and reports the total usage once. */
-/* usage: borrowed; NULL: a server is not reachable or did not report. Never called from
- * within. */
-typedef void usage_cb(void *arg, const struct queue_usage *usage);
-void store_usage(struct store *st, usage_cb *cb, void *arg);
 
 /* --- the targets of a route, in its bucket 0: their rate limits (lua/pace.lua), and the
  * targets that an operator must restart. Each call is answered once, never from within.

@@ -10,41 +10,31 @@
 
 #include <hiredis/hiredis.h>
 
-static const char *const suffix[BUCKET_KEYS] = {
-    [KEY_POOL] = "pool",
-    [KEY_IDS] = "ids",
-    [KEY_WHOLE] = "whole",
-};
+static struct slice key_of(const char *base, const char *suffix)
+{
+    return slice_of(mem_format("%s:%s", base, suffix));
+}
 
-/* Create a bucket. Takes ownership of base, the prefix of all keys except KEY_IDS. */
-static struct bucket *make(struct store *st, const char *name, struct buf *base,
+/* Create a bucket. Takes ownership of name and of base, the prefix of its keys. */
+static struct bucket *make(struct store *st, char *name, char *base,
                            const struct bucket_events *events, void *owner)
 {
     struct bucket *b = mem_alloc(sizeof(*b));
-    struct buf text = {0};
     b->store = st;
     b->events = events;
     b->owner = owner;
     b->far.first_ms = -1;
-    b->name = mem_strdup(name);
-    buf_addf(&text, "%s %s", name, st->conf.instance);
-    b->wake = mem_strdup(buf_str(&text));
+    b->name = name;
+    b->wake = mem_format("%s %s", name, st->conf.instance);
+    b->pool_key = key_of(base, "pool");
+    b->whole_key = key_of(base, "whole");
+    free(base);
     /* The number identifies changes in Redis (lua/lib/late.lua), so it must not start
      * where an earlier bucket of this name started. */
     b->next_seq = (uint64_t)loop_mono_us();
     if (b->next_seq < st->seq_floor)
         b->next_seq = st->seq_floor;
-    for (unsigned i = 0; i < BUCKET_KEYS; i++) {
-        if (i == KEY_IDS)
-            continue;
-        buf_clear(&text);
-        buf_addf(&text, "%s:%s", buf_str(base), suffix[i]);
-        b->key_text[i] = mem_strdup(buf_str(&text));
-        b->key[i] = slice_of(b->key_text[i]);
-    }
-    b->slot = redis_slot(b->key[KEY_POOL]);
-    buf_free(&text);
-    buf_free(base);
+    b->slot = redis_slot(b->pool_key);
     for (int i = 0; i < BATCHERS; i++)
         batcher_init(&b->batcher[i], b, (enum batcher_kind)i);
     HASH_ADD_KEYPTR(hh, st->buckets, b->name, strlen(b->name), b);
@@ -55,36 +45,26 @@ struct bucket *bucket_new(struct store *st, const char *name,
                           const struct bucket_rules *rules,
                           const struct bucket_events *events, void *owner)
 {
-    struct buf base = {0}, claimant = {0};
-    buf_addf(&base, "%s:{%s}", st->conf.prefix, name);
-    struct bucket *b = make(st, name, &base, events, owner);
+    char *base = mem_format("%s:{%s}", st->conf.prefix, name);
+    struct bucket *b = make(st, mem_strdup(name), base, events, owner);
     b->route_rules = rules;
-    buf_addf(&claimant, "claim:%s.%u", st->conf.instance, ++st->claimants);
-    b->claimant = mem_strdup(buf_str(&claimant));
-    buf_free(&claimant);
+    b->claimant = mem_format("claim:%s.%u", st->conf.instance, ++st->claimants);
     return b;
 }
 
+/* With global ids, scripts move jobs between queues, so all queues of the sink must be on
+ * one node. */
 struct bucket *bucket_new_queue(struct store *st, const char *sink, const char *queue,
                                 const struct queue_rules *rules,
                                 const struct bucket_events *events, void *owner)
 {
-    struct buf base = {0}, name = {0};
-    buf_addf(&name, "%s:%s", sink, queue);
-    if (rules->global_ids) /* scripts move jobs between queues, so all queues of the sink
-                            * must be on one node */
-        buf_addf(&base, "%s:{%s}:%s", st->conf.prefix, sink, queue);
-    else
-        buf_addf(&base, "%s:{%s:%s}", st->conf.prefix, sink, queue);
-    struct bucket *b = make(st, buf_str(&name), &base, events, owner);
+    const char *prefix = st->conf.prefix;
+    char *base = rules->global_ids ? mem_format("%s:{%s}:%s", prefix, sink, queue)
+                                   : mem_format("%s:{%s:%s}", prefix, sink, queue);
+    struct bucket *b = make(st, mem_format("%s:%s", sink, queue), base, events, owner);
     b->queue_rules = rules;
-    if (rules->global_ids) {
-        buf_clear(&name);
-        buf_addf(&name, "%s:{%s}:%s", st->conf.prefix, sink, suffix[KEY_IDS]);
-        b->key_text[KEY_IDS] = mem_strdup(buf_str(&name));
-        b->key[KEY_IDS] = slice_of(b->key_text[KEY_IDS]);
-    }
-    buf_free(&name);
+    if (rules->global_ids)
+        b->ids_key = slice_of(mem_format("%s:{%s}:ids", prefix, sink));
     return b;
 }
 
@@ -165,12 +145,14 @@ void bucket_free(struct bucket *b)
     if (b->store->seq_floor < b->next_seq)
         b->store->seq_floor = b->next_seq;
     for (int i = 0; i < BATCHERS; i++)
-        batcher_close(&b->batcher[i]);
+        while (b->batcher[i].queued > 0) /* a callback may add a change */
+            batcher_reject(&b->batcher[i], NULL, 0);
     far_close(b);
     free_partitions(b);
     HASH_DEL(b->store->buckets, b);
-    for (size_t i = 0; i < BUCKET_KEYS; i++)
-        free(b->key_text[i]);
+    free((char *)b->pool_key.p);
+    free((char *)b->ids_key.p);
+    free((char *)b->whole_key.p);
     free(b->name);
     free(b->wake);
     free(b->claimant);

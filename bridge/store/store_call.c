@@ -72,16 +72,11 @@ static void add(struct bucket *b, enum batcher_kind kind, struct change *c, int6
     bucket_add(b, kind, c);
 }
 
-void store_ack(struct bucket *b, struct slice id, int64_t lease, change_cb *cb, void *arg)
-{
-    add(b, BATCHER_ACK, plain(id, nothing), lease, cb, arg);
-}
-
-void store_expire(struct bucket *b, struct slice id, int64_t lease, change_cb *cb,
-                  void *arg)
+void store_ack(struct bucket *b, struct slice id, int64_t lease, char how, change_cb *cb,
+               void *arg)
 {
     struct change *c = plain(id, nothing);
-    c->how = ACK_HOW_LAPSED;
+    c->how = how;
     add(b, BATCHER_ACK, c, lease, cb, arg);
 }
 
@@ -203,11 +198,11 @@ void args_begin_bucket(const struct bucket *b, enum script script)
 {
     struct slice keys[3];
     unsigned n = 0;
-    keys[n++] = b->key[KEY_POOL];
-    if (b->key[KEY_IDS].p)
-        keys[n++] = b->key[KEY_IDS];
+    keys[n++] = b->pool_key;
+    if (b->ids_key.p)
+        keys[n++] = b->ids_key;
     if (b->store->map)
-        keys[n++] = b->key[KEY_WHOLE];
+        keys[n++] = b->whole_key;
     args_begin(b->store, script, keys, n);
 }
 

@@ -25,12 +25,7 @@ enum {
     CLOCK_SET_US = 500 * 1000 /* a larger difference means that the clock was set */
 };
 
-int64_t far_horizon_ms(const struct store *st)
-{
-    return st->conf.horizon_ms;
-}
-
-static void pump(struct store *st);
+static void pump(void *store);
 
 /* Adds the bucket to the queue of movers: its first slot may be moved. */
 static void queue_bucket(struct bucket *b)
@@ -159,8 +154,9 @@ static int64_t rest_us(const struct bucket *b, const struct node *node, int64_t 
 }
 
 /* Sends the moves of queued buckets whose servers have no move in flight. */
-static void pump(struct store *st)
+static void pump(void *store)
 {
+    struct store *st = store;
     int64_t now_us = loop_mono_us(), soonest_us = INT64_MAX;
     struct bucket *b, *next;
     for (b = TAILQ_FIRST(&st->movers.queue); b; b = next) {
@@ -180,11 +176,6 @@ static void pump(struct store *st)
     }
     if (soonest_us < INT64_MAX)
         timer_set(st->movers.timer, (soonest_us + 999) / 1000);
-}
-
-static void on_rested(void *arg)
-{
-    pump(arg);
 }
 
 /* --- the clock, life --- */
@@ -213,7 +204,7 @@ void far_init(struct store *st)
     int64_t half_ms = st->conf.horizon_ms ? st->conf.horizon_ms / 2 : EARLY_OFF_MS;
     TAILQ_INIT(&st->movers.queue);
     st->movers.early_ms = half_ms > EARLY_MIN_MS ? half_ms : EARLY_MIN_MS;
-    st->movers.timer = timer_new(on_rested, st);
+    st->movers.timer = timer_new(pump, st);
 }
 
 void far_fini(struct store *st)

@@ -6,7 +6,7 @@
  * is in doubt, else every ten. It tries one node after another. A node that reports a
  * failed cluster is ignored. MOVED changes the map at once, but at most MOVES_MAX times
  * per slot between two maps, because two nodes may redirect to each other. ASK is not
- * followed: in a cluster each script names a key that never exists (KEY_WHOLE), so a node
+ * followed: in a cluster each script names a key that never exists (whole_key), so a node
  * that migrates the slot rejects the whole script (TRYAGAIN), and the call waits.
  */
 #include "bridge/base/log.h"

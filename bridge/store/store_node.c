@@ -246,14 +246,9 @@ enum redis_error node_classify_reply(struct node *node, const struct redisReply 
     return e;
 }
 
-bool node_accepts_jobs(const struct node *node)
-{
-    return node->state == NODE_UP && !node->rejects_jobs && !node->full;
-}
-
 /* --- every second --- */
 
-static void on_memory(void *arg, bool answered)
+static void on_usage(void *arg, bool answered)
 {
     struct node *node = arg;
     struct store *st = node->store;
@@ -299,7 +294,7 @@ void node_tick(struct node *node)
     ask_time(node);
     if (!node->probing) {
         node->probing = true;
-        redis_probe_memory(node->redis, &node->facts, on_memory, node);
+        redis_probe_usage(node->redis, &node->facts, on_usage, node);
     }
     if (node->pause_until_us > now_us)
         return;
@@ -317,6 +312,7 @@ struct node *node_new(struct store *st, const struct redis_place *place)
     struct node *node = mem_alloc(sizeof(*node));
     struct redis_conf conf = st->conf.redis;
     node->store = st;
+    node->facts.db = conf.url.db;
     TAILQ_INIT(&node->unreplicated);
     if (place) {
         node->place.host = mem_strdup(place->host);

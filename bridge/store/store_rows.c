@@ -22,7 +22,7 @@ void put_wake(struct resp *a, const struct bucket *b)
 
 void put_horizon(struct resp *a, const struct bucket *b)
 {
-    args_number_or_none(a, far_horizon_ms(b->store));
+    args_number_or_none(a, b->store->conf.horizon_ms);
 }
 
 void put_queue(struct resp *a, const struct bucket *b)
@@ -92,12 +92,6 @@ void put_due(struct resp *a, const struct batch *batch, const struct change *c)
                                : c->due_ms);
 }
 
-void put_offset(struct resp *a, const struct batch *batch, const struct change *c)
-{
-    (void)batch;
-    resp_add_number(a, c->origin.offset);
-}
-
 /* A second run could not detect the first without the number: see lua/lib/late.lua. */
 static bool is_numbered(const struct batch *batch, const struct change *c)
 {
@@ -130,12 +124,6 @@ void put_stamp(struct resp *a, const struct batch *batch, const struct change *c
 {
     if (batch->partition_count > 0)
         args_number_or_none(a, c->origin.stamp_ms);
-}
-
-void put_number(struct resp *a, const struct batch *batch, const struct change *c)
-{
-    (void)batch;
-    resp_add_number(a, (int64_t)c->seq);
 }
 
 static const char bury_again[] = {RETRY_STALE, RETRY_BURIED, 0};

@@ -192,7 +192,7 @@ function call_types() {
 }
 function put(type, value) {
     if (type == "int")
-        return "resp_add_number(a, " value ")"
+        return "resp_add_number(a, (int64_t)" value ")"
     if (type == "opt")
         return "args_number_or_none(a, " value ")"
     if (type == "text")
@@ -216,7 +216,7 @@ function code(    i) {
     for (i = 1; i <= scripts; i++)
         printf "    [SCRIPT_%s] = \"%s\",\n", toupper(order[i]), order[i]
     print "};\n\nstatic void call_cb_key(struct call *call, const struct redisReply *r)\n{"
-    print "    ((redis_reply_cb *)call->cb)(call->arg, r);\n}"
+    print "    if (call->cb)\n        ((redis_reply_cb *)call->cb)(call->arg, r);\n}"
     for (i = 1; i <= scripts; i++) {
         s = order[i]
         if (is[s, "batcher"])
@@ -232,6 +232,10 @@ function code(    i) {
             printf "    [SCRIPT_%s] = \"%s\",\n", toupper(order[i]), pairs[order[i]]
     print "};"
 }
+# The member of struct change that a row of a batcher sends.
+function member(name) {
+    return name == "offset" ? "origin.offset" : name == "number" ? "seq" : name
+}
 function batcher(    i, type, line) {
     if (!is[s, "queue"]) {
         printf "\nvoid %s_head(struct resp *a, const struct batch *batch)\n{\n", s
@@ -246,7 +250,7 @@ function batcher(    i, type, line) {
     printf "\nvoid %s_row(struct resp *a, const struct batch *batch, const struct change *c)\n{\n    (void)batch;\n", s
     for (i = 1; i <= n[s, "row"]; i++) {
         type = types[s, "row", i]
-        line = put(type, "c->" names[s, "row", i])
+        line = put(type, "c->" member(names[s, "row", i]))
         printf "    %s;\n", line == "" ? "put_" type "(a, batch, c)" : line
     }
     print "}"

@@ -11,7 +11,6 @@
 #include "sinks/kafka/kafka_produce.h"
 #include "sources/kafka/kafka_client.h"
 #include "sources/kafka/kafka_conf.h"
-#include "sources/kafka/kafka_query.h"
 
 #include <stdlib.h>
 #include <sys/queue.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mqtt.c - the MQTT sink: options, deliveries, their deadlines. Loop thread.
+ * mqtt.c - the MQTT sink: options, deliveries with their deadlines, and the connection.
+ * Loop thread.
  *
- * A delivery is copied to a parcel for the connection to the broker (mqtt_conn.c). The
- * broker's PUBACK or PUBCOMP confirms it; at QoS 0, the write to the socket. Headers
- * become user properties, which MQTT 3.1.1 does not support.
+ * A delivery is copied to a parcel. The sink sends its parcels in order, within the
+ * limits of the broker, by a run (mqtt_run.h), and starts a new run when the connection
+ * is lost. The broker's PUBACK or PUBCOMP confirms a delivery; at QoS 0, the write to the
+ * socket.
  */
-#include "bridge/job/cloudevent.h"
-#include "bridge/plugin.h"
-#include "sinks/mqtt/mqtt_conn.h"
-#include "sources/mqtt/mqtt_client.h"
+#include "bridge/base/retry.h"
+#include "sinks/mqtt/mqtt_run.h"
 #include "sources/mqtt/mqtt_job.h"
 
 #include <stdio.h>
@@ -19,7 +19,11 @@
 
 enum {
     HOST_BYTES = 256,
-    PAYLOAD_MAX = 268435455 - 131072 /* a packet's limit minus room for headers */
+    PAYLOAD_MAX = 268435455 - 131072, /* a packet's limit minus room for headers */
+    CONNECT_MAX_MS = 20000,           /* more than paho's own limit */
+    STEADY_MS = 10000,     /* a run of this length does not count as a failure */
+    RETRY_AFTER_MS = 1000, /* without a connection */
+    STOP_MAX_MS = 2000     /* for DISCONNECT */
 };
 
 struct mqtt_sink {
@@ -28,11 +32,17 @@ struct mqtt_sink {
     bool retain, retain_as_published;
 
     struct sink *sink;
-    struct mqtt_conn *conn;
-    LIST_HEAD(, mqtt_parcel) open; /* deliveries not yet reported */
-    struct timer *timer;           /* fires at their earliest deadline or before */
-    int64_t timer_at_ms;
-    struct log_limit header_limit, late_limit;
+    struct mqtt_target *target;
+    LIST_HEAD(, mqtt_parcel) open;  /* deliveries not yet reported */
+    struct mqtt_parcels waiting;    /* to be sent, in order */
+    struct mqtt_run *run;           /* NULL: wait until connect_at_ms */
+    LIST_HEAD(, mqtt_run) leaving;  /* runs that still disconnect */
+    struct timer *timer;            /* fires at timer_at_ms, when something may be due */
+    int64_t timer_at_ms;            /* monotonic, as below */
+    int64_t connect_at_ms, stop_ms; /* stop_ms 0: not stopping */
+    unsigned failures;              /* consecutive runs shorter than STEADY_MS */
+    bool ended;
+    struct log_limit header_limit, late_limit, away_limit;
 };
 
 #define AT(field) offsetof(struct mqtt_sink, field)
@@ -62,98 +72,7 @@ static int check(const void *self, struct err *err)
     return mqtt_link_check(&m->link, err);
 }
 
-/* --------------------------------------------------------------------- parcels */
-
-/* Can a property contain the header? Otherwise the broker would close the connection,
- * which affects every message in flight. Only correlation data may be arbitrary bytes,
- * and only the first such header. */
-static bool header_fits(const struct header *h, bool *correlated)
-{
-    bool text = mqtt_text_ok(h->name) && mqtt_text_ok(h->value);
-
-    if (slice_is_nocase(h->name, "mqtt-response-topic"))
-        return mqtt_topic_check(h->value, NULL) == 0;
-    if (!slice_is_nocase(h->name, "mqtt-correlation-data") || *correlated)
-        return text;
-    *correlated = h->value.n <= MQTT_TEXT_MAX;
-    return *correlated;
-}
-
-static size_t parcel_bytes(const struct delivery *d)
-{
-    size_t n = d->target.n + 1 + d->job->payload.n;
-
-    for (unsigned i = 0; i < d->header_count; i++)
-        n += d->headers[i].name.n + d->headers[i].value.n;
-    return n + d->header_count * sizeof(struct header);
-}
-
-static struct slice keep(char **at, struct slice s)
-{
-    char *to = *at;
-
-    *at = slice_put(to, s);
-    return (struct slice){to, s.n};
-}
-
-static bool is_trace(struct slice name)
-{
-    return slice_is_nocase(name, "traceparent") || slice_is_nocase(name, "tracestate");
-}
-
-/* Renames a CloudEvents header for MQTT; name and value are its storage. false: drop the
- * header. If two headers get the same name, the attribute wins, since the event requires
- * it; for trace context the plain header wins, since it is newer. */
-static bool of_event(const struct delivery *d, struct header *h, struct buf *name,
-                     struct buf *value)
-{
-    buf_clear(name);
-    buf_clear(value);
-    if (cloudevent_out(h, CE_MQTT, name, value)) {
-        *h = (struct header){buf_slice(name), buf_slice(value)};
-        return !is_trace(h->name) || !delivery_header(d, buf_str(name));
-    }
-    buf_add_str(name, "ce_");
-    buf_add_slice(name, h->name);
-    return is_trace(h->name) || !delivery_header(d, buf_str(name));
-}
-
-static void keep_headers(struct mqtt_sink *m, struct mqtt_parcel *p,
-                         const struct delivery *d, char **at)
-{
-    const bool event = cloudevent_is(d->job);
-    bool correlated = false;
-    struct buf name = {0}, value = {0};
-
-    for (unsigned i = 0; i < d->header_count; i++) {
-        struct header h = d->headers[i];
-        if (slice_is_nocase(h.name, MQTT_RETAIN_HEADER))
-            continue; /* it sets the flag, or is ignored */
-        if (event && !of_event(d, &h, &name, &value))
-            continue;
-        if (header_fits(&h, &correlated))
-            p->headers[p->header_count++] =
-                (struct header){keep(at, h.name), keep(at, h.value)};
-        else
-            log_limited(
-                &m->header_limit, LOG_WARN, sink_name(m->sink),
-                "dropped a header that is not UTF-8 text: MQTT cannot transport it");
-    }
-    buf_free(&name);
-    buf_free(&value);
-}
-
-void mqtt_parcel_result(struct mqtt_parcel *p, enum outcome outcome, const char *why)
-{
-    p->outcome = outcome;
-    snprintf(p->why, sizeof(p->why), "%s", why);
-}
-
-void mqtt_parcel_free(struct mqtt_parcel *p)
-{
-    free(p->memory);
-    free(p);
-}
+/* --------------------------------------------------------------------- results */
 
 /* Reports the delivery; does not free the parcel. */
 static void report(struct mqtt_parcel *p, enum outcome outcome, const char *why)
@@ -167,14 +86,264 @@ static void report(struct mqtt_parcel *p, enum outcome outcome, const char *why)
     delivery_done(d, outcome, why);
 }
 
-static void on_parcel_returned(struct mqtt_parcel *p)
+/* Reports the result, unless the delivery is reported, and frees the parcel. */
+static void finish(struct mqtt_parcel *p)
 {
     if (p->d) {
         p->d->status = p->status;
         report(p, p->outcome, p->why);
     }
-    mqtt_parcel_free(p);
+    free(p);
 }
+
+static void give_up(struct mqtt_parcel *p, enum outcome outcome, const char *why)
+{
+    mqtt_parcel_result(p, outcome, why);
+    finish(p);
+}
+
+static void give_up_all(struct mqtt_parcels *parcels, const char *why)
+{
+    for (struct mqtt_parcel *p; (p = TAILQ_FIRST(parcels));) {
+        TAILQ_REMOVE(parcels, p, link);
+        give_up(p, TRY_AGAIN, why);
+    }
+}
+
+/* --------------------------------------------------------------------- sending */
+
+static bool is_up(const struct mqtt_sink *m)
+{
+    return m->run && m->run->was_connected;
+}
+
+static void send_first(struct mqtt_sink *m)
+{
+    struct mqtt_parcel *p = TAILQ_FIRST(&m->waiting);
+
+    TAILQ_REMOVE(&m->waiting, p, link);
+    if (p->d == NULL) {
+        free(p);
+    } else if (p->expires_ms > 0 && p->expires_ms <= loop_mono_ms()) {
+        give_up(p, TRY_AGAIN, "the message expired before it was sent");
+    } else if (p->packet_bytes > m->run->client.limits.packet_max_bytes) {
+        give_up(p, REJECTED,
+                "the message is larger than the broker's maximum packet size");
+    } else {
+        p->sent = true;
+        mqtt_run_send(m->run, p);
+    }
+}
+
+/* The lower of our and the broker's limit. */
+static unsigned window(const struct mqtt_sink *m)
+{
+    const unsigned theirs = m->run->client.limits.receive_max,
+                   ours = m->target->max_in_flight;
+
+    return m->qos > 0 && theirs < ours ? theirs : ours;
+}
+
+static void feed(struct mqtt_sink *m)
+{
+    while (is_up(m) && !TAILQ_EMPTY(&m->waiting) && m->run->held < window(m))
+        send_first(m);
+}
+
+/* --------------------------------------------------------------------- runs */
+
+static void arm(struct mqtt_sink *m, int64_t at_ms)
+{
+    const int64_t now = loop_mono_ms();
+
+    if (timer_is_set(m->timer) && m->timer_at_ms <= at_ms)
+        return;
+    m->timer_at_ms = at_ms;
+    timer_set(m->timer, at_ms > now ? at_ms - now : 0);
+}
+
+/* Ends the run. Its thread may need longer, and keeps the parcel that paho has. */
+static void leave(struct mqtt_sink *m)
+{
+    struct mqtt_parcels unsent = TAILQ_HEAD_INITIALIZER(unsent);
+    struct mqtt_parcels sent = TAILQ_HEAD_INITIALIZER(sent);
+    struct mqtt_run *run = m->run;
+    struct mqtt_parcel *p;
+
+    m->run = NULL;
+    LIST_INSERT_HEAD(&m->leaving, run, link);
+    mqtt_run_leave(run, &unsent, &sent);
+    TAILQ_FOREACH (p, &unsent, link)
+        p->sent = false;
+    TAILQ_CONCAT(&unsent, &m->waiting, link);
+    TAILQ_CONCAT(&m->waiting, &unsent, link);
+    give_up_all(&sent, "connection lost before the broker answered");
+}
+
+static void connect_later(struct mqtt_sink *m)
+{
+    m->connect_at_ms = loop_mono_ms() + retry_broker_ms(++m->failures);
+    arm(m, m->connect_at_ms);
+}
+
+static void end_run(struct mqtt_sink *m, const char *why)
+{
+    const struct mqtt_run *run = m->run;
+
+    if (run->was_connected && loop_mono_ms() - run->connected_ms >= STEADY_MS)
+        m->failures = 0;
+    connect_later(m);
+    /* Log every lost connection, but failed attempts at a limited rate. */
+    if (run->was_connected)
+        m->away_limit = (struct log_limit){0};
+    log_limited(&m->away_limit, LOG_WARN, sink_name(m->sink),
+                "client %s: %s; trying again", m->target->peer.client_id, why);
+    leave(m);
+    arm(m, 0); /* for parcels that wait again */
+}
+
+static void on_ended(void *arg)
+{
+    struct mqtt_sink *m = arg;
+
+    mqtt_target_drop(m->target);
+    timer_del(m->timer);
+    sink_stopped(m->sink);
+}
+
+static void end_if_stopped(struct mqtt_sink *m)
+{
+    if (m->stop_ms == 0 || m->ended || !LIST_EMPTY(&m->leaving))
+        return;
+    m->ended = true;
+    loop_defer(on_ended, m);
+}
+
+static void on_state(struct mqtt_sink *m, enum mqtt_run_state state, const char *why)
+{
+    struct mqtt_run *run = m->run;
+
+    if (state == RUN_CONNECTED && !run->was_connected) {
+        run->was_connected = true;
+        run->connected_ms = loop_mono_ms();
+        log_info(sink_name(m->sink), "connected as %s", m->target->peer.client_id);
+    }
+    if (state == RUN_ENDED)
+        end_run(m, why);
+    feed(m);
+}
+
+static void on_news(void *arg)
+{
+    struct mqtt_run *run = arg;
+    struct mqtt_sink *m = run->owner;
+    struct mqtt_parcels answered = TAILQ_HEAD_INITIALIZER(answered);
+    char why[MQTT_WHY_MAX];
+
+    pthread_mutex_lock(&run->lock);
+    TAILQ_CONCAT(&answered, &run->answered, link);
+    enum mqtt_run_state state = run->state;
+    bool finished = run->finished;
+    memcpy(why, run->why, sizeof(why));
+    pthread_mutex_unlock(&run->lock);
+    for (struct mqtt_parcel *p; (p = TAILQ_FIRST(&answered));) {
+        TAILQ_REMOVE(&answered, p, link);
+        run->held--;
+        finish(p);
+    }
+    if (run == m->run)
+        on_state(m, state, why);
+    if (!finished || run == m->run)
+        return;
+    LIST_REMOVE(run, link);
+    mqtt_run_free(run);
+    end_if_stopped(m);
+}
+
+static void start_run(struct mqtt_sink *m)
+{
+    struct err err;
+
+    m->run = mqtt_run_start(m->target, m, on_news, &err);
+    if (m->run)
+        return;
+    log_limited(&m->away_limit, LOG_WARN, sink_name(m->sink), "%s; trying again",
+                err.text);
+    connect_later(m);
+}
+
+/* --------------------------------------------------------------------- time */
+
+static void check_deadlines(struct mqtt_sink *m, int64_t now)
+{
+    LIST_HEAD(, mqtt_parcel) due = LIST_HEAD_INITIALIZER(due);
+    bool late = false;
+
+    /* First collects them, since each report may start the next delivery. */
+    for (struct mqtt_parcel *p = LIST_FIRST(&m->open), *next; p; p = next) {
+        const int64_t limit_ms = p->sent ? p->deadline_ms : p->unsent_ms;
+        next = LIST_NEXT(p, open);
+        if (limit_ms > now) {
+            arm(m, limit_ms);
+            continue;
+        }
+        LIST_REMOVE(p, open);
+        LIST_INSERT_HEAD(&due, p, open);
+        if (!p->sent)
+            TAILQ_REMOVE(&m->waiting, p, link);
+    }
+    for (struct mqtt_parcel *p; (p = LIST_FIRST(&due));) {
+        if (p->sent) {
+            late = true;
+            report(p, TRY_AGAIN, "the broker did not answer in time");
+        } else {
+            p->retry_after_ms = RETRY_AFTER_MS;
+            give_up(p, TRY_AGAIN, "the broker did not accept the message in time");
+        }
+    }
+    if (!late)
+        return;
+    log_limited(&m->late_limit, LOG_WARN, sink_name(m->sink),
+                "the broker did not answer in time; reconnecting");
+    if (is_up(m)) /* otherwise the message would block the window */
+        end_run(m, "the broker did not acknowledge a message in time");
+}
+
+static void forget_runs(struct mqtt_sink *m)
+{
+    for (struct mqtt_run *run; (run = LIST_FIRST(&m->leaving));) {
+        LIST_REMOVE(run, link);
+        mqtt_run_free(run);
+    }
+    end_if_stopped(m);
+}
+
+static void on_time(void *arg)
+{
+    struct mqtt_sink *m = arg;
+    const int64_t now = loop_mono_ms();
+
+    if (m->stop_ms > 0) {
+        if (now >= m->stop_ms)
+            forget_runs(m);
+        else
+            arm(m, m->stop_ms);
+        return;
+    }
+    check_deadlines(m, now);
+    if (m->run == NULL && now >= m->connect_at_ms)
+        start_run(m);
+    else if (m->run == NULL)
+        arm(m, m->connect_at_ms);
+    if (m->run == NULL || m->run->was_connected)
+        return;
+    if (now - m->run->started_ms > CONNECT_MAX_MS)
+        end_run(m, "the broker does not answer");
+    else
+        arm(m, m->run->started_ms + CONNECT_MAX_MS + 1);
+}
+
+/* --------------------------------------------------------------------- plugin */
 
 static bool is_retained(const struct mqtt_sink *m, const struct delivery *d)
 {
@@ -184,68 +353,13 @@ static bool is_retained(const struct mqtt_sink *m, const struct delivery *d)
            (m->retain_as_published && d->dead == NULL && h && slice_is(h->value, "1"));
 }
 
-static struct mqtt_parcel *new_parcel(struct mqtt_sink *m, struct delivery *d)
-{
-    struct mqtt_parcel *p = mem_alloc(sizeof(*p));
-
-    p->memory = mem_alloc(parcel_bytes(d));
-    p->headers = p->memory; /* first, since they need the alignment */
-    char *at = (char *)p->memory + d->header_count * sizeof(struct header);
-    p->topic = at;
-    keep(&at, d->target);
-    *at++ = '\0';
-    p->payload = keep(&at, d->job->payload);
-    if (m->link.version == 1)
-        keep_headers(m, p, d, &at);
-    p->returned = on_parcel_returned;
-    p->d = d;
-    p->unsent_ms = loop_mono_ms() + d->timeout_ms / 2;
-    p->retain = is_retained(m, d);
-    p->expires_ms = d->left_ms > 0 ? loop_mono_ms() + d->left_ms : 0;
-    return p;
-}
-
-/* ------------------------------------------------------------------- deadlines */
-
-static void arm(struct mqtt_sink *m, int64_t at_ms, int64_t now)
-{
-    if (timer_is_set(m->timer) && m->timer_at_ms <= at_ms)
-        return;
-    m->timer_at_ms = at_ms;
-    timer_set(m->timer, at_ms > now ? at_ms - now : 0);
-}
-
-static void on_deadline(void *arg)
-{
-    struct mqtt_sink *m = arg;
-    int64_t now = loop_mono_ms();
-    bool late = false;
-
-    for (struct mqtt_parcel *p = LIST_FIRST(&m->open), *next; p; p = next) {
-        next = LIST_NEXT(p, open);
-        if (p->deadline_ms > now) {
-            arm(m, p->deadline_ms, now);
-            continue;
-        }
-        late = true;
-        report(p, TRY_AGAIN, "the broker did not answer in time");
-    }
-    if (!late)
-        return;
-    log_limited(&m->late_limit, LOG_WARN, sink_name(m->sink),
-                "the broker did not answer in time; reconnecting");
-    mqtt_conn_reconnect(m->conn);
-}
-
-/* -------------------------------------------------------------------- plugin */
-
 static void deliver(struct sink *sink, void *self, struct delivery *d)
 {
     struct mqtt_sink *m = self;
-    int64_t now = loop_mono_ms();
+    const int64_t now = loop_mono_ms();
+    bool dropped;
     struct err err;
 
-    (void)sink;
     if (mqtt_topic_check(d->target, &err) != 0) {
         delivery_done(d, REJECTED, err.text);
         return;
@@ -255,11 +369,18 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
                       "the message is larger than the largest possible MQTT packet");
         return;
     }
-    struct mqtt_parcel *p = new_parcel(m, d);
+    struct mqtt_parcel *p = mqtt_parcel_new(d, m->target->peer.v5, &dropped);
+    if (dropped)
+        log_limited(&m->header_limit, LOG_WARN, sink_name(sink),
+                    "dropped a header that is not UTF-8 text: MQTT cannot transport it");
+    p->d = d;
+    p->retain = is_retained(m, d);
+    p->unsent_ms = now + d->timeout_ms / 2;
     p->deadline_ms = now + d->timeout_ms - d->timeout_ms / 10;
     LIST_INSERT_HEAD(&m->open, p, open);
-    arm(m, p->deadline_ms, now);
-    mqtt_conn_post(m->conn, p);
+    TAILQ_INSERT_TAIL(&m->waiting, p, link);
+    arm(m, p->unsent_ms);
+    feed(m);
 }
 
 static char *client_id(const struct mqtt_sink *m)
@@ -288,18 +409,7 @@ static bool alone(const void *self)
 /* Connecting may take paho a second while its other connections are idle. */
 static bool ready(const void *self)
 {
-    const struct mqtt_sink *m = self;
-
-    return mqtt_conn_is_up(m->conn);
-}
-
-static void on_conn_ended(void *arg)
-{
-    struct mqtt_sink *m = arg;
-
-    mqtt_conn_free(m->conn);
-    timer_del(m->timer);
-    sink_stopped(m->sink);
+    return is_up(self);
 }
 
 static int start(struct sink *sink, void *self, struct err *err)
@@ -309,27 +419,37 @@ static int start(struct sink *sink, void *self, struct err *err)
     if (check(self, err) != 0)
         return -1;
     m->sink = sink;
-    struct mqtt_conn_spec spec = {.name = sink_name(sink),
-                                  .qos = (unsigned)m->qos,
-                                  .retain = m->retain || m->retain_as_published,
-                                  .max_in_flight = sink_max_in_flight(sink),
-                                  .ended = on_conn_ended,
-                                  .ended_arg = m};
-    mqtt_peer_init(&spec.peer, &m->link, client_id(m));
-    m->conn = mqtt_conn_new(&spec, err);
-    if (m->conn == NULL)
+    TAILQ_INIT(&m->waiting);
+    m->target = mem_alloc(sizeof(*m->target));
+    *m->target = (struct mqtt_target){.users = 1,
+                                      .qos = (unsigned)m->qos,
+                                      .retain = m->retain || m->retain_as_published,
+                                      .max_in_flight = sink_max_in_flight(sink)};
+    mqtt_peer_init(&m->target->peer, &m->link, client_id(m));
+    m->run = mqtt_run_start(m->target, m, on_news, err);
+    if (m->run == NULL) {
+        mqtt_target_drop(m->target);
         return -1;
-    m->timer = timer_new(on_deadline, m);
+    }
+    m->timer = timer_new(on_time, m);
+    arm(m, 0);
     return 0;
 }
 
+/* All deliveries are reported. */
 static void stop(struct sink *sink, void *self)
 {
     struct mqtt_sink *m = self;
+    /* paho cannot interrupt a connect. */
+    const bool connecting = m->run && !m->run->was_connected;
 
     (void)sink;
-    timer_stop(m->timer);
-    mqtt_conn_stop(m->conn);
+    m->stop_ms = loop_mono_ms() + (connecting ? 0 : STOP_MAX_MS);
+    if (m->run)
+        leave(m);
+    give_up_all(&m->waiting, "stopping");
+    arm(m, m->stop_ms);
+    end_if_stopped(m);
 }
 
 static int probe(const void *self, const struct probe_target *target, struct buf *said,
@@ -342,7 +462,7 @@ static int probe(const void *self, const struct probe_target *target, struct buf
 
 static unsigned connections(const void *self)
 {
-    return mqtt_conn_is_up(((const struct mqtt_sink *)self)->conn);
+    return is_up(self);
 }
 
 const struct sink_ops sink_mqtt = {

@@ -103,15 +103,14 @@ static void set_state(struct mqtt_run *run, enum mqtt_run_state state, const cha
 static void finish(struct mqtt_run *run, struct mqtt_parcel *p)
 {
     if (run->forgotten) {
-        mqtt_parcel_free(p);
+        free(p);
         return;
     }
     TAILQ_INSERT_TAIL(&run->answered, p, link);
     notify(run);
 }
 
-/* -------------------------------------------------------------------- on paho's thread
- */
+/* ------------------------------------------------------------------ on paho's thread */
 
 /* Reason codes about the message itself. All other failures are retried. */
 static const enum MQTTReasonCodes hopeless[] = {MQTTREASONCODE_TOPIC_NAME_INVALID,
@@ -185,8 +184,7 @@ static void on_lost(void *context, enum MQTTReasonCodes reason, const char *why)
     pthread_mutex_unlock(&run->lock);
 }
 
-/* -------------------------------------------------------------------- the run's thread
- */
+/* ------------------------------------------------------------------ the run's thread */
 
 static const char *unfit(const struct mqtt_target *target,
                          const struct mqtt_limits *limits)
@@ -292,8 +290,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* -------------------------------------------------------------------- from the loop
- * thread */
+/* ------------------------------------------------------------ from the loop thread */
 
 struct mqtt_run *mqtt_run_start(struct mqtt_target *target, void *owner, loop_cb *on_news,
                                 struct err *err)
@@ -342,7 +339,7 @@ static void free_parcels(struct mqtt_parcels *parcels)
 {
     for (struct mqtt_parcel *p; (p = TAILQ_FIRST(parcels));) {
         TAILQ_REMOVE(parcels, p, link);
-        mqtt_parcel_free(p);
+        free(p);
     }
 }
 

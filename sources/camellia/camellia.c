@@ -10,8 +10,9 @@
 #include "bridge/base/text.h"
 #include "sources/camellia/camellia.h"
 
-/* ------------------------------------------------------------------ the dialect Accepts
- * many forms of numbers and booleans; rejects missing parameters. */
+/* ---------------------------------------------------------------- the dialect */
+
+/* Accepts many forms of numbers and booleans; rejects missing parameters. */
 
 static struct slice trimmed(struct slice s)
 {
@@ -122,19 +123,15 @@ static const struct http_param delete_params[] = {
     {"release", HTTP_BOOL, AT(release), FROM_FORM, .required = false},
     {0}};
 #undef AT
-#define ARGS(rows)                                                                       \
-    {                                                                                    \
-        .size = sizeof(struct camellia_call), .params = (rows), .others = true           \
-    }
+#define ARGS(rows) HTTP_ARGS(struct camellia_call, rows, .others = true)
+
 static const struct camellia_op ops[] = {
-    {"sendMsg", ARGS(send_params), camellia_send, ",\"msg\":null,\"delayMsg\":null}",
-     false},
-    {"longPollingMsg", ARGS(pull_params), camellia_pull, "}", true},
-    {"ackMsg", ARGS(ack_params), camellia_ack, ",\"msg\":null}", false},
-    {"pullMsg", ARGS(pull_params), camellia_pull, ",\"msg\":null,\"delayMsgList\":null}",
-     false},
-    {"getMsg", ARGS(get_params), camellia_get, ",\"msg\":null,\"delayMsg\":null}", false},
-    {"deleteMsg", ARGS(delete_params), camellia_delete, ",\"msg\":null}", false},
+    {"sendMsg", camellia_send, ",\"msg\":null,\"delayMsg\":null}", false},
+    {"longPollingMsg", camellia_pull, "}", true},
+    {"ackMsg", camellia_ack, ",\"msg\":null}", false},
+    {"pullMsg", camellia_pull, ",\"msg\":null,\"delayMsgList\":null}", false},
+    {"getMsg", camellia_get, ",\"msg\":null,\"delayMsg\":null}", false},
+    {"deleteMsg", camellia_delete, ",\"msg\":null}", false},
 };
 
 #define P "/camellia/delayQueue/"
@@ -148,39 +145,35 @@ static const struct camellia_op *op_of(const struct httpd_req *req)
     return op;
 }
 
+static bool takes_json(const struct httpd_req *req)
+{
+    return httpd_header(req, "accept").n == 0 || camellia_accepts(req, "*/*") ||
+           camellia_accepts(req, "application/*") || camellia_accepts(req, CAMELLIA_JSON);
+}
+
 static void on_call(void *arg, struct httpd_req *req)
 {
     struct camellia *c = arg;
-    const struct camellia_op *op = op_of(req);
-    unsigned error = 0;
-    struct err err;
-    c->last_call_ms = loop_mono_ms();
-    if (!op->polls && !(camellia_accepts(req) & CAMELLIA_TAKES_JSON))
-        error = 406;
-    else if (httpd_read_args(req, &op->args, &err) < 0)
-        error = 400;
-    if (error) {
-        camellia_error(req, error);
-        return;
-    }
     struct camellia_call *call = httpd_args(req);
+    c->last_call_ms = loop_mono_ms();
     call->c = c;
     call->req = req;
-    call->op = op;
-    op->run(call);
+    call->op = op_of(req);
+    if (call->op->polls || takes_json(req))
+        call->op->run(call);
+    else
+        camellia_error(req, 406);
 }
-
-/* -------------------------------------------------------------------- routes */
 
 static void on_other_request(void *arg, struct httpd_req *req);
 
 static const struct httpd_route routes[] = {
-    {"POST", P "sendMsg", on_call, HTTPD_OPEN, NULL},
-    {"POST", P "longPollingMsg", on_call, HTTPD_OPEN, NULL},
-    {"POST", P "ackMsg", on_call, HTTPD_OPEN, NULL},
-    {"POST", P "pullMsg", on_call, HTTPD_OPEN, NULL},
-    {"POST", P "getMsg", on_call, HTTPD_OPEN, NULL},
-    {"POST", P "deleteMsg", on_call, HTTPD_OPEN, NULL},
+    {"POST", P "sendMsg", on_call, HTTPD_OPEN, ARGS(send_params)},
+    {"POST", P "longPollingMsg", on_call, HTTPD_OPEN, ARGS(pull_params)},
+    {"POST", P "ackMsg", on_call, HTTPD_OPEN, ARGS(ack_params)},
+    {"POST", P "pullMsg", on_call, HTTPD_OPEN, ARGS(pull_params)},
+    {"POST", P "getMsg", on_call, HTTPD_OPEN, ARGS(get_params)},
+    {"POST", P "deleteMsg", on_call, HTTPD_OPEN, ARGS(delete_params)},
     {"GET", P "getTopicInfo", camellia_topic_info, HTTPD_OPEN, &camellia_topic_args},
     {"GET", P "getTopicInfoList", camellia_topic_infos, HTTPD_OPEN, &camellia_query_args},
     {"GET", P "getMonitorData", camellia_monitor_data, HTTPD_OPEN, &camellia_query_args},
@@ -215,8 +208,6 @@ static void on_other_request(void *arg, struct httpd_req *req)
     }
 }
 
-/* ------------------------------------------------------------- start and stop */
-
 static void on_window(void *arg)
 {
     struct camellia *c = arg;
@@ -242,8 +233,9 @@ static int start(struct source *src, void *self, struct err *err)
     c->started_ms = loop_wall_ms();
     c->stats.from_ms = source_now_ms(src, SLICE_LIT(""));
     c->last_call_ms = loop_mono_ms() - INT32_MAX; /* long ago */
-    LIST_INIT(&c->waiting);
     source_protect(src, c->api.httpd);
+    STAILQ_INIT(&c->queries);
+    c->patience = timer_new(camellia_survey_late, c);
     c->window = timer_every(c->monitor_interval_ms, on_window, c);
     queue_watch(src, on_event, c);
     return 0;
@@ -253,6 +245,8 @@ static void on_stopped(void *self)
 {
     struct camellia *c = self;
     timer_del(c->window);
+    timer_del(c->patience);
+    c->patience = NULL;
     camellia_stats_free(&c->stats);
     source_stopped(c->api.src);
 }
@@ -261,11 +255,8 @@ static void stop(struct source *src, void *self)
 {
     struct camellia *c = self;
     queue_watch(src, NULL, NULL);
-    camellia_answer_waiting(c);
     http_api_close(c, on_stopped);
 }
-
-/* --------------------------------------------------------------------- options */
 
 #define AT(field) offsetof(struct camellia, field)
 static const struct opt opts[] = {
@@ -303,7 +294,7 @@ const struct source_ops source_camellia = {
     .awaits = true,
     .pulls_by_topic = true,
     .check = http_api_check,
-    .warn = http_api_unwise,
+    .warn = http_api_warn,
     .start = start,
     .pause = http_api_pause,
     .stop = stop,

@@ -14,17 +14,15 @@ enum { BEFORE_LAST, LAST, FIRST_MINUTE }; /* spans before those of the API */
 
 _Static_assert(CAMELLIA_SPANS + FIRST_MINUTE == QUEUE_SPANS + 1, "no limit is left out");
 
-/* ------------------------------------------------------------------ requests */
-
 static const struct http_param no_params[] = {{0}};
 static const struct http_param topic_params[] = {{"topic", HTTP_TEXT,
                                                   offsetof(struct camellia_query, topic),
                                                   FROM_FORM, .required = true},
                                                  {0}};
-const struct http_args camellia_query_args = {
-    .size = sizeof(struct camellia_query), .params = no_params, .others = true};
-const struct http_args camellia_topic_args = {
-    .size = sizeof(struct camellia_query), .params = topic_params, .others = true};
+const struct http_args camellia_query_args = {sizeof(struct camellia_query), no_params,
+                                              NULL, true};
+const struct http_args camellia_topic_args = {sizeof(struct camellia_query), topic_params,
+                                              NULL, true};
 
 struct camellia_query *camellia_query(struct camellia *c, struct httpd_req *req)
 {
@@ -35,17 +33,13 @@ struct camellia_query *camellia_query(struct camellia *c, struct httpd_req *req)
 }
 
 void camellia_query_answer(struct camellia_query *query, const char *type,
-                           struct buf *text)
+                           const struct buf *text)
 {
     if (text)
         httpd_answer(query->req, 200, type, buf_slice(text));
     else
         camellia_error(query->req, 500);
-    if (text)
-        buf_free(text);
 }
-
-/* ------------------------------------------------------------------ one queue */
 
 /* Sets two limits for messages that became ready before and in the last window, then the
  * API's limits. */
@@ -63,105 +57,66 @@ static int set_limits(const struct camellia *c, struct slice topic,
     return QUEUE_SPANS;
 }
 
-static struct camellia_info info_of(struct slice topic, const struct queue_counts *counts)
+int64_t camellia_span(const struct queue_counts *counts, unsigned i)
 {
-    struct camellia_info info = {
-        .topic = topic,
-        .waiting = counts->waiting,
-        .ready = counts->ready,
-        .acking = counts->in_flight,
-        .ready_last = counts->span[LAST],
-        .age = {.count = counts->ready,
-                .sum_ms = counts->ready * counts->ready_age_ms,
-                .max_ms =
-                    counts->ready > 0 ? counts->now_ms - counts->oldest_ready_ms : 0}};
-    memcpy(info.span, &counts->span[FIRST_MINUTE], sizeof(info.span));
+    const int64_t *span = &counts->span[FIRST_MINUTE];
+    if (i > 0)
+        return span[i];
     /* These spans also count the ready messages. */
-    info.span[0] += counts->span[BEFORE_LAST] + counts->span[LAST];
-    info.span[0] = info.span[0] > info.ready ? info.span[0] - info.ready : 0;
-    return info;
+    int64_t first = counts->span[BEFORE_LAST] + counts->span[LAST] + span[0];
+    return first > counts->ready ? first - counts->ready : 0;
 }
 
 /* ------------------------------------------------------------------ all queues */
 
-struct waiter {
-    camellia_survey_cb *cb;
-    struct camellia_query *query;
-};
-struct camellia_survey_run { /* a survey of all queues */
-    struct camellia *c;
-    struct waiter *waiting;
-    size_t n;
-    struct timer *timeout; /* NULL: no time limit; serves a single request */
-    int64_t from_ms;       /* start of the window in which it began */
-};
-
-/* Adds messages that are not pulled yet to the last window. infos NULL: Redis did not
+/* Adds messages that are not pulled yet to the last window. queues NULL: Redis did not
  * answer. */
-static void note_unpulled(const struct camellia_survey_run *survey,
-                          const struct camellia_info *infos, size_t n)
+static void note_unpulled(struct camellia *c, const struct queue_counted *queues,
+                          size_t n)
 {
-    struct camellia_stats *stats = &survey->c->stats;
+    struct camellia_stats *stats = &c->stats;
     camellia_clear_unpulled(stats);
-    for (size_t i = 0; infos && i < n && stats->last_from_ms > 0; i++) {
+    for (size_t i = 0; i < n && stats->last_from_ms > 0; i++) {
+        const struct queue_counts *counts = &queues[i].counts;
         struct camellia_topic *t =
-            infos[i].ready > 0 ? camellia_topic(stats, infos[i].topic) : NULL;
+            counts->ready > 0 ? camellia_topic(stats, queues[i].name) : NULL;
         if (t == NULL)
             continue;
-        t->unpulled = infos[i].age;
-        t->unpulled_last = stats->from_ms == survey->from_ms ? infos[i].ready_last : 0;
+        t->unpulled =
+            (struct camellia_gap){counts->ready, counts->ready * counts->ready_age_ms,
+                                  counts->now_ms - counts->oldest_ready_ms};
+        t->unpulled_last = stats->from_ms == c->survey_from_ms ? counts->span[LAST] : 0;
     }
 }
 
-static void answer_all(struct camellia_survey_run *survey,
-                       const struct camellia_info *infos, size_t infos_n)
+static void answer_all(struct camellia *c, const struct queue_counted *queues, size_t n)
 {
-    struct waiter *waiting = survey->waiting;
-    size_t n = survey->n;
-    survey->waiting = NULL;
-    survey->n = 0;
-    for (size_t i = 0; i < n; i++)
-        waiting[i].cb(waiting[i].query, infos, infos_n);
-    free(waiting);
+    note_unpulled(c, queues, n);
+    while (!STAILQ_EMPTY(&c->queries)) {
+        struct camellia_query *query = STAILQ_FIRST(&c->queries);
+        STAILQ_REMOVE_HEAD(&c->queries, link);
+        query->cb(query, queues, n);
+    }
 }
 
-/* Answers the waiting requests without data. The survey continues; later requests wait
- * for it. */
-static void on_timeout(void *arg)
+void camellia_survey_late(void *arg)
 {
-    struct camellia_survey_run *survey = arg;
-    camellia_clear_unpulled(&survey->c->stats);
-    answer_all(survey, NULL, 0);
+    answer_all(arg, NULL, 0);
 }
 
 static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
 {
-    struct camellia_survey_run *survey = arg;
-    struct camellia *c = survey->c;
-    struct camellia_info *infos = queues ? mem_alloc((n + 1) * sizeof(*infos)) : NULL;
-    for (size_t i = 0; i < n; i++)
-        infos[i] = info_of(queues[i].name, &queues[i].counts);
-    if (survey->timeout) {
-        c->survey = NULL;
-        timer_del(survey->timeout);
-        note_unpulled(survey, infos, n);
-        survey->timeout = NULL;
-    }
-    answer_all(survey, infos, n);
-    free(infos);
-    loop_defer_free(survey);
+    struct camellia *c = arg;
+    c->surveying = false;
+    if (c->patience == NULL) /* stopped */
+        return;
+    timer_stop(c->patience);
+    answer_all(c, queues, n);
 }
 
 static int on_queue(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPANS])
 {
-    const struct camellia_survey_run *survey = arg;
-    return set_limits(survey->c, name, limits_ms);
-}
-
-static void on_none(void *arg)
-{
-    static const struct queue_counted none;
-    on_surveyed(arg, &none, 0);
+    return set_limits(arg, name, limits_ms);
 }
 
 static bool has_queue(const struct camellia *c, struct slice topic)
@@ -170,42 +125,28 @@ static bool has_queue(const struct camellia *c, struct slice topic)
     return source_route(c->api.src, topic, &in_queue).p && in_queue;
 }
 
-static struct camellia_survey_run *survey_start(struct camellia *c, size_t most)
+/* Uses any topic that leads to a queue: all queues of its sink are listed. */
+static void survey(struct camellia *c, const struct queue_survey *how)
 {
-    struct camellia_survey_run *survey = mem_alloc(sizeof(*survey));
-    const struct queue_survey how = {most, on_queue, on_surveyed, survey};
-    const struct camellia_topic *t = c->stats.topics;
-    survey->c = c;
-    survey->from_ms = c->stats.from_ms;
-    /* Use any topic that has_queue to a queue: all queues of its sink are listed. */
-    bool any = has_queue(c, SLICE_LIT(""));
-    while (!any && t && !has_queue(c, t->name))
-        t = t->hh.next;
-    if (any || t)
-        queue_survey(c->api.src, any ? SLICE_LIT("") : t->name, &how);
-    else
-        loop_defer(on_none, survey);
-    return survey;
+    struct slice topic = SLICE_LIT("");
+    for (const struct camellia_topic *t = c->stats.topics; t && !has_queue(c, topic);
+         t = t->hh.next)
+        topic = t->name;
+    queue_survey(c->api.src, topic, how);
 }
 
-static void join(struct camellia_survey_run *survey, struct camellia_query *query,
-                 camellia_survey_cb *cb)
-{
-    survey->waiting =
-        mem_realloc(survey->waiting, (survey->n + 1) * sizeof(*survey->waiting));
-    survey->waiting[survey->n++] = (struct waiter){cb, query};
-    if (survey->timeout && survey->n == 1)
-        timer_set(survey->timeout, SURVEY_TIMEOUT_MS);
-}
-
-void camellia_survey(struct camellia_query *query, camellia_survey_cb *cb)
+void camellia_survey(struct camellia_query *query, queue_survey_cb *cb)
 {
     struct camellia *c = query->c;
-    if (c->survey == NULL) {
-        c->survey = survey_start(c, CAMELLIA_SHOWN_MAX);
-        c->survey->timeout = timer_new(on_timeout, c->survey);
-    }
-    join(c->survey, query, cb);
+    query->cb = cb;
+    if (STAILQ_EMPTY(&c->queries))
+        timer_set(c->patience, SURVEY_TIMEOUT_MS);
+    STAILQ_INSERT_TAIL(&c->queries, query, link);
+    if (c->surveying)
+        return;
+    c->surveying = true;
+    c->survey_from_ms = c->stats.from_ms;
+    survey(c, &(struct queue_survey){CAMELLIA_SHOWN_MAX, on_queue, on_surveyed, c});
 }
 
 /* ------------------------------------------------------------------ pieces of JSON */
@@ -223,7 +164,7 @@ struct listing {
 static void begin_item(struct listing *l, struct slice topic)
 {
     buf_add_str(l->out, l->n++ ? ",{\"topic\":" : "{\"topic\":");
-    camellia_add_text(l->out, topic, CAMELLIA_PLAIN);
+    text_add_json_jackson(l->out, topic);
 }
 
 static void add_number(struct buf *out, const char *before, const char *name, int64_t n)
@@ -232,29 +173,36 @@ static void add_number(struct buf *out, const char *before, const char *name, in
     text_add_decimal(out, n);
 }
 
-static void add_info(struct listing *l, const struct camellia_info *info)
+static void add_spans(struct buf *out, const char *before,
+                      const struct queue_counts *counts)
 {
-    begin_item(l, info->topic);
-    add_number(l->out, ",", "waitingQueueSize", info->waiting);
-    buf_add_str(l->out, ",\"waitingQueueInfo\":{");
-    for (int i = 0; i < CAMELLIA_SPANS; i++)
-        add_number(l->out, i ? "," : "", span_names[i], info->span[i]);
+    for (unsigned i = 0; i < CAMELLIA_SPANS; i++, before = ",")
+        add_number(out, before, span_names[i], camellia_span(counts, i));
+}
+
+static void add_queue(struct listing *l, struct slice topic,
+                      const struct queue_counts *counts)
+{
+    begin_item(l, topic);
+    add_number(l->out, ",", "waitingQueueSize", counts->waiting);
+    add_spans(l->out, ",\"waitingQueueInfo\":{", counts);
     buf_add_str(l->out, "}");
-    add_number(l->out, ",", "readyQueueSize", info->ready);
-    add_number(l->out, ",", "ackQueueSize", info->acking);
+    add_number(l->out, ",", "readyQueueSize", counts->ready);
+    add_number(l->out, ",", "ackQueueSize", counts->in_flight);
     buf_add_str(l->out, "}");
 }
 
-static void add_counts(struct listing *l, const struct camellia_topic *t)
+static void add_counts(struct listing *l, struct slice topic,
+                       const struct camellia_window *w)
 {
     int64_t sum = 0;
     for (int i = 0; i < CAMELLIA_COUNTS; i++)
-        sum += camellia_count_of(t, i);
+        sum += w->counts[i];
     if (sum == 0 || l->n == CAMELLIA_SHOWN_MAX)
         return;
-    begin_item(l, t->name);
+    begin_item(l, topic);
     for (int i = 0; i < CAMELLIA_COUNTS; i++)
-        add_number(l->out, ",", camellia_count_names[i], camellia_count_of(t, i));
+        add_number(l->out, ",", camellia_count_names[i], w->counts[i]);
     buf_add_str(l->out, "}");
 }
 
@@ -270,15 +218,16 @@ static void add_gap(struct listing *l, struct slice topic, const struct camellia
     buf_add_str(l->out, "}");
 }
 
-static void add_pull_gap(struct listing *l, const struct camellia_topic *t)
+static void add_pull_gap(struct listing *l, struct slice topic,
+                         const struct camellia_window *w)
 {
-    add_gap(l, t->name, &t->last.pull);
+    add_gap(l, topic, &w->pull);
 }
 
-static void add_ready_gap(struct listing *l, const struct camellia_topic *t)
+static void add_ready_gap(struct listing *l, struct slice topic,
+                          const struct camellia_window *w)
 {
-    const struct camellia_gap gap = camellia_ready_gap(t);
-    add_gap(l, t->name, &gap);
+    add_gap(l, topic, &w->ready);
 }
 
 /* Appends the three lists. suffix: the part of their names that differs between calls. */
@@ -286,15 +235,18 @@ static void add_lists(struct buf *out, const struct camellia *c, const char *suf
 {
     static const struct {
         const char *name;
-        void (*add)(struct listing *l, const struct camellia_topic *t);
+        void (*add)(struct listing *l, struct slice topic,
+                    const struct camellia_window *w);
     } lists[] = {{"requestStats", add_counts},
                  {"pullMsgTimeGapStats", add_pull_gap},
                  {"readyQueueTimeGapStats", add_ready_gap}};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         struct listing l = {out, 0};
         buf_addf(out, "%s\"%s%s\":[", i ? "," : "", lists[i].name, suffix);
-        for (const struct camellia_topic *t = c->stats.topics; t; t = t->hh.next)
-            lists[i].add(&l, t);
+        for (const struct camellia_topic *t = c->stats.topics; t; t = t->hh.next) {
+            const struct camellia_window w = camellia_last(t);
+            lists[i].add(&l, t->name, &w);
+        }
         buf_add_str(out, "]");
     }
 }
@@ -303,18 +255,15 @@ static void add_lists(struct buf *out, const struct camellia *c, const char *suf
 
 static void on_one(void *arg, enum queue_code code, const struct queue_counts *counts)
 {
+    static const struct queue_counts none;
     struct camellia_query *query = arg;
-    struct camellia_info info = {.topic = query->topic};
     struct buf out = {0};
     struct listing l = {&out, 0};
-    if (counts)
-        info = info_of(query->topic, counts);
     buf_add_str(&out, "{\"code\":200,\"data\":");
-    add_info(&l, &info);
+    add_queue(&l, query->topic, counts ? counts : &none);
     buf_add_str(&out, "}");
-    if (code == QUEUE_AWAY)
-        buf_free(&out);
     camellia_query_answer(query, CAMELLIA_JSON, code == QUEUE_AWAY ? NULL : &out);
+    buf_free(&out);
 }
 
 void camellia_topic_info(void *arg, struct httpd_req *req)
@@ -325,38 +274,41 @@ void camellia_topic_info(void *arg, struct httpd_req *req)
     queue_count(query->c->api.src, query->topic, limits_ms, (unsigned)n, on_one, query);
 }
 
-static void on_all(struct camellia_query *query, const struct camellia_info *infos,
-                   size_t n)
+static int on_any_queue(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPANS])
+{
+    const struct camellia_query *query = arg;
+    return set_limits(query->c, name, limits_ms);
+}
+
+static void on_all(void *arg, const struct queue_counted *queues, size_t n)
 {
     struct buf out = {0};
     struct listing l = {&out, 0};
-    if (infos == NULL) {
-        camellia_query_answer(query, CAMELLIA_JSON, NULL);
-        return;
-    }
     buf_add_str(&out, "{\"code\":200,\"data\":[");
     for (size_t i = 0; i < n; i++)
-        add_info(&l, &infos[i]);
+        add_queue(&l, queues[i].name, &queues[i].counts);
     buf_add_str(&out, "]}");
-    camellia_query_answer(query, CAMELLIA_JSON, &out);
+    camellia_query_answer(arg, CAMELLIA_JSON, queues ? &out : NULL);
+    buf_free(&out);
 }
 
 void camellia_topic_infos(void *arg, struct httpd_req *req)
 {
     struct camellia_query *query = camellia_query(arg, req);
-    join(survey_start(arg, SIZE_MAX), query, on_all);
+    survey(arg, &(struct queue_survey){SIZE_MAX, on_any_queue, on_all, query});
 }
 
 /* Without Redis the answer contains only the data of this process. */
-static void on_data(struct camellia_query *query, const struct camellia_info *infos,
-                    size_t n)
+static void on_data(void *arg, const struct queue_counted *queues, size_t n)
 {
+    const struct camellia_query *query = arg;
     struct buf out = {0};
-    (void)infos, (void)n; /* the statistics already contain them */
+    (void)queues, (void)n; /* the statistics already contain them */
     buf_add_str(&out, "{\"code\":200,\"data\":{");
     add_lists(&out, query->c, "List");
     buf_add_str(&out, "}}");
-    camellia_query_answer(query, CAMELLIA_JSON, &out);
+    camellia_query_answer(arg, CAMELLIA_JSON, &out);
+    buf_free(&out);
 }
 
 void camellia_monitor_data(void *arg, struct httpd_req *req)
@@ -364,38 +316,31 @@ void camellia_monitor_data(void *arg, struct httpd_req *req)
     camellia_survey(camellia_query(arg, req), on_data);
 }
 
-static void add_sizes(struct buf *out, const struct camellia_info *infos, size_t n)
+static void on_string(void *arg, const struct queue_counted *queues, size_t n)
 {
-    struct listing sizes = {out, 0}, spans = {out, 0};
-    buf_add_str(out, ",\"topicInfoStats\":[");
-    for (size_t i = 0; i < n; i++) {
-        begin_item(&sizes, infos[i].topic);
-        add_number(out, ",", "waitingQueueSize", infos[i].waiting);
-        add_number(out, ",", "ackQueueSize", infos[i].acking);
-        add_number(out, ",", "readyQueueSize", infos[i].ready);
-        buf_add_str(out, "}");
-    }
-    buf_add_str(out, "],\"waitingQueueStats\":[");
-    for (size_t i = 0; i < n; i++) {
-        begin_item(&spans, infos[i].topic);
-        for (int s = 0; s < CAMELLIA_SPANS; s++)
-            add_number(out, ",", span_names[s], infos[i].span[s]);
-        buf_add_str(out, "}");
-    }
-    buf_add_str(out, "]");
-}
-
-static void on_string(struct camellia_query *query, const struct camellia_info *infos,
-                      size_t n)
-{
+    const struct camellia_query *query = arg;
     struct buf out = {0};
-    if (infos) {
-        buf_add_str(&out, "{");
-        add_lists(&out, query->c, "");
-        add_sizes(&out, infos, n);
+    struct listing sizes = {&out, 0}, spans = {&out, 0};
+    buf_add_str(&out, "{");
+    add_lists(&out, query->c, "");
+    buf_add_str(&out, ",\"topicInfoStats\":[");
+    for (size_t i = 0; i < n; i++) {
+        const struct queue_counts *counts = &queues[i].counts;
+        begin_item(&sizes, queues[i].name);
+        add_number(&out, ",", "waitingQueueSize", counts->waiting);
+        add_number(&out, ",", "ackQueueSize", counts->in_flight);
+        add_number(&out, ",", "readyQueueSize", counts->ready);
         buf_add_str(&out, "}");
     }
-    camellia_query_answer(query, CAMELLIA_PLAIN_TEXT, infos ? &out : NULL);
+    buf_add_str(&out, "],\"waitingQueueStats\":[");
+    for (size_t i = 0; i < n; i++) {
+        begin_item(&spans, queues[i].name);
+        add_spans(&out, ",", &queues[i].counts);
+        buf_add_str(&out, "}");
+    }
+    buf_add_str(&out, "]}");
+    camellia_query_answer(arg, CAMELLIA_PLAIN_TEXT, queues ? &out : NULL);
+    buf_free(&out);
 }
 
 void camellia_monitor_string(void *arg, struct httpd_req *req)

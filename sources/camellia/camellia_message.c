@@ -4,22 +4,21 @@
  * by its id, regardless of who holds its lease. sendMsg with the id of a live message
  * replaces nothing and returns that message. Also pullMsg and longPollingMsg.
  *
- * Clients repeat a long poll without a pause. So it is never answered empty before its
- * timeout, even on errors, unless the daemon is stopping.
+ * Clients repeat a long poll without a pause. So http_poll_start() delays an empty answer
+ * until its timeout.
  */
+#include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "sources/camellia/camellia.h"
 
-#include <sys/random.h>
-
 static enum camellia_status status_of(const struct queue_job *found)
 {
+    bool delivered = found->attempts > 0;
     switch (found->state) {
     case QUEUE_WAITING:
+        return delivered ? CAMELLIA_CONSUMING : CAMELLIA_WAITING; /* released */
     case QUEUE_READY:
-        if (found->attempts > 0) /* released, not pulled again yet */
-            return CAMELLIA_CONSUMING;
-        return found->state == QUEUE_READY ? CAMELLIA_READY : CAMELLIA_WAITING;
+        return delivered ? CAMELLIA_CONSUMING : CAMELLIA_READY;
     case QUEUE_IN_FLIGHT:
         return CAMELLIA_CONSUMING;
     case QUEUE_DEAD:
@@ -27,11 +26,10 @@ static enum camellia_status status_of(const struct queue_job *found)
     case QUEUE_ENDED:
         break;
     }
-    if (found->end == QUEUE_END_ACKED)
-        return CAMELLIA_ACKED;
-    if (found->end == QUEUE_END_DELETED)
-        return CAMELLIA_DELETED;
-    return found->attempts > 0 ? CAMELLIA_OUT_OF_RETRIES : CAMELLIA_EXPIRED;
+    return found->end == QUEUE_END_ACKED     ? CAMELLIA_ACKED
+           : found->end == QUEUE_END_DELETED ? CAMELLIA_DELETED
+           : delivered                       ? CAMELLIA_OUT_OF_RETRIES
+                                             : CAMELLIA_EXPIRED;
 }
 
 void camellia_msg_of(const struct camellia *c, struct slice topic,
@@ -53,21 +51,15 @@ void camellia_msg_of(const struct camellia *c, struct slice topic,
     };
 }
 
-/* ---------------------------------------------------------------------- send */
-
 /* Makes a random UUID without dashes: 32 hex digits. */
 static struct slice new_id(struct camellia_call *call)
 {
-    static const char hex[] = "0123456789abcdef";
-    unsigned char r[16];
-    must(getrandom(r, sizeof(r), 0) == (ssize_t)sizeof(r));
-    r[6] = (unsigned char)((r[6] & 0x0f) | 0x40);
-    r[8] = (unsigned char)((r[8] & 0x3f) | 0x80);
-    for (int i = 0; i < 16; i++) {
-        call->new_id[2 * i] = hex[r[i] >> 4];
-        call->new_id[2 * i + 1] = hex[r[i] & 15];
-    }
-    return (struct slice){call->new_id, CAMELLIA_NEW_ID_BYTES};
+    size_t n = 0;
+    text_uuid(call->new_id);
+    for (const char *p = call->new_id; *p; p++)
+        if (*p != '-')
+            call->new_id[n++] = *p;
+    return (struct slice){call->new_id, n};
 }
 
 /* Fills the message of the request. -1: a time is out of range. */
@@ -188,7 +180,7 @@ static bool is_named(struct camellia_call *call)
     return good;
 }
 
-static void counted(const struct camellia_call *call, enum camellia_count what)
+static void counted(struct camellia_call *call, enum camellia_count what)
 {
     camellia_count_calls(&call->c->stats, call->topic, what, 1);
 }
@@ -277,123 +269,62 @@ static int64_t at_most(int64_t n, int64_t max)
     return n < max ? n : max;
 }
 
-static enum camellia_json form_of(const struct camellia_call *call)
+/* Starts the list, or continues it. */
+static void begin_list(struct camellia_call *call)
 {
-    return call->op->polls ? CAMELLIA_SORTED : CAMELLIA_PLAIN;
+    if (call->list.n > 0)
+        buf_add(&call->list, ",", 1);
+    else
+        buf_add_str(&call->list, call->op->polls
+                                     ? "{\"code\":200,\"delayMsgList\":["
+                                     : "{\"code\":200,\"msg\":null,\"delayMsgList\":[");
 }
 
 static void answer_list(struct camellia_call *call)
 {
-    static const char empty_plain[] = "{\"code\":200,\"msg\":null,\"delayMsgList\":[]}";
-    static const char empty_sorted[] = "{\"code\":200,\"delayMsgList\":[]}";
-    if (call->list.n == 0) {
-        camellia_answer(call, slice_of(call->op->polls ? empty_sorted : empty_plain));
-    } else {
-        buf_add_str(&call->list, "]}");
-        camellia_answer(call, buf_slice(&call->list));
-    }
-}
-
-static void count(const struct camellia_stats *s, struct camellia_topic *t,
-                  const struct camellia_msg *m, const struct queue_job *job)
-{
-    t->now.counts[CAMELLIA_N_PULL]++;
-    camellia_gap_add(&t->now.pull, job->now_ms - m->trigger_ms);
-    camellia_count_pull(s, t, job->ready_ms, job->now_ms);
+    if (call->list.n == 0)
+        begin_list(call);
+    buf_add_str(&call->list, "]}");
+    camellia_answer(call, buf_slice(&call->list));
 }
 
 static void add_jobs(struct camellia_call *call, const struct queue_job *jobs, unsigned n)
 {
+    const struct camellia_stats *stats = &call->c->stats;
     struct camellia_topic *t = camellia_topic(&call->c->stats, call->topic);
-    struct buf *list = &call->list;
-    if (list->n == 0)
-        buf_add_str(list, call->op->polls
-                              ? "{\"code\":200,\"delayMsgList\":["
-                              : "{\"code\":200,\"msg\":null,\"delayMsgList\":[");
-    else
-        buf_add(list, ",", 1);
     for (unsigned i = 0; i < n; i++) {
         struct camellia_msg m;
+        begin_list(call);
         camellia_msg_of(call->c, call->topic, &jobs[i], &m);
-        if (i > 0)
-            buf_add(list, ",", 1);
-        camellia_add_msg(list, &m, form_of(call));
-        if (t)
-            count(&call->c->stats, t, &m, &jobs[i]);
+        camellia_add_msg(&call->list, &m, call->op->polls);
+        if (t == NULL)
+            continue;
+        t->now.counts[CAMELLIA_N_PULL]++;
+        camellia_gap_add(&t->now.pull, jobs[i].now_ms - m.trigger_ms);
+        camellia_count_pull(stats, t, jobs[i].ready_ms, jobs[i].now_ms);
     }
     call->batch -= n;
 }
 
 static void pull(struct camellia_call *call, int64_t wait_ms);
 
-static void on_wait_over(void *arg)
-{
-    answer_list(arg);
-}
-
-/* Call if the poll cannot wait in a queue. Delays the empty answer by a timer until its
- * timeout, since the client would repeat at once. If the daemon is stopping, answers at
- * once. */
-static void wait_on_timer(struct camellia_call *call)
-{
-    struct camellia *c = call->c;
-    int64_t left_ms = call->until_ms - loop_mono_ms();
-    if (left_ms <= 0 || c->api.stopping) {
-        answer_list(call);
-        return;
-    }
-    call->wait_timer = timer_new(on_wait_over, call);
-    LIST_INSERT_HEAD(&c->waiting, call, waiting_link);
-    timer_set(call->wait_timer, left_ms);
-}
-
-void camellia_answer_waiting(struct camellia *c)
-{
-    while (!LIST_EMPTY(&c->waiting)) {
-        struct camellia_call *call = LIST_FIRST(&c->waiting);
-        httpd_add(call->req, "Connection", "close");
-        answer_list(call);
-    }
-}
-
-static void on_no_route(struct camellia_call *call)
-{
-    static struct log_limit complain;
-    log_limited(&complain, LOG_WARN, source_name(call->c->api.src),
-                "a consumer requests topic \"%.*s\", which no route accepts",
-                SLICE_ARG(call->topic));
-    wait_on_timer(call);
-}
-
 static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
                       unsigned n)
 {
+    static struct log_limit complain;
     struct camellia_call *call = arg;
-    call->pull = NULL;
-    if (code == QUEUE_OK && n > 0) {
+    if (code == QUEUE_NO_ROUTE)
+        log_limited(&complain, LOG_WARN, source_name(call->c->api.src),
+                    "a consumer requests topic \"%.*s\", which no route accepts",
+                    SLICE_ARG(call->topic));
+    if (n > 0)
         add_jobs(call, jobs, n);
-        if (n == PIECE && call->batch > 0 && call->list.n < ANSWER_MAX)
-            pull(call, 0);
-        else
-            answer_list(call);
-    } else if (call->list.n > 0) { /* earlier pieces had messages */
-        answer_list(call);
-    } else if (code == QUEUE_NO_ROUTE) {
-        on_no_route(call);
-    } else if (code == QUEUE_AWAY) {
+    if (n == PIECE && call->batch > 0 && call->list.n < ANSWER_MAX)
+        pull(call, 0);
+    else if (code == QUEUE_AWAY && call->list.n == 0) /* no earlier piece had messages */
         camellia_failed(call, 500);
-    } else {
-        wait_on_timer(call);
-    }
-}
-
-/* The client has disconnected: its messages go to the next waiter. */
-static void on_gone(void *arg)
-{
-    struct camellia_call *call = arg;
-    if (call->pull)
-        queue_pull_end(call->pull);
-    answer_list(call);
+    else
+        answer_list(call);
 }
 
 static void pull(struct camellia_call *call, int64_t wait_ms)
@@ -406,7 +337,10 @@ static void pull(struct camellia_call *call, int64_t wait_ms)
                                        : call->c->ack_timeout_ms,
         .wait_ms = wait_ms,
     };
-    call->pull = queue_pull(call->c->api.src, &query, on_pulled, call);
+    if (call->op->polls)
+        http_poll_start(&call->poll, &call->c->api, call->req, &query, on_pulled, call);
+    else
+        queue_pull(call->c->api.src, &query, on_pulled, call);
 }
 
 /* Waits up to the time limit of a long poll. */
@@ -424,8 +358,6 @@ static void poll(struct camellia_call *call)
         call->poller = t;
         t->polls++;
     }
-    call->until_ms = loop_mono_ms() + wait_ms;
-    httpd_on_gone(call->req, on_gone, call);
     pull(call, wait_ms);
 }
 

@@ -15,8 +15,6 @@
 
 enum { QUIET_MS = 20 * 1000 }; /* without calls for this time: unused */
 
-/* ------------------------------------------------------------------- metrics */
-
 struct family { /* lines of a metric by topic */
     struct buf *out;
     const char *name;
@@ -47,10 +45,11 @@ static void add(struct family *f, const char *type, int64_t value)
 
 static void add_counts(struct family *f, const struct camellia_topic *t)
 {
-    if (camellia_topic_is_quiet(t) || !set_topic(f, t->name))
+    const struct camellia_window w = camellia_last(t);
+    if (camellia_is_empty(&w) || !set_topic(f, t->name))
         return;
     for (int i = 0; i < CAMELLIA_COUNTS; i++)
-        add(f, camellia_count_names[i], camellia_count_of(t, i));
+        add(f, camellia_count_names[i], w.counts[i]);
 }
 
 static void add_gap(struct family *f, struct slice topic, struct camellia_gap gap)
@@ -63,18 +62,18 @@ static void add_gap(struct family *f, struct slice topic, struct camellia_gap ga
     add(f, "max", gap.max_ms);
 }
 
-static void add_info(struct family *f, const struct camellia_info *info)
+static void add_queue(struct family *f, const struct queue_counted *queue)
 {
     static const char *const spans[CAMELLIA_SPANS] = {
         "size_0_1min",      "size_1min_10min",  "size_10min_30min",
         "size_30min_1hour", "size_1hour_6hour", "size_6hour_1day",
         "size_1day_7day",   "size_7day_30day",  "size_30day_infinite"};
-    set_topic(f, info->topic);
-    add(f, "readyQueueSize", info->ready);
-    add(f, "ackQueueSize", info->acking);
-    add(f, "waitingQueueSize", info->waiting);
-    for (int i = 0; i < CAMELLIA_SPANS; i++)
-        add(f, spans[i], info->span[i]);
+    set_topic(f, queue->name);
+    add(f, "readyQueueSize", queue->counts.ready);
+    add(f, "ackQueueSize", queue->counts.in_flight);
+    add(f, "waitingQueueSize", queue->counts.waiting);
+    for (unsigned i = 0; i < CAMELLIA_SPANS; i++)
+        add(f, spans[i], camellia_span(&queue->counts, i));
 }
 
 /* Returns the resident memory of this process in bytes. */
@@ -120,16 +119,12 @@ static void add_process(struct buf *out, const struct camellia *c)
     metric_real(out, "cpu", LABELS({"type", "usage"}), cpu_usage(uptime_ms));
 }
 
-static void on_infos(struct camellia_query *query, const struct camellia_info *infos,
-                     size_t n)
+static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
 {
+    const struct camellia_query *query = arg;
     const struct camellia_topic *const topics = query->c->stats.topics;
     struct buf out = {0};
     struct family f = {.out = &out};
-    if (infos == NULL) {
-        camellia_query_answer(query, CAMELLIA_PLAIN_TEXT, NULL);
-        return;
-    }
     add_process(&out, query->c);
     begin(&f, "request", "Calls of the last window, by topic");
     for (const struct camellia_topic *t = topics; t; t = t->hh.next)
@@ -140,20 +135,19 @@ static void on_infos(struct camellia_query *query, const struct camellia_info *i
     begin(&f, "ready_queue_time_gap",
           "Time from ready to the pull, or until now if not pulled, in ms");
     for (const struct camellia_topic *t = topics; t; t = t->hh.next)
-        add_gap(&f, t->name, camellia_ready_gap(t));
+        add_gap(&f, t->name, camellia_last(t).ready);
     begin(&f, "topic_info", "Messages now, by topic");
     for (size_t i = 0; i < n; i++)
-        add_info(&f, &infos[i]);
+        add_queue(&f, &queues[i]);
     buf_free(&f.topic);
-    camellia_query_answer(query, CAMELLIA_PLAIN_TEXT, &out);
+    camellia_query_answer(arg, CAMELLIA_PLAIN_TEXT, queues ? &out : NULL);
+    buf_free(&out);
 }
 
 void camellia_metrics(void *arg, struct httpd_req *req)
 {
-    camellia_survey(camellia_query(arg, req), on_infos);
+    camellia_survey(camellia_query(arg, req), on_surveyed);
 }
-
-/* -------------------------------------------------------------------- health */
 
 void camellia_health(void *arg, struct httpd_req *req)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/camellia/camellia_stats.h"
-#include "bridge/base/mem.h"
+#include "sources/camellia/camellia.h"
 
 #include <stdlib.h>
 
@@ -73,7 +72,18 @@ double camellia_gap_avg(const struct camellia_gap *g)
     return g->count ? (double)g->sum_ms / (double)g->count : 0;
 }
 
-static bool is_empty(const struct camellia_window *w)
+struct camellia_window camellia_last(const struct camellia_topic *t)
+{
+    struct camellia_window w = t->last;
+    w.counts[CAMELLIA_N_READY] += t->unpulled_last;
+    w.ready.count += t->unpulled.count;
+    w.ready.sum_ms += t->unpulled.sum_ms;
+    if (t->unpulled.max_ms > w.ready.max_ms)
+        w.ready.max_ms = t->unpulled.max_ms;
+    return w;
+}
+
+bool camellia_is_empty(const struct camellia_window *w)
 {
     int64_t sum = w->pull.count + w->ready.count;
     for (int i = 0; i < CAMELLIA_COUNTS; i++)
@@ -83,7 +93,8 @@ static bool is_empty(const struct camellia_window *w)
 
 void camellia_poll_ended(struct camellia_stats *s, struct camellia_topic *t)
 {
-    if (--t->polls == 0 && is_empty(&t->now) && camellia_topic_is_quiet(t))
+    const struct camellia_window last = camellia_last(t);
+    if (--t->polls == 0 && camellia_is_empty(&t->now) && camellia_is_empty(&last))
         drop(s, t);
 }
 
@@ -95,26 +106,6 @@ void camellia_count_pull(const struct camellia_stats *s, struct camellia_topic *
         t->now.counts[CAMELLIA_N_READY]++;
     else if (s->last_from_ms > 0 && ready_ms >= s->last_from_ms)
         t->last.counts[CAMELLIA_N_READY]++; /* until now it was counted in unpulled */
-}
-
-int64_t camellia_count_of(const struct camellia_topic *t, enum camellia_count what)
-{
-    return t->last.counts[what] + (what == CAMELLIA_N_READY ? t->unpulled_last : 0);
-}
-
-struct camellia_gap camellia_ready_gap(const struct camellia_topic *t)
-{
-    struct camellia_gap gap = t->last.ready;
-    gap.count += t->unpulled.count;
-    gap.sum_ms += t->unpulled.sum_ms;
-    if (t->unpulled.max_ms > gap.max_ms)
-        gap.max_ms = t->unpulled.max_ms;
-    return gap;
-}
-
-bool camellia_topic_is_quiet(const struct camellia_topic *t)
-{
-    return is_empty(&t->last) && t->unpulled_last == 0 && t->unpulled.count == 0;
 }
 
 void camellia_clear_unpulled(struct camellia_stats *s)
@@ -134,7 +125,7 @@ void camellia_stats_next_window(struct camellia_stats *s, int64_t now_ms)
         t->last = t->now;
         t->now = (struct camellia_window){0};
         t->unpulled_last = 0; /* belongs to the previous window */
-        if (is_empty(&t->last) && t->polls == 0)
+        if (camellia_is_empty(&t->last) && t->polls == 0)
             drop(s, t);
     }
 }

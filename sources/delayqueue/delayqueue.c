@@ -9,7 +9,136 @@
 #include "bridge/base/text.h"
 #include "sources/delayqueue/delayqueue.h"
 
-#include <stdlib.h>
+struct delayqueue {
+    struct http_api api;
+    int64_t pop_timeout_ms; /* an option */
+};
+
+/* --------------------------------------------------------------------- parameters */
+
+enum { TTR_MAX_S = 86400 };
+#define DELAY_MAX_S (INT64_C(1) << 31)
+
+_Static_assert((int)DELAYQUEUE_ID_MAX <= (int)JOB_ID_MAX &&
+                   (int)DELAYQUEUE_TOPIC_MAX < (int)JOB_TOPIC_MAX,
+               "an id and a topic of this API fit into a job");
+
+static bool is_space(uint32_t c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r') || c == 0x85 || c == 0xa0 ||
+           c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+/* Returns the bytes of the white-space character at the start or end of s; 0: none. */
+static size_t space_bytes(struct slice s, bool at_end)
+{
+    uint32_t c;
+    size_t n = 1;
+    if (s.n == 0)
+        return 0;
+    while (at_end && n < s.n && ((unsigned char)s.p[s.n - n] & 0xc0) == 0x80)
+        n++;
+    n = text_character(at_end ? (struct slice){s.p + s.n - n, n} : s, &c);
+    return n > 0 && is_space(c) ? n : 0;
+}
+
+struct slice delayqueue_trim(struct slice s)
+{
+    for (size_t n; (n = space_bytes(s, false)) > 0;)
+        s = (struct slice){s.p + n, s.n - n};
+    for (size_t n; (n = space_bytes(s, true)) > 0;)
+        s.n -= n;
+    return s;
+}
+
+static int set_text(const struct http_param *row, struct slice value, void *field,
+                    struct err *err)
+{
+    (void)row, (void)err;
+    *(struct slice *)field = delayqueue_trim(value);
+    return 0;
+}
+
+static const char id_empty[] = "job id不能为空";
+
+#define AT(field) offsetof(struct delayqueue_ask, field)
+/* In the order of the original's checks. */
+static const struct http_param push_params[] = {
+    {"id", HTTP_TEXT, AT(id), .from = FROM_JSON, .min = 1, .wrong = id_empty},
+    {"topic", HTTP_TEXT, AT(topic), .from = FROM_JSON, .min = 1,
+     .wrong = "topic 不能为空"}, /* with a blank: clients compare */
+    {"delay", HTTP_INT, AT(delay_s), .from = FROM_JSON, .min = 1, .max = DELAY_MAX_S,
+     .wrong = "delay 取值范围1 - (2^31 - 1)"},
+    {"ttr", HTTP_INT, AT(ttr_s), .from = FROM_JSON, .min = 1, .max = TTR_MAX_S,
+     .wrong = "ttr 取值范围1 - 86400"},
+    {"body", HTTP_TEXT, AT(body), .from = FROM_JSON},
+    {0}};
+static const struct http_param pop_params[] = {{"topic", HTTP_TEXT, AT(topic),
+                                                .from = FROM_JSON, .min = 1,
+                                                .wrong = "topic不能为空"},
+                                               {0}};
+static const struct http_param id_params[] = {
+    {"id", HTTP_TEXT, AT(id), .from = FROM_JSON, .min = 1, .wrong = id_empty}, {0}};
+#undef AT
+
+/* Rejects values that the original accepts but a job cannot contain. */
+static int check_id(const void *args, struct err *err)
+{
+    const struct delayqueue_ask *ask = args;
+    if (ask->id.n > DELAYQUEUE_ID_MAX)
+        return err_set(err, "the id is longer than %d bytes", DELAYQUEUE_ID_MAX);
+    return 0;
+}
+
+static int check_topic(struct slice topic, struct err *err)
+{
+    if (topic.n > DELAYQUEUE_TOPIC_MAX)
+        return err_set(err, "a topic is longer than %d bytes", DELAYQUEUE_TOPIC_MAX);
+    return 0;
+}
+
+static int check_push(const void *args, struct err *err)
+{
+    const struct delayqueue_ask *ask = args;
+    if (check_id(args, err) < 0 || check_topic(ask->topic, err) < 0)
+        return -1;
+    if (memchr(ask->topic.p, ',', ask->topic.n))
+        return err_set(err,
+                       "the topic contains a comma, which /pop uses to separate topics");
+    return 0;
+}
+
+static int check_pop(const void *args, struct err *err)
+{
+    const struct delayqueue_ask *ask = args;
+    struct slice rest = ask->topic;
+    for (unsigned n = 0; rest.p; n++) {
+        if (n == DELAYQUEUE_TOPICS_MAX)
+            return err_set(err, "a pop may contain at most %d topics",
+                           DELAYQUEUE_TOPICS_MAX);
+        if (check_topic(delayqueue_trim(text_cut(&rest, ',')), err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+const struct http_args delayqueue_push_args = {sizeof(struct delayqueue_ask), push_params,
+                                               check_push, true};
+const struct http_args delayqueue_pop_args = {sizeof(struct delayqueue_ask), pop_params,
+                                              check_pop, true};
+const struct http_args delayqueue_id_args = {sizeof(struct delayqueue_ask), id_params,
+                                             check_id, true};
+
+unsigned delayqueue_split(struct slice topic, struct slice *topics)
+{
+    unsigned n = 0;
+    while (topic.p && n < DELAYQUEUE_TOPICS_MAX) {
+        topics[n] = delayqueue_trim(text_cut(&topic, ','));
+        n += topics[n].n > 0;
+    }
+    return n;
+}
 
 /* ------------------------------------------------------------------------ answers */
 
@@ -70,11 +199,9 @@ static void refuse(void *arg, struct httpd_req *req, unsigned status, const char
 
 const struct http_dialect delayqueue_dialect = {
     .refuse = refuse,
-    .set = {[HTTP_TEXT] = delayqueue_set_text},
+    .set = {[HTTP_TEXT] = set_text},
     .bad_body = "解析json失败",
 };
-
-/* ------------------------------------------------------------------------- /push */
 
 static void on_stored(void *arg, const struct stored_reply *reply)
 {
@@ -104,8 +231,6 @@ static void push(void *arg, struct httpd_req *req)
     source_submit(dq->api.src, job, on_stored, req);
 }
 
-/* ------------------------------------------------------------- /delete, /finish */
-
 /* An unknown job counts as finished. */
 static void on_finished(void *arg, enum queue_code code, enum queue_state was)
 {
@@ -117,24 +242,16 @@ static void on_finished(void *arg, enum queue_code code, enum queue_state was)
         ok(req, done, (struct slice){NULL, 0});
 }
 
-static void end_job(struct delayqueue *dq, struct httpd_req *req, enum queue_end end)
-{
-    const struct delayqueue_ask *ask = httpd_args(req);
-    const struct queue_finish how = {.end = end};
-    queue_finish(dq->api.src, (struct slice){NULL, 0}, ask->id, &how, on_finished, req);
-}
-
-static void delete_job(void *arg, struct httpd_req *req)
-{
-    end_job(arg, req, QUEUE_END_DELETED);
-}
-
+/* The end only shows in the statistics. */
 static void finish(void *arg, struct httpd_req *req)
 {
-    end_job(arg, req, QUEUE_END_ACKED);
+    struct delayqueue *dq = arg;
+    const struct delayqueue_ask *ask = httpd_args(req);
+    bool deletes = strcmp(httpd_route_of(req)->path, "/delete") == 0;
+    const struct queue_finish how = {.end =
+                                         deletes ? QUEUE_END_DELETED : QUEUE_END_ACKED};
+    queue_finish(dq->api.src, (struct slice){NULL, 0}, ask->id, &how, on_finished, req);
 }
-
-/* -------------------------------------------------------------------------- /get */
 
 static void add_job(struct buf *out, const struct queue_job *found)
 {
@@ -173,62 +290,6 @@ static void get(void *arg, struct httpd_req *req)
     queue_find(dq->api.src, (struct slice){NULL, 0}, ask->id, on_found, req);
 }
 
-/* -------------------------------------------------------------------------- /pop */
-
-/* Returns the first job of the topics, or none after pop_timeout. Clients repeat an empty
- * pop at once, possibly thousands of times a second. So no empty answer or error is sent
- * before the timeout, except after a reload that requires a new request. */
-enum { REST_MS = 1000 }; /* wait before that answer */
-
-struct pop {
-    LIST_ENTRY(pop) link;
-    struct httpd_req *req;
-    struct pull *pull;    /* NULL: no open pull */
-    struct timer *timer;  /* delays an early answer; NULL: none */
-    enum queue_code code; /* code of the early answer */
-    int64_t end_ms;       /* monotonic */
-};
-
-/* Frees pop and returns its request, which must still be answered. */
-static struct httpd_req *pop_free(struct pop *pop)
-{
-    struct httpd_req *req = pop->req;
-    if (pop->pull)
-        queue_pull_end(pop->pull);
-    timer_del(pop->timer);
-    LIST_REMOVE(pop, link);
-    free(pop);
-    return req;
-}
-
-/* Answers without a job, by pop->code. */
-static void answer_none(struct pop *pop)
-{
-    enum queue_code code = pop->code;
-    struct httpd_req *req = pop_free(pop);
-    if (code == QUEUE_NONE)
-        ok(req, done, (struct slice){NULL, 0});
-    else
-        trouble(req, code);
-}
-
-static void on_time(void *arg)
-{
-    answer_none(arg);
-}
-
-static void none_in_time(struct pop *pop, enum queue_code code)
-{
-    int64_t left_ms = pop->end_ms - loop_mono_ms();
-    pop->code = code;
-    if (left_ms <= 0) {
-        answer_none(pop);
-        return;
-    }
-    pop->timer = timer_new(on_time, pop);
-    timer_set(pop->timer, left_ms);
-}
-
 static void answer_job(struct httpd_req *req, const struct queue_job *found)
 {
     struct buf data = {0};
@@ -251,64 +312,31 @@ static void answer_job(struct httpd_req *req, const struct queue_job *found)
 static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
                       unsigned n)
 {
-    struct pop *pop = arg;
-    pop->pull = NULL;
-    if (code == QUEUE_OK && n > 0) {
-        answer_job(pop_free(pop), &jobs[0]);
-        return;
-    }
-    /* QUEUE_NONE before the timeout: a reload has changed the route to the queue. */
-    int64_t rested_ms = loop_mono_ms() + REST_MS;
-    if (code == QUEUE_NONE && pop->end_ms > rested_ms)
-        pop->end_ms = rested_ms;
-    none_in_time(pop, code == QUEUE_OK ? QUEUE_NONE : code);
+    if (code == QUEUE_OK && n > 0)
+        answer_job(arg, &jobs[0]);
+    else if (code == QUEUE_OK || code == QUEUE_NONE)
+        ok(arg, done, (struct slice){NULL, 0});
+    else
+        trouble(arg, code);
 }
 
-/* The client has disconnected: its job goes to the next waiter. */
-static void on_gone(void *arg)
-{
-    struct pop *pop = arg;
-    pop->code = QUEUE_NONE;
-    answer_none(pop);
-}
-
+/* Returns the first job of the topics, or none after pop_timeout. */
 static void pop(void *arg, struct httpd_req *req)
 {
     struct delayqueue *dq = arg;
-    const struct delayqueue_ask *ask = httpd_args(req);
+    struct delayqueue_ask *ask = httpd_args(req);
     struct slice topics[DELAYQUEUE_TOPICS_MAX];
     const struct queue_ask pull = {.topics = topics,
                                    .topic_count = delayqueue_split(ask->topic, topics),
                                    .max = 1,
                                    .wait_ms = dq->pop_timeout_ms};
-    struct pop *p = mem_alloc(sizeof(*p));
-    p->req = req;
-    p->end_ms = loop_mono_ms() + dq->pop_timeout_ms;
-    LIST_INSERT_HEAD(&dq->pops, p, link);
-    httpd_on_gone(req, on_gone, p);
-    if (pull.topic_count > 0)
-        p->pull = queue_pull(dq->api.src, &pull, on_pulled, p);
-    else /* only commas: never a job */
-        none_in_time(p, QUEUE_NONE);
+    http_poll_start(&ask->poll, &dq->api, req, &pull, on_pulled, req);
 }
-
-static void stop(struct source *src, void *self)
-{
-    struct delayqueue *dq = self;
-    for (struct pop *next, *pop = LIST_FIRST(&dq->pops); pop; pop = next) {
-        next = LIST_NEXT(pop, link);
-        pop->code = QUEUE_NONE;
-        answer_none(pop);
-    }
-    http_api_stop(src, self);
-}
-
-/* ----------------------------------------------------------------- start and stop */
 
 static const struct httpd_route rows[] = {
     {"*", "/push", push, HTTPD_OPEN, &delayqueue_push_args},
     {"*", "/pop", pop, HTTPD_OPEN, &delayqueue_pop_args},
-    {"*", "/delete", delete_job, HTTPD_OPEN, &delayqueue_id_args},
+    {"*", "/delete", finish, HTTPD_OPEN, &delayqueue_id_args},
     {"*", "/finish", finish, HTTPD_OPEN, &delayqueue_id_args},
     {"*", "/get", get, HTTPD_OPEN, &delayqueue_id_args},
     {"*", "/{*}", not_found, HTTPD_OPEN, NULL},
@@ -317,8 +345,6 @@ static const struct httpd_route rows[] = {
 
 static int start(struct source *src, void *self, struct err *err)
 {
-    struct delayqueue *dq = self;
-    LIST_INIT(&dq->pops);
     return http_api_start(src, self, rows, &delayqueue_dialect, err);
 }
 
@@ -340,9 +366,9 @@ const struct source_ops source_delayqueue = {
     .awaits = true,
     .pulls_by_topic = true,
     .check = http_api_check,
-    .warn = http_api_unwise,
+    .warn = http_api_warn,
     .start = start,
     .pause = http_api_pause,
-    .stop = stop,
+    .stop = http_api_stop,
     .import = delayqueue_import,
 };

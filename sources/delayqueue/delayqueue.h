@@ -1,26 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * delayqueue.h - shared by the files of the delay-queue source.
- *
- * delayqueue.c serves the calls, delayqueue_args.c parses their parameters,
- * delayqueue_import.c imports from the original.
+ * delayqueue.h - what tests and the import use of the delay-queue source.
  */
 #ifndef SOURCES_DELAYQUEUE_DELAYQUEUE_H
 #define SOURCES_DELAYQUEUE_DELAYQUEUE_H
 
 #include "bridge/http/http_api.h"
 
-#include <sys/queue.h>
-
-struct delayqueue {
-    struct http_api api;
-    int64_t pop_timeout_ms; /* an option */
-    LIST_HEAD(, pop) pops;  /* not answered yet */
-};
-
-extern const struct http_dialect delayqueue_dialect;
-
-/* --- delayqueue_args.c --- */
 enum {
     DELAYQUEUE_ID_MAX = 512,     /* bytes, as JOB_ID_MAX */
     DELAYQUEUE_TOPIC_MAX = 1000, /* bytes, below JOB_TOPIC_MAX */
@@ -29,12 +15,12 @@ enum {
 struct delayqueue_ask {
     struct slice id, topic, body; /* trimmed; p is never NULL */
     int64_t delay_s, ttr_s;
+    struct http_poll poll; /* of a /pop */
 };
+extern const struct http_dialect delayqueue_dialect;
 /* The arguments of /push, of /pop, and of all other calls. */
 extern const struct http_args delayqueue_push_args, delayqueue_pop_args,
     delayqueue_id_args;
-/* Stores a text parameter, trimmed. */
-http_set delayqueue_set_text;
 /* Splits the topics of a /pop at commas, trims each and drops empty names. Returns their
  * number, at most DELAYQUEUE_TOPICS_MAX. The results point into topic. */
 unsigned delayqueue_split(struct slice topic, struct slice *topics);

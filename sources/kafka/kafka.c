@@ -12,8 +12,7 @@
 #include "sources/kafka/kafka_client.h"
 #include "sources/kafka/kafka_conf.h"
 #include "sources/kafka/kafka_group.h"
-#include "sources/kafka/kafka_job.h"
-#include "sources/kafka/kafka_query.h"
+#include "sources/kafka/kafka_part.h"
 
 #include <string.h>
 
@@ -101,7 +100,7 @@ static rd_kafka_conf_t *make_conf(const struct kafka_source *k, struct err *err)
         {"enable.partition.eof", k->start_at == START_LATEST ? "true" : "false", 0},
         {"log.queue", "true", 0},
         {"log.connection.close", "false", 0}, /* brokers close idle connections */
-        {"statistics.interval.ms", NULL, KAFKA_STATISTICS_MS}, /* see kafka_stall.h */
+        {"statistics.interval.ms", NULL, KAFKA_STATISTICS_MS}, /* see kafka_stall.c */
         {0}};
 
     return kafka_conf_new(&k->link, rows, err);
@@ -439,7 +438,7 @@ static unsigned connections(const void *self)
 
 static void report_lag(const void *self, lag_cb *cb, void *arg)
 {
-    kafka_parts_lag(&((const struct kafka_source *)self)->group.parts, cb, arg);
+    kafka_group_lag(&((const struct kafka_source *)self)->group, cb, arg);
 }
 
 const struct source_ops source_kafka = {

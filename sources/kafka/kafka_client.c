@@ -7,8 +7,6 @@
 
 #include "bridge/base/log.h"
 #include "bridge/base/mem.h"
-#include "sources/kafka/kafka_stall.h"
-#include "sources/kafka/kafka_token.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -408,3 +408,31 @@ void kafka_group_error(struct kafka_group *g, rd_kafka_event_t *ev)
     }
     rd_kafka_topic_partition_destroy(which);
 }
+
+/* Returns the number of records, or -1: not known. */
+static int64_t lag_of(const struct kafka_part *part)
+{
+    int64_t low, end, stored = part->offsets.done;
+
+    if (rd_kafka_get_watermark_offsets(part->parts->rk, part->topic, part->partition,
+                                       &low, &end) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return -1;
+    if (stored < 0)
+        stored = part->start >= 0 ? part->start : low;
+    if (stored < 0 || end < 0)
+        return -1;
+    return end > stored ? end - stored : 0;
+}
+
+void kafka_group_lag(const struct kafka_group *g, lag_cb *cb, void *arg)
+{
+    const struct kafka_part *part;
+
+    if (g->parts.rk == NULL)
+        return;
+    TAILQ_FOREACH (part, &g->parts.list, link) {
+        const int64_t records = lag_of(part);
+        if (records >= 0)
+            cb(arg, part->topic, part->partition, records);
+    }
+}

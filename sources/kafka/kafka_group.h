@@ -115,5 +115,10 @@ void kafka_group_check_rewinds(struct kafka_group *g);
 /* Marks all stored records and passes their offsets to librdkafka without the commit lag.
  * Calls done once, also if Redis is unavailable. */
 void kafka_group_settle(struct kafka_group *g, void (*done)(void *arg), void *arg);
+/* Calls cb for each assigned partition with the number of records that Redis has not
+ * stored. Their end is the one of the last fetch: no request is sent. So the lag of a
+ * partition that is not fetched, for example while the source is paused, does not grow.
+ * Markers of transactions count as records. */
+void kafka_group_lag(const struct kafka_group *g, lag_cb *cb, void *arg);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/kafka/kafka_job.h"
+#include "sources/kafka/kafka_part.h"
 
 enum { HEADERS_HINT_BYTES = 256 };
 

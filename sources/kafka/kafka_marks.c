@@ -58,32 +58,24 @@ void kafka_mark_field(const char *topic, int32_t partition, unsigned incarnation
 
 /* -------------------------------------------------------------------- fields */
 
+static struct slice copy_of(struct slice s)
+{
+    return (struct slice){mem_strndup(s.p ? s.p : "", s.n), s.n};
+}
+
 static void fields_add(struct kafka_fields *f, struct slice field, struct slice value)
 {
     f->item = mem_realloc(f->item, (f->n + 1) * sizeof(*f->item));
-    f->item[f->n].field.n = field.n;
-    f->item[f->n++].value.n = value.n;
-    buf_add_slice(&f->text, field);
-    buf_add_slice(&f->text, value);
-}
-
-/* Sets the items' pointers. Call after the last add, since the text moves while it
- * grows. */
-static void fields_place(struct kafka_fields *f)
-{
-    const char *at = buf_str(&f->text);
-
-    for (unsigned i = 0; i < f->n; i++) {
-        f->item[i].field.p = at;
-        f->item[i].value.p = at += f->item[i].field.n;
-        at += f->item[i].value.n;
-    }
+    f->item[f->n++] = (struct kv_item){copy_of(field), copy_of(value)};
 }
 
 static void fields_free(struct kafka_fields *f)
 {
+    for (unsigned i = 0; i < f->n; i++) {
+        free((void *)(uintptr_t)f->item[i].field.p);
+        free((void *)(uintptr_t)f->item[i].value.p);
+    }
     free(f->item);
-    buf_free(&f->text);
     *f = (struct kafka_fields){0};
 }
 
@@ -207,7 +199,6 @@ static void write_marks(struct kafka_marks *m)
         end_write(m);
         return;
     }
-    fields_place(&changed);
     m->writing = true;
     m->parts->open_requests++;
     kv_put_all(m->parts->src, kv, changed.item, changed.n, on_marks_written, m);
@@ -262,7 +253,6 @@ static void on_read(void *arg, enum kv_code code, const struct kv_item *items, u
         fields_free(&m->fields);
         for (unsigned i = 0; i < n; i++)
             fields_add(&m->fields, items[i].field, items[i].value);
-        fields_place(&m->fields);
     }
     m->events->read(m->arg, good);
 }
@@ -360,7 +350,6 @@ void kafka_marks_write_reading(struct kafka_part *part)
     fields_add(&changed, buf_slice(&field), buf_slice(&value));
     if (r->mark >= 0)
         add_mark(&changed, part, r->incarnation, r->mark);
-    fields_place(&changed);
     r->parts->open_requests++;
     kv_put_all(r->parts->src, kv, changed.item, changed.n, on_reading_written, r);
     fields_free(&changed);

@@ -22,6 +22,7 @@
 #define SOURCES_KAFKA_KAFKA_MARKS_H
 
 #include "bridge/engine/kv.h"
+#include "sources/kafka/kafka_conf.h"
 #include "sources/kafka/kafka_part.h"
 
 struct kafka_marks_events {
@@ -32,11 +33,10 @@ struct kafka_marks_events {
     void (*read)(void *arg, bool good);
 };
 
-/* Fields of the kv with their text. All zeros: empty. */
+/* Fields of the kv, with copies of their text. All zeros: empty. */
 struct kafka_fields {
     struct kv_item *item;
     unsigned n;
-    struct buf text; /* storage of the items */
 };
 
 struct kafka_marks {
@@ -79,6 +79,21 @@ void kafka_marks_write_reading(struct kafka_part *part);
 void kafka_marks_ask_rewind(struct kafka_marks *m, const char *route,
                             const struct rewind_row *rows, size_t n, kv_cb *cb,
                             void *arg);
+
+/* kafka_query.c: an operator asks for a rewind to a time. */
+struct kafka_rewind {
+    const char *route; /* copied */
+    int64_t to_ms;     /* since 1970 */
+    bool dry_run;
+    const struct kafka_link *link; /* borrowed until the answer, as are the topics */
+    char *const *topics;           /* as in the subscription */
+    size_t topic_count;
+};
+/* Looks up the offsets of to_ms in a thread, then asks all instances to rewind the
+ * partitions of the route to them. Calls cb once, never before it has
+ * returned; until then marks->parts->open_requests is above 0. Loop thread. */
+void kafka_rewind(struct kafka_marks *marks, const struct kafka_rewind *what,
+                  rewind_cb *cb, void *arg);
 
 /* For tests: append a mark's field name; append the value of "rewind ROUTE"; return its
  * number (0: none).

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/kafka/kafka_offsets.h"
+#include "sources/kafka/kafka_part.h"
 
 #include "bridge/base/mem.h"
 

@@ -129,15 +129,6 @@ static void pause_list(struct kafka_parts *parts, rd_kafka_topic_partition_list_
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-static void seek_list(struct kafka_parts *parts, rd_kafka_topic_partition_list_t *list)
-{
-    rd_kafka_error_t *error = rd_kafka_seek_partitions(parts->rk, list, 0);
-
-    if (error)
-        log_warn(parts->who, "cannot seek: %s", rd_kafka_error_string(error));
-    rd_kafka_error_destroy(error);
-}
-
 /* Takes ownership of list, which contains the offsets to continue at. */
 static void resume_list(struct kafka_parts *parts, rd_kafka_topic_partition_list_t *list)
 {
@@ -149,8 +140,11 @@ static void resume_list(struct kafka_parts *parts, rd_kafka_topic_partition_list
         for (int i = list->cnt - 1; i >= 0; i--)
             if (list->elems[i].offset < 0)
                 rd_kafka_topic_partition_list_del_by_idx(list, i);
-        if (list->cnt > 0)
-            seek_list(parts, list);
+        rd_kafka_error_t *error =
+            list->cnt > 0 ? rd_kafka_seek_partitions(parts->rk, list, 0) : NULL;
+        if (error)
+            log_warn(parts->who, "cannot seek: %s", rd_kafka_error_string(error));
+        rd_kafka_error_destroy(error);
     }
     rd_kafka_topic_partition_list_destroy(list);
 }
@@ -189,6 +183,12 @@ void kafka_parts_resume(struct kafka_parts *parts, struct kafka_part *part,
 
 /* -------------------------------------------------------------------- reading */
 
+static void raise_to(int64_t *offset, int64_t least)
+{
+    if (*offset < least)
+        *offset = least;
+}
+
 /* Waits until every open read is answered; otherwise a record could have two open
  * reads. */
 static void rewind_soon(struct kafka_part *part)
@@ -203,10 +203,9 @@ static void rewind_soon(struct kafka_part *part)
  * the partition, the topic was recreated or truncated; otherwise compares timestamps. */
 static bool is_recreated(const struct kafka_part *part, int64_t offset)
 {
-    const int64_t known =
-        part->mark > part->offsets.position ? part->mark : part->offsets.position;
-    int64_t low, high;
+    int64_t known = part->offsets.position, low, high;
 
+    raise_to(&known, part->mark);
     if (part->parts->rk == NULL ||
         rd_kafka_get_watermark_offsets(part->parts->rk, part->topic, part->partition,
                                        &low, &high) != RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -286,8 +285,7 @@ void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t off
                           * still pending */
         kafka_part_set_start(part,
                              offset >= 0 && offset < part->mark ? offset : part->mark);
-    if (part->commit_below < part->offsets.position)
-        part->commit_below = part->offsets.position;
+    raise_to(&part->commit_below, part->offsets.position);
     if (part->start >= 0 && offset >= 0 &&
         (part->rewind_to < 0 || offset < part->rewind_to))
         part->rewind_to = offset;
@@ -312,22 +310,11 @@ static bool is_out_of_place(struct kafka_part *part, int64_t offset)
                     "%s/%" PRId32 ": offset %" PRId64 " after %" PRId64
                     "; the topic was recreated or truncated",
                     part->topic, part->partition, offset, o->position - 1);
-    if (part->commit_below < o->position)
-        part->commit_below = o->position;
-    if (part->commit_below < part->mark)
-        part->commit_below = part->mark;
+    raise_to(&part->commit_below, o->position);
+    raise_to(&part->commit_below, part->mark);
     part->rewind_to = offset;
     rewind_soon(part);
     return true;
-}
-
-static void rewind_recreated(struct kafka_part *part, int64_t offset)
-{
-    if (part->commit_below < part->offsets.position)
-        part->commit_below = part->offsets.position;
-    part->recreated = true;
-    part->rewind_to = offset;
-    rewind_soon(part);
 }
 
 /* Checks whether a topic that was missing is still the same, by reading its last record
@@ -352,7 +339,10 @@ static bool has_changed(struct kafka_part *part, int64_t offset, int64_t stamp_m
              " now contains another record: the topic was recreated, and tarry reads it "
              "from the start",
              part->topic, part->partition, offset);
-    rewind_recreated(part, 0);
+    raise_to(&part->commit_below, part->offsets.position);
+    part->recreated = true;
+    part->rewind_to = 0;
+    rewind_soon(part);
     return true;
 }
 

@@ -11,13 +11,71 @@
 #define SOURCES_KAFKA_KAFKA_PART_H
 
 #include "bridge/plugin.h"
-#include "sources/kafka/kafka_offsets.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
 #include <librdkafka/rdkafka.h>
+
+/* ------------------- kafka_offsets.c: what is stored. Pure; does not use librdkafka. */
+
+/* Answers arrive in any order, but an offset may be committed only if all records below
+ * it are stored. Offsets may have gaps (compaction, transactions): compare their order,
+ * do not count. */
+struct kafka_read { /* a record that was read */
+    STAILQ_ENTRY(kafka_read) link;
+    void *owner; /* the caller's */
+    int64_t offset;
+    enum { READ_OPEN, READ_STORED, READ_FAILED } state;
+};
+
+struct kafka_offsets {
+    STAILQ_HEAD(, kafka_read) reads; /* starts at the first record that is not stored */
+    int64_t position; /* offset of the record to read next; -1: not known */
+    int64_t done;     /* everything below it is stored; -1: nothing yet */
+    unsigned count;   /* of reads */
+    unsigned open;    /* reads without an answer */
+    bool has_failed;  /* a record was not stored: rewind once open is 0 */
+};
+
+void kafka_offsets_init(struct kafka_offsets *o);
+void kafka_offsets_fini(struct kafka_offsets *o); /* also with open reads */
+
+/* Adds a record that was read; offset must not be below o->position. The entry is valid
+ * until it is answered or o is rewound. */
+struct kafka_read *kafka_offsets_read(struct kafka_offsets *o, int64_t offset,
+                                      void *owner);
+/* Answers a read. Call it once for each read; it may free the read. True: o->done
+ * rose. */
+bool kafka_offsets_answer(struct kafka_offsets *o, struct kafka_read *read, bool stored);
+/* Drops every read; none may be open. Returns the offset to read from: the first that is
+ * not stored, or back_to if that is lower (-1: ignored).
+ */
+int64_t kafka_offsets_rewind(struct kafka_offsets *o, int64_t back_to);
+
+enum { KAFKA_LAG_SLOTS = 20 /* 16 for the lag, the slot being filled, 3 spare */ };
+
+/* An offset as it was lag_ms ago: a ring of slots, each a sixteenth of the lag long. The
+ * last offset of a slot is ripe when the lag has passed since the slot's end. Its age is
+ * the lag, and at most a sixteenth more. Times are monotonic ms. */
+struct kafka_lag {
+    int64_t lag_ms; /* 0: everything is ripe at once */
+    struct {
+        int64_t end_ms, offset;
+    } slot[KAFKA_LAG_SLOTS];
+    unsigned first, count;
+    int64_t ripe; /* -1: nothing yet */
+};
+
+void kafka_lag_init(struct kafka_lag *l, int64_t lag_ms);
+void kafka_lag_add(struct kafka_lag *l, int64_t now_ms, int64_t offset);
+/* Returns the last offset noted at least lag_ms ago; -1: none. */
+int64_t kafka_lag_ripe(struct kafka_lag *l, int64_t now_ms);
+/* Drops all noted offsets. offset is ripe from now on; -1: no offset is ripe. */
+void kafka_lag_reset(struct kafka_lag *l, int64_t offset);
+
+/* --------------------------------------------------------------- the partitions */
 
 enum kafka_pause_reason { /* bits: while any is set, the partition is not read */
                           PAUSE_FLOW = 1,   /* the store is full */
@@ -122,11 +180,17 @@ void kafka_part_rewind_to_mark(struct kafka_part *part, int64_t mark);
 /* Returns the offset that may be marked and committed; -1: not known, or not now. */
 int64_t kafka_part_committable(struct kafka_part *part);
 
-/* Calls cb for each assigned partition with its lag (kafka_part_lag.c). */
-void kafka_parts_lag(const struct kafka_parts *parts, lag_cb *cb, void *arg);
-
 /* Passes to librdkafka the offsets to commit, and takes ownership of list. librdkafka
  * commits by its own timer. */
 void kafka_parts_store(struct kafka_parts *parts, rd_kafka_topic_partition_list_t *list);
+
+/* ------------------------------------------------------- kafka_job.c: their records */
+
+/* Returns a new job with copies of the record's fields. A job whose headers cannot be
+ * read is marked as unreadable. Distinguishes a null key, payload or header value from an
+ * empty one. */
+struct job *kafka_job_new(const struct kafka_part *part, const rd_kafka_message_t *m);
+/* Returns the record's timestamp, ms since 1970; 0: none. */
+int64_t kafka_record_ms(const rd_kafka_message_t *m);
 
 #endif

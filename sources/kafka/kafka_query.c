@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/kafka/kafka_query.h"
+#include "sources/kafka/kafka_client.h"
 
 #include "bridge/base/mem.h"
 #include "sources/kafka/kafka_marks.h"
-#include "sources/kafka/kafka_token.h"
 
 #include <pthread.h>
 #include <regex.h>

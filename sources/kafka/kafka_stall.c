@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/kafka/kafka_stall.h"
+#include "sources/kafka/kafka_client.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "sources/kafka/kafka_token.h"
+#include "sources/kafka/kafka_client.h"
 
 #include "bridge/base/buf.h"
 #include "bridge/base/json.h"

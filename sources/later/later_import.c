@@ -8,7 +8,7 @@
  */
 #include "bridge/base/json.h"
 #include "bridge/import/import.h"
-#include "sources/later/later_job.h"
+#include "sources/later/later.h"
 
 struct task {
     struct slice id, topic, callback, content;

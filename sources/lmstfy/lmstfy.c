@@ -8,8 +8,6 @@
  */
 #include "sources/lmstfy/lmstfy.h"
 
-/* -------------------------------------------------------------------------- check */
-
 bool lmstfy_has_pool(const struct lmstfy *l, struct slice pool)
 {
     for (size_t i = 0; i < l->pools.n; i++) {
@@ -45,47 +43,61 @@ static void warn(const void *self, struct buf *lines)
     httpd_warn_insecure(&l->admin_http, "admin_", &passwords, lines);
 }
 
-void lmstfy_ulid(struct lmstfy *l, char out[LMSTFY_ULID])
+/* Changes of tokens and limits are notified; this covers lost notifications. */
+enum { COPIES_CLEAR_MS = 10 * 1000 };
+
+static const struct httpd_route rows[] = {{"*", "/{*}", lmstfy_serve, HTTPD_OPEN, NULL},
+                                          {0}};
+static const struct httpd_route admin_rows[] = {
+    {"*", "/{*}", lmstfy_serve_admin, HTTPD_OPEN, NULL}, {0}};
+
+static int start(struct source *src, void *self, struct err *err)
 {
-    lmstfy_new_ulid(&l->ids, source_now_ms(l->api.src, (struct slice){NULL, 0}), out);
+    struct lmstfy *l = self;
+    struct buf name = {0};
+    if (check(l, err) < 0 || http_api_start(src, l, rows, &lmstfy_dialect, err) < 0)
+        return -1;
+    buf_addf(&name, "%s.admin", source_name(src));
+    l->admin_httpd = httpd_open(buf_str(&name), &l->admin_http, err);
+    buf_free(&name);
+    if (l->admin_httpd == NULL) {
+        httpd_stop(l->api.httpd);
+        return err_in(err, "admin_listen");
+    }
+    l->tokens = (struct lmstfy_copies){.kv = LMSTFY_TOKENS_KV};
+    l->limits = (struct lmstfy_copies){.kv = LMSTFY_LIMITS_KV, .absent = true};
+    l->copies_clear = timer_every(COPIES_CLEAR_MS, lmstfy_copies_clear, l);
+    kv_watch(src, lmstfy_copies_clear, l);
+    lmstfy_metrics_start(l);
+    httpd_serve(l->admin_httpd, admin_rows, l);
+    httpd_set_dialect(l->admin_httpd, &lmstfy_admin_dialect, l);
+    log_info(source_name(src), "listens on %s for the admin API", l->admin_http.listen);
+    return 0;
 }
 
-/* --------------------------------------------------------------------------- stop */
-
-void lmstfy_release(struct lmstfy *l)
+static void on_admin_closed(void *arg)
 {
-    lmstfy_cache_free(&l->tokens);
-    lmstfy_cache_free(&l->limits);
-    lmstfy_metrics_free(l);
+    struct lmstfy *l = arg;
+    kv_watch(l->api.src, NULL, NULL);
+    timer_del(l->copies_clear);
+    lmstfy_copies_clear(l);
+    lmstfy_metrics_stop(l);
     buf_free(&l->topic);
-    buf_free(&l->topics);
     buf_free(&l->key);
     source_stopped(l->api.src);
+}
+
+static void on_closed(void *self)
+{
+    struct lmstfy *l = self;
+    httpd_close(l->admin_httpd, on_admin_closed, l);
 }
 
 static void stop(struct source *src, void *self)
 {
     (void)src;
-    http_api_close(self, lmstfy_admin_stop);
+    http_api_close(self, on_closed);
 }
-
-/* -------------------------------------------------------------------------- start */
-
-static const struct httpd_route rows[] = {{"*", "/{*}", lmstfy_serve, HTTPD_OPEN, NULL},
-                                          {0}};
-
-static int start(struct source *src, void *self, struct err *err)
-{
-    struct lmstfy *l = self;
-    if (check(l, err) < 0 || http_api_start(src, l, rows, &lmstfy_dialect, err) < 0)
-        return -1;
-    if (lmstfy_admin_start(l, err) == 0)
-        return 0;
-    httpd_stop(l->api.httpd);
-    return -1;
-}
-
-/* ------------------------------------------------------------------------- options */
 
 #define AT(field) offsetof(struct lmstfy, field)
 #define LONGEST_MS (UINT32_MAX * INT64_C(1000))

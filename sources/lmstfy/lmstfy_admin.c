@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lmstfy_admin.c - the admin API: its listener and accounts, version, pools, list of
- * queues, and the switch of the access log.
+ * lmstfy_admin.c - the admin API: its accounts, version, pools, list of queues, and the
+ * switch of the access log.
  */
 #include "bridge/base/text.h"
 #include "sources/lmstfy/lmstfy.h"
 
 #include <stdlib.h>
-
-/* Changes are notified; this refresh covers lost notifications. */
-enum { REFRESH_MS = 10 * 1000, REFRESH_SOON_MS = 1000 };
-
-/* ------------------------------------------------------------ about the service */
 
 /* Version of the emulated API; operators' scripts check it. */
 #define API_VERSION "1.0.15"
@@ -66,12 +61,6 @@ static void add_info(struct buf *out, const struct queue_row *rows, size_t n)
     buf_add_str(out, n ? "\n    ]\n}\n" : "}\n");
 }
 
-static struct slice pool_of(const struct lmstfy_req *r)
-{
-    struct slice pool = httpd_query(r->req, "pool");
-    return pool.n ? pool : SLICE_LIT("default");
-}
-
 static void on_listed(void *arg, enum queue_code code, const struct queue_name *names,
                       unsigned n)
 {
@@ -85,7 +74,7 @@ static void on_listed(void *arg, enum queue_code code, const struct queue_name *
         struct slice pool;
         if (lmstfy_split_topic(names[i].name, &pool, &rows[found].ns,
                                &rows[found].queue) == 0 &&
-            slice_eq(pool, pool_of(r)))
+            slice_eq(pool, r->pool))
             found++;
     }
     qsort(rows, found, sizeof(*rows), by_name);
@@ -102,26 +91,19 @@ void lmstfy_any_topic(struct buf *out, struct slice pool)
 static void about_info(struct lmstfy_req *r)
 {
     struct buf topic = {0};
-    if (!lmstfy_has_pool(r->l, pool_of(r))) {
+    if (lmstfy_pool_of_query(r) < 0) {
         lmstfy_answer_none(r, 200);
         return;
     }
-    lmstfy_any_topic(&topic, pool_of(r));
+    lmstfy_any_topic(&topic, r->pool);
     queue_list(r->l->api.src, buf_slice(&topic), on_listed, r);
     buf_free(&topic);
 }
 
-/* ------------------------------------------------------------ the access log */
-
-static void answer_status(struct lmstfy_req *r)
+static void accesslog_get(struct lmstfy_req *r)
 {
     buf_addf(&r->out, "{\"status\":\"%s\"}", r->l->access_log ? "enabled" : "disabled");
     lmstfy_answer(r, 200);
-}
-
-static void accesslog_get(struct lmstfy_req *r)
-{
-    answer_status(r);
 }
 
 static void accesslog_set(struct lmstfy_req *r)
@@ -133,34 +115,26 @@ static void accesslog_set(struct lmstfy_req *r)
         return;
     }
     r->l->access_log = on;
-    answer_status(r);
+    accesslog_get(r);
 }
-
-/* ------------------------------------------------------------ the table */
 
 static const struct lmstfy_row rows[] = {
     {"GET", "/version", about_version, .guarded = false},
     {"GET", "/pools", about_pools, .guarded = false},
-    {"GET", "/pools/", about_pools, .guarded = false},
     {"GET", "/info", about_info, .guarded = false},
     {"GET", "/metrics", lmstfy_metrics_get, .guarded = false},
     {"GET", "/accesslog", accesslog_get, .guarded = false},
     {"POST", "/accesslog", accesslog_set, .guarded = true},
-    {"POST", "/token/{}", lmstfy_token_new, .guarded = true},
-    {"GET", "/token/{}", lmstfy_token_list, .guarded = true},
-    {"DELETE", "/token/{}/{}", lmstfy_token_delete, .guarded = true},
+    {"POST", "/token/:namespace", lmstfy_token_new, .guarded = true},
+    {"GET", "/token/:namespace", lmstfy_token_list, .guarded = true},
+    {"DELETE", "/token/:namespace/:token", lmstfy_token_delete, .guarded = true},
     {"GET", "/limits", lmstfy_limit_list, .guarded = true},
-    {"GET", "/token/{}/{}/limit", lmstfy_limit_get, .guarded = true},
-    {"POST", "/token/{}/{}/limit", lmstfy_limit_put, .guarded = true},
-    {"PUT", "/token/{}/{}/limit", lmstfy_limit_put, .guarded = true},
-    {"DELETE", "/token/{}/{}/limit", lmstfy_limit_delete, .guarded = true},
+    {"GET", "/token/:namespace/:token/limit", lmstfy_limit_get, .guarded = true},
+    {"POST", "/token/:namespace/:token/limit", lmstfy_limit_put, .guarded = true},
+    {"PUT", "/token/:namespace/:token/limit", lmstfy_limit_put, .guarded = true},
+    {"DELETE", "/token/:namespace/:token/limit", lmstfy_limit_delete, .guarded = true},
+    {0},
 };
-enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
-
-/* The rows in the format of the HTTP server, plus a catch-all row and the end. */
-static struct httpd_route routes[ROWS + 2];
-
-/* ------------------------------------------------------------ authentication */
 
 /* Compares in constant time for secrets of equal length. */
 static bool same_secret(struct slice given, struct slice secret)
@@ -174,146 +148,52 @@ static bool same_secret(struct slice given, struct slice secret)
 /* Is the header "Basic BASE64(USER:PASSWORD)" of an account? */
 static bool may(const struct lmstfy *l, const struct httpd_req *req)
 {
-    static const char scheme[] = "Basic ";
     struct slice given = httpd_header(req, "authorization");
-    size_t n = sizeof(scheme) - 1;
-    struct buf pair = {0}, account = {0};
+    struct buf pair = {0}, wanted = {0};
     bool found = false;
-    if (given.n <= n || strncasecmp(given.p, scheme, n) != 0)
+    if (!slice_is_nocase(text_take_word(&given), "basic"))
         return false;
-    given = (struct slice){given.p + n, given.n - n};
-    if (text_base64_decode(given, &pair) == 0) {
-        for (size_t i = 0; i < l->accounts.n; i++) {
-            buf_clear(&account);
-            buf_addf(&account, "%s:%s", l->accounts.v[i].name, l->accounts.v[i].value);
-            found |= same_secret(buf_slice(&pair), buf_slice(&account));
-        }
+    for (size_t i = 0; i < l->accounts.n; i++) {
+        buf_clear(&pair);
+        buf_clear(&wanted);
+        buf_addf(&pair, "%s:%s", l->accounts.v[i].name, l->accounts.v[i].value);
+        text_add_base64(&wanted, buf_slice(&pair));
+        found |= same_secret(text_trim(given), buf_slice(&wanted));
     }
-    buf_free(&pair);
-    buf_free(&account);
+    text_wipe(&pair);
+    text_wipe(&wanted);
     return found;
 }
 
-/* ------------------------------------------------------------ requests */
-
-static void on_request(void *arg, struct httpd_req *req)
+void lmstfy_serve_admin(void *arg, struct httpd_req *req)
 {
-    struct lmstfy_req *r = lmstfy_req_new(arg, req);
-    r->row = &rows[httpd_route_of(req) - routes];
-    r->admin = true;
-    if (r->row->guarded && r->l->accounts.n > 0 && !may(r->l, req)) {
+    struct lmstfy_req *r = lmstfy_req_new(arg, req, rows, true);
+    if (r == NULL)
+        return;
+    if (r->row == NULL) {
+        buf_add_str(&r->out, "404 page not found");
+        lmstfy_answer_text(r, 404, "text/plain");
+    } else if (r->row->guarded && r->l->accounts.n > 0 && !may(r->l, req)) {
         httpd_add(req, "WWW-Authenticate", "Basic realm=\"Authorization Required\"");
         lmstfy_answer_none(r, 401);
-        return;
+    } else {
+        r->row->run(r);
     }
-    r->row->run(r);
 }
 
-static void on_other_request(void *arg, struct httpd_req *req)
+int lmstfy_pool_of_query(struct lmstfy_req *r)
 {
-    struct lmstfy *l = arg;
-    char id[LMSTFY_ULID + 1] = "";
-    lmstfy_ulid(l, id);
-    httpd_add(req, "X-Request-Id", id);
-    httpd_answer(req, 404, "text/plain", SLICE_LIT("404 page not found"));
+    r->pool = httpd_query(r->req, "pool");
+    if (r->pool.n == 0)
+        r->pool = SLICE_LIT("default");
+    return lmstfy_has_pool(r->l, r->pool) ? 0 : -1;
 }
 
-struct slice lmstfy_ns_of_path(const struct lmstfy_req *r)
+int lmstfy_token_of_path(struct lmstfy_req *r)
 {
-    struct slice ns = httpd_segment(r->req, 0);
-    return lmstfy_name_is_valid(ns) ? ns : SLICE_LIT("");
-}
-
-int lmstfy_key_of_path(struct lmstfy_req *r)
-{
-    struct slice pool, token;
-    lmstfy_split_token(httpd_segment(r->req, 1), &pool, &token);
-    if (!lmstfy_has_pool(r->l, pool)) {
-        lmstfy_error(r, 400, "the pool was not exists");
-        return -1;
-    }
-    lmstfy_add_key(&r->room, pool, lmstfy_ns_of_path(r), token);
-    return 0;
-}
-
-/* ------------------------------------------------------------ start and stop */
-
-static void on_refresh(void *arg)
-{
-    struct lmstfy *l = arg;
-    timer_set(l->refresh, REFRESH_MS);
-    lmstfy_cache_refresh(&l->tokens, false);
-    lmstfy_cache_refresh(&l->limits, false);
-}
-
-void lmstfy_refresh_soon(struct lmstfy *l)
-{
-    if (!l->closing)
-        timer_set(l->refresh, REFRESH_SOON_MS);
-}
-
-static void on_kv_changed(void *arg)
-{
-    struct lmstfy *l = arg;
-    lmstfy_cache_refresh(&l->tokens, true);
-    lmstfy_cache_refresh(&l->limits, true);
-}
-
-static void serve(struct lmstfy *l)
-{
-    for (size_t i = 0; i < ROWS; i++)
-        routes[i] = (struct httpd_route){rows[i].method, rows[i].path, on_request,
-                                         HTTPD_OPEN, NULL};
-    routes[ROWS] = (struct httpd_route){"*", "/{*}", on_other_request, HTTPD_OPEN, NULL};
-    httpd_serve(l->admin_httpd, routes, l);
-    httpd_set_dialect(l->admin_httpd, &lmstfy_admin_dialect, l);
-}
-
-int lmstfy_admin_start(struct lmstfy *l, struct err *err)
-{
-    struct buf name = {0};
-    buf_addf(&name, "%s.admin", source_name(l->api.src));
-    l->admin_httpd = httpd_open(buf_str(&name), &l->admin_http, err);
-    buf_free(&name);
-    if (l->admin_httpd == NULL)
-        return err_in(err, "admin_listen");
-    l->refresh = timer_new(on_refresh, l);
-    lmstfy_ref(l); /* until it is closed */
-    l->tokens = (struct lmstfy_cache){.l = l, .kv = LMSTFY_TOKENS_KV};
-    l->limits = (struct lmstfy_cache){.l = l, .kv = LMSTFY_LIMITS_KV};
-    lmstfy_metrics_start(l);
-    kv_watch(l->api.src, on_kv_changed, l);
-    on_refresh(l);
-    serve(l);
-    log_info(source_name(l->api.src), "listens on %s for the admin API",
-             l->admin_http.listen);
-    return 0;
-}
-
-void lmstfy_ref(struct lmstfy *l)
-{
-    l->refs++;
-}
-
-void lmstfy_unref(struct lmstfy *l)
-{
-    must(l->refs > 0);
-    if (--l->refs == 0 && l->closing)
-        lmstfy_release(l);
-}
-
-static void on_closed(void *arg)
-{
-    struct lmstfy *l = arg;
-    kv_watch(l->api.src, NULL, NULL);
-    timer_del(l->refresh);
-    l->closing = true;
-    lmstfy_metrics_stop(l);
-    lmstfy_unref(l);
-}
-
-void lmstfy_admin_stop(void *self)
-{
-    struct lmstfy *l = self;
-    httpd_close(l->admin_httpd, on_closed, l);
+    lmstfy_split_token(r->queue, &r->pool, &r->token);
+    if (lmstfy_has_pool(r->l, r->pool))
+        return 0;
+    lmstfy_error(r, 400, "the pool was not exists");
+    return -1;
 }

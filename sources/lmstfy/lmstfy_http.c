@@ -14,19 +14,9 @@ static const char json_type[] = "application/json; charset=utf-8";
 
 /* -------------------------------------------------------------------- answers */
 
-struct lmstfy_req *lmstfy_req_new(struct lmstfy *l, struct httpd_req *req)
+static void add_request_id(struct httpd_req *req, char id[LMSTFY_ULID + 1])
 {
-    struct lmstfy_req *r = mem_alloc(sizeof(*r));
-    r->l = l;
-    r->req = req;
-    r->begun_ms = loop_mono_ms();
-    return r;
-}
-
-static void add_request_id(struct lmstfy *l, struct httpd_req *req,
-                           char id[LMSTFY_ULID + 1])
-{
-    lmstfy_ulid(l, id);
+    lmstfy_new_ulid(loop_wall_ms(), id);
     id[LMSTFY_ULID] = '\0';
     httpd_add(req, "X-Request-Id", id);
 }
@@ -58,13 +48,13 @@ void lmstfy_answer_text(struct lmstfy_req *r, unsigned status, const char *type)
     struct lmstfy *l = r->l;
     const int64_t latency_ms = loop_mono_ms() - r->begun_ms;
     char id[LMSTFY_ULID + 1];
-    add_request_id(l, r->req, id);
+    add_request_id(r->req, id);
     if (!r->admin)
         count(r, status, latency_ms);
     if (l->access_log)
         log_access(r, status, latency_ms, id);
     httpd_answer(r->req, status, type, buf_slice(&r->out));
-    buf_free(&r->room);
+    buf_free(&r->path);
     buf_free(&r->out);
     free(r);
 }
@@ -88,10 +78,16 @@ static void add_member(struct buf *out, const char *key, const char *text)
     buf_add(out, "}", 1);
 }
 
+void lmstfy_answer_member(struct lmstfy_req *r, unsigned status, const char *key,
+                          const char *text)
+{
+    add_member(&r->out, key, text);
+    lmstfy_answer(r, status);
+}
+
 void lmstfy_error(struct lmstfy_req *r, unsigned status, const char *text)
 {
-    add_member(&r->out, "error", text);
-    lmstfy_answer(r, status);
+    lmstfy_answer_member(r, status, "error", text);
 }
 
 void lmstfy_internal_error(struct lmstfy_req *r)
@@ -113,13 +109,13 @@ static void refuse(void *arg, struct httpd_req *req, unsigned status, const char
 {
     struct buf out = {0};
     char id[LMSTFY_ULID + 1];
-    (void)word;
+    (void)arg, (void)word;
     if (status == 400) { /* before any routing: no request id */
         httpd_add(req, "Connection", "close");
         httpd_answer(req, 400, bad_type, SLICE_LIT("400 Bad Request"));
         return;
     }
-    add_request_id(arg, req, id);
+    add_request_id(req, id);
     add_member(&out, "error", why);
     httpd_answer(req, status, json_type, buf_slice(&out));
     buf_free(&out);
@@ -136,11 +132,11 @@ static void count_and_refuse(void *arg, struct httpd_req *req, unsigned status,
 const struct http_dialect lmstfy_dialect = {.refuse = count_and_refuse};
 const struct http_dialect lmstfy_admin_dialect = {.refuse = refuse};
 
-/* ------------------------------------------------------------------- the table Paths are
- * matched here and not by the listener, since an escaped slash is a separator, too, and a
- * trailing slash is optional. */
+/* ------------------------------------------------------------------------- paths */
 
-static const struct lmstfy_row rows[] = {
+/* Paths are matched here and not by the listener, since an escaped slash is a separator,
+ * too, and a trailing slash is optional. */
+const struct lmstfy_row lmstfy_rows[] = {
     {"PUT", "/api/:namespace/:queue", lmstfy_publish, .produces = true,
      .publishes = true},
     {"GET", "/api/:namespace/:queue", lmstfy_consume, .consumes = true},
@@ -160,7 +156,7 @@ static const struct lmstfy_row rows[] = {
     {0},
 };
 
-/* took receives namespace, queue and job id. */
+/* took receives the parameters of the path. */
 static bool matches(struct slice api, struct slice path, struct slice took[3])
 {
     unsigned n = 0;
@@ -176,20 +172,42 @@ static bool matches(struct slice api, struct slice path, struct slice took[3])
     return api.p == NULL && (path.p == NULL || (word && path.n == 0));
 }
 
-const struct lmstfy_row *lmstfy_route(const char *method, struct slice path,
-                                      struct slice *ns, struct slice *queue,
-                                      struct slice *id)
+const struct lmstfy_row *lmstfy_route(const struct lmstfy_row *rows, const char *method,
+                                      struct slice path, struct slice took[3])
 {
     for (const struct lmstfy_row *row = rows; row->method; row++) {
-        struct slice took[3] = {{0}};
-        if (strcmp(row->method, method) != 0 || !matches(slice_of(row->path), path, took))
-            continue;
-        *ns = took[0];
-        *queue = took[1];
-        *id = took[2];
-        return row;
+        memset(took, 0, 3 * sizeof(*took));
+        if (strcmp(row->method, method) == 0 && matches(slice_of(row->path), path, took))
+            return row;
     }
     return NULL;
+}
+
+struct lmstfy_req *lmstfy_req_new(struct lmstfy *l, struct httpd_req *req,
+                                  const struct lmstfy_row *rows, bool admin)
+{
+    struct lmstfy_req *r = mem_alloc(sizeof(*r));
+    struct slice path = httpd_path(req), took[3];
+    char *decoded = buf_room(&r->path, path.n + 1);
+    long n = text_percent_decode(path, decoded);
+    if (n < 0) {
+        buf_free(&r->path);
+        free(r);
+        refuse(NULL, req, 400, "", "");
+        return NULL;
+    }
+    r->l = l;
+    r->req = req;
+    r->admin = admin;
+    r->begun_ms = loop_mono_ms();
+    r->row =
+        lmstfy_route(rows, httpd_method(req), (struct slice){decoded, (size_t)n}, took);
+    if (r->row) {
+        r->ns = took[0];
+        r->queue = took[1];
+        r->id = took[2];
+    }
+    return r;
 }
 
 /* ------------------------------------------------------- what all have in common */
@@ -216,7 +234,16 @@ int lmstfy_param(struct lmstfy_req *r, const char *name, int64_t min, int64_t ma
     return -1;
 }
 
-static void run(struct lmstfy_req *r)
+int lmstfy_span(struct lmstfy_req *r, const char *name, int64_t def_ms, int64_t *ms)
+{
+    int64_t s = -1;
+    if (lmstfy_param(r, name, 0, UINT32_MAX, &s) < 0)
+        return -1;
+    *ms = s < 0 ? def_ms : s * 1000;
+    return 0;
+}
+
+void lmstfy_run(struct lmstfy_req *r)
 {
     if (r->row->publishes && r->l->api.paused)
         lmstfy_internal_error(r);
@@ -224,38 +251,18 @@ static void run(struct lmstfy_req *r)
         r->row->run(r);
 }
 
-static void answer_limited(struct lmstfy_req *r)
-{
-    struct buf text = {0};
-    buf_addf(&text, "token(%.*s) %s reach the limit rate, please retry later",
-             SLICE_ARG(r->token), r->row->produces ? "produce" : "consume");
-    add_member(&r->out, "msg", buf_str(&text));
-    buf_free(&text);
-    lmstfy_answer(r, 429);
-}
-
-void lmstfy_limit_acquired(struct lmstfy_req *r, enum kv_code code)
-{
-    if (code == KV_OK) {
-        run(r);
-    } else if (code == KV_NOT) {
-        answer_limited(r);
-    } else {
-        add_member(&r->out, "err", "cannot read the rate limits from Redis");
-        lmstfy_answer(r, 500);
-    }
-}
-
 static void take_limit(struct lmstfy_req *r)
 {
     if ((r->row->produces || r->row->consumes) && r->token.n > 0)
         lmstfy_limit_acquire(r);
     else
-        run(r);
+        lmstfy_run(r);
 }
 
-void lmstfy_authorized(struct lmstfy_req *r, enum kv_code code)
+static void on_token(void *arg, enum kv_code code, struct slice description)
 {
+    struct lmstfy_req *r = arg;
+    (void)description;
     r->known = code == KV_OK;
     if (code == KV_OK)
         take_limit(r);
@@ -273,7 +280,7 @@ static void check_token(struct lmstfy_req *r)
     } else if (r->token.n == 0) {
         lmstfy_error(r, 401, "token not found");
     } else {
-        lmstfy_auth(r);
+        lmstfy_look_up(r, &r->l->tokens, on_token);
     }
 }
 
@@ -308,34 +315,15 @@ static void read_token(struct lmstfy_req *r, struct slice text)
     check_token(r);
 }
 
-/* Decodes the path into room. p NULL: an invalid escape. */
-static struct slice decoded_path(struct lmstfy_req *r)
-{
-    struct slice path = httpd_path(r->req);
-    char *p = buf_room(&r->room, path.n + 1);
-    long n = text_percent_decode(path, p);
-    return n < 0 ? (struct slice){0} : (struct slice){p, (size_t)n};
-}
-
 void lmstfy_serve(void *arg, struct httpd_req *req)
 {
-    struct lmstfy *l = arg;
-    struct lmstfy_req *r = lmstfy_req_new(l, req);
-    struct slice path = decoded_path(r), ns, queue, id;
-    if (path.p == NULL) {
-        buf_add_str(&r->out, "400 Bad Request");
-        httpd_add(req, "Connection", "close");
-        lmstfy_answer_text(r, 400, bad_type);
+    struct lmstfy_req *r = lmstfy_req_new(arg, req, lmstfy_rows, false);
+    if (r == NULL)
         return;
-    }
-    r->row = lmstfy_route(httpd_method(req), path, &ns, &queue, &id);
     if (r->row == NULL) {
         lmstfy_error(r, 404, "api not found");
         return;
     }
-    r->ns = ns;
-    r->queue = queue;
-    r->id = id;
     struct slice token = httpd_header(req, "x-token");
     const char *bad = bad_names(r);
     if (bad) {

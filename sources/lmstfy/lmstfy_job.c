@@ -2,9 +2,6 @@
 #include "sources/lmstfy/lmstfy_job.h"
 #include "bridge/base/text.h"
 
-#include <errno.h>
-#include <sys/random.h>
-
 /* ----------------------------------------------------------------------------- ids */
 
 enum { BITS = 5, TIME_BYTES = 6, RANDOM_BYTES = 6, ULID_BYTES = 16 };
@@ -50,34 +47,19 @@ int lmstfy_ulid_read(const char text[LMSTFY_ULID], unsigned char bytes[ULID_BYTE
     return 0;
 }
 
-static void take_random(struct lmstfy_ids *ids, unsigned char *to, size_t n)
-{
-    if (ids->left < n) {
-        /* getrandom() may return more than 256 bytes in parts. */
-        for (size_t have = 0; have < sizeof(ids->random);) {
-            ssize_t got = getrandom(ids->random + have, sizeof(ids->random) - have, 0);
-            must(got > 0 || (got < 0 && errno == EINTR));
-            have += got > 0 ? (size_t)got : 0;
-        }
-        ids->left = sizeof(ids->random);
-    }
-    ids->left -= n;
-    memcpy(to, ids->random + ids->left, n);
-}
-
 static void put_time(unsigned char bytes[ULID_BYTES], int64_t now_ms)
 {
     for (int i = 0; i < TIME_BYTES; i++)
         bytes[i] = (unsigned char)(now_ms >> (8 * (TIME_BYTES - 1 - i)));
 }
 
-struct slice lmstfy_job_id(struct lmstfy_ids *ids, int64_t now_ms, uint32_t delay_s,
-                           bool with_version, char out[LMSTFY_JOB_ID])
+struct slice lmstfy_job_id(int64_t now_ms, uint32_t delay_s, bool with_version,
+                           char out[LMSTFY_JOB_ID])
 {
     unsigned char bytes[ULID_BYTES];
     size_t n = with_version ? 1 : 0;
     put_time(bytes, now_ms);
-    take_random(ids, bytes + TIME_BYTES, RANDOM_BYTES);
+    text_random(bytes + TIME_BYTES, RANDOM_BYTES);
     for (int i = 0; i < 4; i++)
         bytes[TIME_BYTES + RANDOM_BYTES + i] = (unsigned char)(delay_s >> (8 * i));
     out[0] = '1';
@@ -85,11 +67,11 @@ struct slice lmstfy_job_id(struct lmstfy_ids *ids, int64_t now_ms, uint32_t dela
     return (struct slice){out, LMSTFY_ULID + n};
 }
 
-void lmstfy_new_ulid(struct lmstfy_ids *ids, int64_t now_ms, char out[LMSTFY_ULID])
+void lmstfy_new_ulid(int64_t now_ms, char out[LMSTFY_ULID])
 {
     unsigned char bytes[ULID_BYTES];
     put_time(bytes, now_ms);
-    take_random(ids, bytes + TIME_BYTES, ULID_BYTES - TIME_BYTES);
+    text_random(bytes + TIME_BYTES, ULID_BYTES - TIME_BYTES);
     lmstfy_ulid_write(bytes, out);
 }
 
@@ -98,12 +80,18 @@ bool lmstfy_id_has_version(struct slice id)
     return id.n == LMSTFY_JOB_ID && id.p[0] == '1';
 }
 
+/* -1: not an id of this format. */
+static int read_id(struct slice id, unsigned char bytes[ULID_BYTES])
+{
+    size_t skip = lmstfy_id_has_version(id) ? 1 : 0;
+    return id.n - skip == LMSTFY_ULID ? lmstfy_ulid_read(id.p + skip, bytes) : -1;
+}
+
 int64_t lmstfy_id_ms(struct slice id)
 {
     unsigned char bytes[ULID_BYTES];
     int64_t ms = 0;
-    size_t skip = lmstfy_id_has_version(id) ? 1 : 0;
-    if (id.n - skip != LMSTFY_ULID || lmstfy_ulid_read(id.p + skip, bytes) < 0)
+    if (read_id(id, bytes) < 0)
         return -1;
     for (int i = 0; i < TIME_BYTES; i++)
         ms = ms << 8 | bytes[i];
@@ -114,12 +102,11 @@ int64_t lmstfy_id_due_ms(struct slice id)
 {
     unsigned char bytes[ULID_BYTES];
     uint32_t delay_s = 0;
-    int64_t made_ms = lmstfy_id_ms(id);
-    if (made_ms < 0 || lmstfy_ulid_read(id.p + (id.n - LMSTFY_ULID), bytes) < 0)
+    if (read_id(id, bytes) < 0)
         return -1;
     for (int i = ULID_BYTES - 1; i >= TIME_BYTES + RANDOM_BYTES; i--)
         delay_s = delay_s << 8 | bytes[i];
-    return delay_s > 0 ? made_ms + (int64_t)delay_s * 1000 : 0;
+    return delay_s > 0 ? lmstfy_id_ms(id) + (int64_t)delay_s * 1000 : 0;
 }
 
 /* --------------------------------------------------------------------------- names */
@@ -158,14 +145,6 @@ void lmstfy_add_token(struct buf *out, struct slice pool, struct slice token, bo
     buf_add_slice(&text, token);
     text_add_json_go(out, buf_slice(&text));
     buf_free(&text);
-}
-
-void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
-                    struct slice token)
-{
-    buf_add_slice(out, pool);
-    buf_add(out, "/", 1);
-    lmstfy_add_topic(out, default_pool, ns, token);
 }
 
 void lmstfy_add_topic(struct buf *out, struct slice pool, struct slice ns,
@@ -210,55 +189,31 @@ int lmstfy_order(struct slice a, struct slice b)
 static const char prefix[] = "job-attr-";
 enum { PREFIX = sizeof(prefix) - 1 };
 
-static struct slice cut(struct slice s, size_t max)
+void lmstfy_attr_add(void *arg, struct slice name, struct slice value)
 {
-    return (struct slice){s.p, s.n < max ? s.n : max};
-}
-
-static struct slice name_of(const struct lmstfy_attr *attr)
-{
-    return (struct slice){attr->name, attr->name_n};
-}
-
-static void insert(struct lmstfy_attrs *attrs, const struct lmstfy_attr *attr)
-{
-    unsigned at = 0;
+    struct job *job = arg;
+    char lower[LMSTFY_ATTR_NAME];
+    struct slice attr = {lower, 0};
+    unsigned at = job->header_count;
     int order = 1;
-    while (at < attrs->n &&
-           (order = lmstfy_order(name_of(attr), name_of(&attrs->v[at]))) > 0)
-        at++;
-    if (at < attrs->n && order == 0)
+    if (value.n == 0 || name.n < PREFIX || strncasecmp(name.p, prefix, PREFIX) != 0 ||
+        at > LMSTFY_ATTRS)
         return;
-    if (attrs->n == LMSTFY_ATTRS) {
-        attrs->too_many = true;
-        return;
+    for (; attr.n < name.n - PREFIX && attr.n < sizeof(lower); attr.n++) {
+        char c = name.p[PREFIX + attr.n];
+        lower[attr.n] = (char)(c | (c >= 'A' && c <= 'Z' ? 0x20 : 0));
     }
-    memmove(attrs->v + at + 1, attrs->v + at, (attrs->n - at) * sizeof(*attr));
-    attrs->v[at] = *attr;
-    attrs->n++;
-}
-
-void lmstfy_attrs_add(void *arg, struct slice name, struct slice value)
-{
-    struct lmstfy_attr attr;
-    if (value.n == 0 || name.n < PREFIX || strncasecmp(name.p, prefix, PREFIX) != 0)
+    while (at > 0 && (order = lmstfy_order(attr, job->headers[at - 1].name)) < 0)
+        at--;
+    if (order == 0)
         return;
-    struct slice s =
-        cut((struct slice){name.p + PREFIX, name.n - PREFIX}, LMSTFY_ATTR_NAME);
-    attr.name_n = s.n;
-    for (size_t i = 0; i < s.n; i++)
-        attr.name[i] = (char)(s.p[i] | (s.p[i] >= 'A' && s.p[i] <= 'Z' ? 0x20 : 0));
-    attr.value = cut(value, LMSTFY_ATTR_VALUE);
-    insert(arg, &attr);
-}
-
-void lmstfy_attrs_store(const struct lmstfy_attrs *attrs, struct job *job)
-{
-    struct err err;
-    for (unsigned i = 0; i < attrs->n; i++) {
-        int kept = job_add_header(job, name_of(&attrs->v[i]), attrs->v[i].value, &err);
-        must(kept == 0); /* far below a job's limits */
-    }
+    if (value.n > LMSTFY_ATTR_VALUE)
+        value.n = LMSTFY_ATTR_VALUE;
+    must(job_add_header(job, attr, value, NULL) == 0); /* far below a job's limits */
+    struct header *headers = job->headers, added = headers[job->header_count - 1];
+    memmove(headers + at + 1, headers + at,
+            (job->header_count - 1 - at) * sizeof(*headers));
+    headers[at] = added;
 }
 
 /* Appends the object, or null. */

@@ -18,17 +18,11 @@ enum {
     LMSTFY_JOB_ID = LMSTFY_ULID + 1 /* maximum */
 };
 
-/* A pool of random bytes. All zeros: valid and empty. */
-struct lmstfy_ids {
-    unsigned char random[1024];
-    size_t left; /* unused bytes */
-};
-
 /* Writes an id without a NUL and returns it. */
-struct slice lmstfy_job_id(struct lmstfy_ids *ids, int64_t now_ms, uint32_t delay_s,
-                           bool with_version, char out[LMSTFY_JOB_ID]);
+struct slice lmstfy_job_id(int64_t now_ms, uint32_t delay_s, bool with_version,
+                           char out[LMSTFY_JOB_ID]);
 /* Writes an id without a delay. */
-void lmstfy_new_ulid(struct lmstfy_ids *ids, int64_t now_ms, char out[LMSTFY_ULID]);
+void lmstfy_new_ulid(int64_t now_ms, char out[LMSTFY_ULID]);
 /* Returns the creation time, ms since 1970; -1: not an id of this format. */
 int64_t lmstfy_id_ms(struct slice id);
 /* Returns the first due time from creation time and delay, ms since 1970; 0: no delay;
@@ -51,10 +45,6 @@ void lmstfy_split_token(struct slice text, struct slice *pool, struct slice *tok
 /* Appends "[POOL:]TOKEN" as a JSON string. named: include the pool even if it is
  * "default". */
 void lmstfy_add_token(struct buf *out, struct slice pool, struct slice token, bool named);
-/* Appends "POOL/NS/TOKEN", the field of tokens and limits. It is unambiguous, since
- * neither pool nor namespace contains a "/". */
-void lmstfy_add_key(struct buf *out, struct slice pool, struct slice ns,
-                    struct slice token);
 /* Appends the topic of a queue's jobs: "NS/QUEUE", or "POOL/NS/QUEUE" outside the pool
  * "default". */
 void lmstfy_add_topic(struct buf *out, struct slice pool, struct slice ns,
@@ -73,21 +63,10 @@ enum {
     LMSTFY_ATTR_NAME = 32,  /* bytes; longer names are truncated */
     LMSTFY_ATTR_VALUE = 128 /* bytes; longer values are truncated */
 };
-struct lmstfy_attr {
-    char name[LMSTFY_ATTR_NAME];
-    size_t name_n;
-    struct slice value; /* borrowed from the request */
-};
-struct lmstfy_attrs {
-    bool with_version; /* the client supports jobs with attributes */
-    bool too_many;
-    unsigned n;
-    struct lmstfy_attr v[LMSTFY_ATTRS]; /* sorted by name */
-};
-/* Adds a header of the request. Only the first of each name counts; an empty value is
- * ignored. arg: struct lmstfy_attrs. */
-void lmstfy_attrs_add(void *arg, struct slice name, struct slice value);
-void lmstfy_attrs_store(const struct lmstfy_attrs *attrs, struct job *job);
+/* Adds a header of the request to the attributes of a job, which are sorted by name. Only
+ * the first of each name counts; an empty value is ignored. If there are too many,
+ * header_count becomes LMSTFY_ATTRS + 1. arg: struct job. */
+void lmstfy_attr_add(void *arg, struct slice name, struct slice value);
 
 /* --- JSON of a job in consume and peek --- */
 

@@ -61,56 +61,55 @@ static struct slice tally_of(struct lmstfy_req *r)
     return buf_slice(&r->l->key);
 }
 
+static void answer_away(struct lmstfy_req *r)
+{
+    lmstfy_answer_member(r, 500, "err", "cannot read the rate limits from Redis");
+}
+
 static void on_counted(void *arg, enum kv_code code)
 {
     struct lmstfy_req *r = arg;
+    struct buf text = {0};
     r->limited = code == KV_OK;
-    if (code == KV_NOT)
+    if (code == KV_OK) {
+        lmstfy_run(r);
+    } else if (code == KV_AWAY) {
+        answer_away(r);
+    } else {
         lmstfy_count_limited(r);
-    lmstfy_limit_acquired(r, code);
+        buf_addf(&text, "token(%.*s) %s reach the limit rate, please retry later",
+                 SLICE_ARG(r->token), r->row->produces ? "produce" : "consume");
+        lmstfy_answer_member(r, 429, "msg", buf_str(&text));
+        buf_free(&text);
+    }
 }
 
-static void apply(struct lmstfy_req *r, struct slice text)
+static void on_limit(void *arg, enum kv_code code, struct slice text)
 {
+    struct lmstfy_req *r = arg;
     int64_t window_ms = 0, most = limit_of(text, r->row->produces, &window_ms);
-    if (most > 0)
+    if (code == KV_AWAY)
+        answer_away(r);
+    else if (most > 0)
         kv_tally(r->l->api.src, tally_of(r), 1, most, window_ms, on_counted, r);
     else
-        lmstfy_limit_acquired(r, KV_OK);
-}
-
-static void on_got(void *arg, enum kv_code code, struct slice value)
-{
-    if (code == KV_AWAY)
-        lmstfy_limit_acquired(arg, KV_AWAY);
-    else
-        apply(arg, value);
+        lmstfy_run(r);
 }
 
 void lmstfy_limit_acquire(struct lmstfy_req *r)
 {
-    const struct lmstfy_cache *limits = &r->l->limits;
-    if (limits->fresh && limits->items == NULL)
-        lmstfy_limit_acquired(r, KV_OK);
-    else if (limits->fresh)
-        apply(r, lmstfy_cache_find(limits, lmstfy_key(r)));
-    else
-        kv_get(r->l->api.src, LMSTFY_LIMITS_KV, lmstfy_key(r), on_got, r);
+    lmstfy_look_up(r, &r->l->limits, on_limit);
 }
 
 static void on_released(void *arg, enum kv_code code)
 {
-    (void)code; /* ignore an error: the window ends soon */
-    lmstfy_unref(arg);
+    (void)arg, (void)code; /* ignore an error: the window ends soon */
 }
 
 void lmstfy_limit_release(struct lmstfy_req *r)
 {
-    lmstfy_ref(r->l);
-    kv_tally(r->l->api.src, tally_of(r), -1, 0, 0, on_released, r->l);
+    kv_tally(r->l->api.src, tally_of(r), -1, 0, 0, on_released, NULL);
 }
-
-/* ------------------------------------------------------------ GET /limits */
 
 /* Appends an entry of the list. -1: an invalid entry. */
 static int add_listed(struct buf *out, const struct kv_item *item)
@@ -175,8 +174,8 @@ static void on_shown(void *arg, enum kv_code code, struct slice value)
 
 void lmstfy_limit_get(struct lmstfy_req *r)
 {
-    if (lmstfy_key_of_path(r) == 0)
-        kv_get(r->l->api.src, LMSTFY_LIMITS_KV, buf_slice(&r->room), on_shown, r);
+    if (lmstfy_token_of_path(r) == 0)
+        kv_get(r->l->api.src, LMSTFY_LIMITS_KV, lmstfy_key(r), on_shown, r);
 }
 
 static const char *error_of(struct lmstfy_req *r, struct limit *limit)
@@ -187,7 +186,7 @@ static const char *error_of(struct lmstfy_req *r, struct limit *limit)
         return "limiter read and write can't be <= 0 at the same time";
     if (limit->interval <= 0)
         return "interval should be > 0";
-    if (lmstfy_ns_of_path(r).n == 0)
+    if (!lmstfy_name_is_valid(r->ns))
         return "namespace name contains forbidden characters";
     return NULL;
 }
@@ -195,9 +194,7 @@ static const char *error_of(struct lmstfy_req *r, struct limit *limit)
 static void answer_exists(struct lmstfy_req *r)
 {
     struct buf text = {0};
-    struct slice pool, token;
-    lmstfy_split_token(httpd_segment(r->req, 1), &pool, &token);
-    buf_addf(&text, "throttler token(%.*s) has already exists", SLICE_ARG(token));
+    buf_addf(&text, "throttler token(%.*s) has already exists", SLICE_ARG(r->token));
     lmstfy_error(r, 409, buf_str(&text));
     buf_free(&text);
 }
@@ -228,14 +225,14 @@ void lmstfy_limit_put(struct lmstfy_req *r)
         lmstfy_error(r, 400, wrong);
         return;
     }
-    if (lmstfy_key_of_path(r) < 0)
+    if (lmstfy_token_of_path(r) < 0)
         return;
     limit_add_json(&json, &limit);
     buf_add_str(&r->out, "{\"limiter\":");
     buf_add_slice(&r->out, buf_slice(&json));
     buf_add_str(&r->out, "}");
-    kv_put(r->l->api.src, LMSTFY_LIMITS_KV, buf_slice(&r->room), buf_slice(&json),
-           is_new(r), on_put, r);
+    kv_put(r->l->api.src, LMSTFY_LIMITS_KV, lmstfy_key(r), buf_slice(&json), is_new(r),
+           on_put, r);
     buf_free(&json);
 }
 
@@ -250,6 +247,6 @@ static void on_dropped(void *arg, enum kv_code code)
 
 void lmstfy_limit_delete(struct lmstfy_req *r)
 {
-    if (lmstfy_key_of_path(r) == 0)
-        kv_drop(r->l->api.src, LMSTFY_LIMITS_KV, buf_slice(&r->room), on_dropped, r);
+    if (lmstfy_token_of_path(r) == 0)
+        kv_drop(r->l->api.src, LMSTFY_LIMITS_KV, lmstfy_key(r), on_dropped, r);
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * lmstfy_metrics.c - the statistics with the metric names of the original's dashboards.
+ * The gauges are read from Redis for each request, which waits for them, but not for a
+ * hanging Redis. Concurrent requests share the answer.
  */
 #include "sources/lmstfy/lmstfy_metrics.h"
 #include "bridge/base/hash.h"
@@ -9,6 +11,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { PATIENCE_MS = 2000 };
 
 /* ------------------------------------------------------------ families */
 
@@ -139,116 +143,132 @@ static const char *const by_code[] = {"api", "code", "method", "namespace", "poo
 static const char *const by_api[] = {"api", "method", "namespace", "pool", NULL};
 static const char *const by_token[] = {"action", "namespace", "pool", "token", NULL};
 
-#define HTTP "infra_lmstfy_http_"
-#define REDIS "infra_lmstfy_redis_"
-const struct series_row lmstfy_families[FAMILIES] = {
-    [HTTP_CODES] = {HTTP "http_codes", "Requests of the job API by route and status.",
-                    &counter, by_code},
-    [HTTP_LATENCY] = {HTTP "latency_milliseconds",
-                      "Time of successful requests of the job API.", &latency, by_api},
-    [HTTP_RATE_LIMIT] = {HTTP "rate_limit",
-                         "Requests rejected by the rate limit of their token.", &counter,
-                         by_token},
-    [PUBLISH_JOBS] = {REDIS "publish_jobs", "Jobs published.", &counter, by_pool},
-    [PUBLISH_QUEUE_JOBS] = {REDIS "publish_queue_jobs", "Jobs published, by queue.",
-                            &counter, by_queue},
-    [CONSUME_MULTI_JOBS] = {REDIS "consume_multi_jobs", "Jobs consumed.", &counter,
-                            by_pool},
-    [CONSUME_QUEUE_JOBS] = {REDIS "consume_queue_jobs", "Jobs consumed, by queue.",
-                            &counter, by_queue},
-    [POOL_ADD_JOBS] = {REDIS "pool_add_jobs", "Bodies of jobs stored.", &counter,
-                       by_pool},
-    [POOL_GET_JOBS] = {REDIS "pool_get_jobs", "Bodies of jobs read.", &counter, by_pool},
-    [POOL_DELETE_JOBS] = {REDIS "pool_delete_jobs", "Jobs deleted by their id.", &counter,
-                          by_pool},
-    [TIMER_ADD_JOBS] = {REDIS "timer_add_jobs", "Jobs published with a delay.", &counter,
-                        by_pool},
-    [TIMER_DUE_JOBS] = {REDIS "timer_due_jobs",
-                        "Jobs that became ready because their delay or the time of their "
-                        "consumer has passed.",
-                        &counter, by_pool},
-    [QUEUE_DIRECT_PUSH_JOBS] = {REDIS "queue_direct_push_jobs",
-                                "Jobs published without a delay.", &counter, by_pool},
-    [QUEUE_POP_JOBS] = {REDIS "queue_pop_jobs", "Jobs taken from their queue.", &counter,
-                        by_pool},
-    [JOB_ELAPSED_MS] = {REDIS "job_elapsed_ms",
-                        "Time from the publication of a job to its delivery.", &elapsed,
-                        by_queue},
-    [JOB_ACK_ELAPSED_MS] = {REDIS "job_ack_elapsed_ms",
-                            "Time from the publication of a job to its deletion.",
-                            &elapsed, by_queue},
-    [TIMER_SIZES] = {REDIS "timer_sizes", "Delayed jobs and jobs in flight.", &gauge,
-                     by_pool},
-    [QUEUE_SIZES] = {REDIS "queue_sizes", "Jobs ready to be consumed.", &gauge, by_queue},
-    [DEADLETTER_SIZES] = {REDIS "deadletter_sizes", "Dead letters.", &gauge, by_queue},
-    [MAX_MEM_BYTES] = {REDIS "max_mem_bytes", "maxmemory of Redis; 0: no limit.", &gauge,
-                       by_pool},
-    [USED_MEM_BYTES] = {REDIS "used_mem_bytes", "Memory that Redis uses.", &gauge,
-                        by_pool},
-    [CONNECTIONS] = {REDIS "connections", "Clients that are connected to Redis.", &gauge,
-                     by_pool},
-    [BLOCKING_CONNECTIONS] = {REDIS "blocking_connections",
-                              "Clients that are blocked in a command of Redis.", &gauge,
-                              by_pool},
-    [TOTAL_KEYS] = {REDIS "total_keys", "Keys in the database.", &gauge, by_pool},
-    [TOTAL_TTL_KEYS] = {REDIS "total_ttl_keys", "Keys in the database that expire.",
-                        &gauge, by_pool},
+enum family_name {
+    HTTP_RATE_LIMIT = HTTP_LATENCY + 1,
+    PUBLISH_JOBS,
+    PUBLISH_QUEUE_JOBS,
+    CONSUME_MULTI_JOBS,
+    CONSUME_QUEUE_JOBS,
+    POOL_ADD_JOBS,
+    POOL_GET_JOBS,
+    POOL_DELETE_JOBS,
+    TIMER_ADD_JOBS,
+    TIMER_DUE_JOBS,
+    QUEUE_DIRECT_PUSH_JOBS,
+    QUEUE_POP_JOBS,
+    JOB_ELAPSED_MS,
+    JOB_ACK_ELAPSED_MS,
+    TIMER_SIZES, /* from here on: gauges */
+    QUEUE_SIZES,
+    DEADLETTER_SIZES,
+    MAX_MEM_BYTES, /* from here on: of the pool's Redis */
+    USED_MEM_BYTES,
+    CONNECTIONS,
+    BLOCKING_CONNECTIONS,
+    TOTAL_KEYS,
+    TOTAL_TTL_KEYS,
+    FAMILIES
+};
+_Static_assert((int)FAMILIES <= (int)FAMILIES_MAX, "all families have a place");
+
+#define ROW(family, type, labels, name, help)                                            \
+    [family] = {"infra_lmstfy_" name, help, &(type), labels}
+static const struct series_row families[FAMILIES] = {
+    ROW(HTTP_CODES, counter, by_code, "http_http_codes", "Requests by their status."),
+    ROW(HTTP_LATENCY, latency, by_api, "http_latency_milliseconds",
+        "Successful requests."),
+    ROW(HTTP_RATE_LIMIT, counter, by_token, "http_rate_limit", "Requests above a limit."),
+    ROW(PUBLISH_JOBS, counter, by_pool, "redis_publish_jobs", "Jobs published."),
+    ROW(PUBLISH_QUEUE_JOBS, counter, by_queue, "redis_publish_queue_jobs",
+        "Jobs published."),
+    ROW(CONSUME_MULTI_JOBS, counter, by_pool, "redis_consume_multi_jobs", "Deliveries."),
+    ROW(CONSUME_QUEUE_JOBS, counter, by_queue, "redis_consume_queue_jobs", "Deliveries."),
+    ROW(POOL_ADD_JOBS, counter, by_pool, "redis_pool_add_jobs", "Bodies stored."),
+    ROW(POOL_GET_JOBS, counter, by_pool, "redis_pool_get_jobs", "Bodies read."),
+    ROW(POOL_DELETE_JOBS, counter, by_pool, "redis_pool_delete_jobs", "Jobs deleted."),
+    ROW(TIMER_ADD_JOBS, counter, by_pool, "redis_timer_add_jobs", "Jobs with a delay."),
+    ROW(TIMER_DUE_JOBS, counter, by_pool, "redis_timer_due_jobs", "Delay or ttr ended."),
+    ROW(QUEUE_DIRECT_PUSH_JOBS, counter, by_pool, "redis_queue_direct_push_jobs",
+        "Jobs published without a delay."),
+    ROW(QUEUE_POP_JOBS, counter, by_pool, "redis_queue_pop_jobs", "Deliveries."),
+    ROW(JOB_ELAPSED_MS, elapsed, by_queue, "redis_job_elapsed_ms",
+        "From the publication to a delivery."),
+    ROW(JOB_ACK_ELAPSED_MS, elapsed, by_queue, "redis_job_ack_elapsed_ms",
+        "From the publication to the deletion."),
+    ROW(TIMER_SIZES, gauge, by_pool, "redis_timer_sizes", "Delayed or in flight."),
+    ROW(QUEUE_SIZES, gauge, by_queue, "redis_queue_sizes", "Ready jobs."),
+    ROW(DEADLETTER_SIZES, gauge, by_queue, "redis_deadletter_sizes", "Dead letters."),
+    ROW(MAX_MEM_BYTES, gauge, by_pool, "redis_max_mem_bytes", "maxmemory; 0: no limit."),
+    ROW(USED_MEM_BYTES, gauge, by_pool, "redis_used_mem_bytes", "Memory in use."),
+    ROW(CONNECTIONS, gauge, by_pool, "redis_connections", "Connected clients."),
+    ROW(BLOCKING_CONNECTIONS, gauge, by_pool, "redis_blocking_connections",
+        "Clients in a blocking command."),
+    ROW(TOTAL_KEYS, gauge, by_pool, "redis_total_keys", "Keys in the database."),
+    ROW(TOTAL_TTL_KEYS, gauge, by_pool, "redis_total_ttl_keys", "Keys that expire."),
 };
 
-void lmstfy_metrics_start(struct lmstfy *l)
-{
-    struct lmstfy_metrics *m = mem_alloc(sizeof(*m));
-    m->l = l;
-    for (int f = 0; f < FAMILIES; f++) {
-        m->family[f].row = &lmstfy_families[f];
-        /* Counters of a pool begin at 0. */
-        for (size_t i = 0; i < l->pools.n && f < TIMER_SIZES; i++) {
-            const struct slice pool = slice_of(l->pools.v[i]);
-            if (lmstfy_families[f].labels == by_pool)
-                lmstfy_series(m, f, &pool);
-        }
-    }
-    lmstfy_sizes_start(m);
-    l->metrics = m;
-}
-
-void lmstfy_metrics_stop(struct lmstfy *l)
-{
-    lmstfy_sizes_stop(l->metrics);
-}
-
-void lmstfy_metrics_free(struct lmstfy *l)
-{
-    struct lmstfy_metrics *m = l->metrics;
-    if (m == NULL)
-        return;
-    for (int f = 0; f < FAMILIES; f++)
-        family_free(&m->family[f]);
-    lmstfy_sizes_free(m);
-    buf_free(&m->scratch);
-    free(m);
-    l->metrics = NULL;
-}
-
-/* ------------------------------------------------------------ counting */
-
-struct series *lmstfy_series(struct lmstfy_metrics *m, enum lmstfy_family f,
-                             const struct slice *values)
+static struct series *series_of(struct lmstfy_metrics *m, enum family_name f,
+                                const struct slice *values)
 {
     return family_at(&m->family[f], values, SERIES_MAX, &m->scratch);
 }
 
-static void count(struct lmstfy_metrics *m, enum lmstfy_family f,
-                  const struct slice *values, unsigned n)
+static void count(struct lmstfy_metrics *m, enum family_name f,
+                  const struct slice *values, int64_t n)
 {
-    series_add(lmstfy_series(m, f, values), n);
+    series_add(series_of(m, f, values), (double)n);
 }
 
-static void observe(struct lmstfy_metrics *m, enum lmstfy_family f,
+static void observe(struct lmstfy_metrics *m, enum family_name f,
                     const struct slice *values, int64_t ms)
 {
     if (ms >= 0)
-        series_observe(lmstfy_series(m, f, values), &elapsed, (double)ms);
+        series_observe(series_of(m, f, values), &elapsed, (double)ms);
+}
+
+/* ------------------------------------------------------------ what came due */
+
+/* A job comes due when its delay or the ttr of its consumer ends. It is counted when it
+ * is consumed, or when the gauges are read and it is ready. */
+struct pool {
+    struct lmstfy_metrics *m;
+    struct slice name;
+    int64_t direct; /* jobs published without a delay, neither consumed nor deleted */
+    int64_t due;    /* ready jobs that are counted; -1: the gauges were not read yet */
+};
+
+static struct pool *pool_of(const struct lmstfy_req *r)
+{
+    struct pool *p = r->l->metrics->pools;
+    while (!slice_eq(p->name, r->pool))
+        p++;
+    return p;
+}
+
+static void take_one(int64_t *n)
+{
+    if (*n > 0)
+        --*n;
+}
+
+static void count_pulled(struct pool *p, const struct queue_job *job)
+{
+    if (job->attempts <= 1 && lmstfy_id_due_ms(job->id) <= 0)
+        take_one(&p->direct);
+    else if (p->due > 0)
+        p->due--;
+    else
+        count(p->m, TIMER_DUE_JOBS, &p->name, 1);
+}
+
+static void count_ready(struct pool *p, int64_t ready)
+{
+    if (p->direct > ready)
+        p->direct = ready; /* others have left the queue otherwise */
+    const int64_t due = ready - p->direct;
+    if (p->due >= 0 && due > p->due)
+        count(p->m, TIMER_DUE_JOBS, &p->name, due - p->due);
+    p->due = due;
 }
 
 void lmstfy_count_http(struct lmstfy_req *r, const char *method, unsigned status,
@@ -280,7 +300,7 @@ void lmstfy_count_publish(struct lmstfy_req *r, unsigned jobs)
     count(m, POOL_ADD_JOBS, &r->pool, jobs);
     count(m, r->delayed ? TIMER_ADD_JOBS : QUEUE_DIRECT_PUSH_JOBS, &r->pool, jobs);
     if (!r->delayed)
-        lmstfy_sizes_pushed(m, r->pool, jobs);
+        pool_of(r)->direct += jobs;
 }
 
 void lmstfy_count_consume(struct lmstfy_req *r, struct slice queue,
@@ -288,7 +308,7 @@ void lmstfy_count_consume(struct lmstfy_req *r, struct slice queue,
 {
     struct lmstfy_metrics *m = r->l->metrics;
     const struct slice of_queue[] = {r->ns, r->pool, queue};
-    lmstfy_sizes_pulled(m, r->pool, job);
+    count_pulled(pool_of(r), job);
     count(m, CONSUME_MULTI_JOBS, &r->pool, 1);
     count(m, CONSUME_QUEUE_JOBS, of_queue, 1);
     count(m, QUEUE_POP_JOBS, &r->pool, 1);
@@ -296,17 +316,17 @@ void lmstfy_count_consume(struct lmstfy_req *r, struct slice queue,
     observe(m, JOB_ELAPSED_MS, of_queue, lmstfy_elapsed_ms(job));
 }
 
-void lmstfy_count_unconsumed(struct lmstfy_req *r)
-{
-    lmstfy_sizes_deleted(r->l->metrics, r->pool, r->id);
-}
-
-void lmstfy_count_ack(struct lmstfy_req *r, int64_t elapsed_ms)
+void lmstfy_count_deleted(struct lmstfy_req *r, enum queue_state was)
 {
     struct lmstfy_metrics *m = r->l->metrics;
     const struct slice of_queue[] = {r->ns, r->pool, r->queue};
+    int64_t since_ms = lmstfy_id_ms(r->id);
+    if (was == QUEUE_READY && lmstfy_id_due_ms(r->id) == 0)
+        take_one(&pool_of(r)->direct);
     count(m, POOL_DELETE_JOBS, &r->pool, 1);
-    observe(m, JOB_ACK_ELAPSED_MS, of_queue, elapsed_ms);
+    if (since_ms >= 0)
+        observe(m, JOB_ACK_ELAPSED_MS, of_queue,
+                source_now_ms(r->l->api.src, lmstfy_topic(r)) - since_ms);
 }
 
 /* If accounts protect the tokens, /metrics, which is public, shows only their last four
@@ -321,9 +341,9 @@ void lmstfy_count_limited(struct lmstfy_req *r)
     count(r->l->metrics, HTTP_RATE_LIMIT, values, 1);
 }
 
-/* ------------------------------------------------------------ GET /metrics */
+/* ------------------------------------------------------------ gauges */
 
-void lmstfy_metrics_show(struct lmstfy_req *r)
+static void show(struct lmstfy_req *r)
 {
     const struct lmstfy_metrics *m = r->l->metrics;
     for (int f = 0; f < FAMILIES; f++) {
@@ -333,7 +353,133 @@ void lmstfy_metrics_show(struct lmstfy_req *r)
     lmstfy_answer_text(r, 200, "text/plain; version=0.0.4; charset=utf-8");
 }
 
+static void show_all(void *arg)
+{
+    struct lmstfy_metrics *m = arg;
+    timer_stop(m->patience);
+    while (!STAILQ_EMPTY(&m->waiting)) {
+        struct lmstfy_req *r = STAILQ_FIRST(&m->waiting);
+        STAILQ_REMOVE_HEAD(&m->waiting, waiting_link);
+        show(r);
+    }
+}
+
+static void free_all(struct lmstfy_metrics *m)
+{
+    for (int f = 0; f < FAMILIES; f++)
+        family_free(&m->family[f]);
+    timer_del(m->patience);
+    buf_free(&m->scratch);
+    free(m->pools);
+    free(m);
+}
+
+/* A query of Redis has ended. */
+static void end_query(struct lmstfy_metrics *m)
+{
+    if (--m->queries > 0)
+        return;
+    if (m->stopped)
+        free_all(m);
+    else
+        show_all(m);
+}
+
+static void set_usage(const struct pool *p, const struct queue_usage *usage)
+{
+    const int64_t values[] = {usage->max_bytes, usage->used_bytes,
+                              usage->clients,   usage->blocked_clients,
+                              usage->keys,      usage->expiring_keys};
+    for (int f = MAX_MEM_BYTES; f < FAMILIES; f++)
+        series_set(series_of(p->m, f, &p->name), (double)values[f - MAX_MEM_BYTES]);
+}
+
+static void on_surveyed(void *arg, const struct queue_counted *queues, size_t n)
+{
+    struct pool *p = arg;
+    int64_t timers = 0, ready = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct queue_counts *counts = &queues[i].counts;
+        struct slice pool, ns, queue;
+        if (!queues[i].known ||
+            lmstfy_split_topic(queues[i].name, &pool, &ns, &queue) < 0)
+            continue;
+        const struct slice values[] = {ns, pool, queue};
+        series_set(series_of(p->m, QUEUE_SIZES, values), (double)counts->ready);
+        series_set(series_of(p->m, DEADLETTER_SIZES, values), (double)counts->dead);
+        timers += counts->waiting + counts->in_flight;
+        ready += counts->ready;
+    }
+    if (queues) {
+        series_set(series_of(p->m, TIMER_SIZES, &p->name), (double)timers);
+        count_ready(p, ready);
+    }
+    end_query(p->m);
+}
+
+/* Skips queues of other pools in the same sink. */
+static int set_limits(void *arg, struct slice name, int64_t limits_ms[QUEUE_SPANS])
+{
+    const struct pool *p = arg;
+    struct slice pool, ns, queue;
+    (void)limits_ms;
+    return !p->m->stopped && lmstfy_split_topic(name, &pool, &ns, &queue) == 0 &&
+                   slice_eq(pool, p->name)
+               ? 0
+               : -1;
+}
+
+static void query(struct pool *p)
+{
+    struct source *src = p->m->l->api.src;
+    const struct queue_survey how = {SERIES_MAX, set_limits, on_surveyed, p};
+    struct buf topic = {0};
+    struct queue_usage usage;
+    lmstfy_any_topic(&topic, p->name);
+    p->m->queries++;
+    queue_survey(src, buf_slice(&topic), &how);
+    if (queue_usage(src, buf_slice(&topic), &usage))
+        set_usage(p, &usage);
+    buf_free(&topic);
+}
+
 void lmstfy_metrics_get(struct lmstfy_req *r)
 {
-    lmstfy_sizes_request(r->l->metrics, r);
+    struct lmstfy_metrics *m = r->l->metrics;
+    if (STAILQ_EMPTY(&m->waiting))
+        timer_set(m->patience, PATIENCE_MS);
+    STAILQ_INSERT_TAIL(&m->waiting, r, waiting_link);
+    if (m->queries > 0)
+        return;
+    for (int f = TIMER_SIZES; f < FAMILIES; f++)
+        family_free(&m->family[f]);
+    for (size_t i = 0; i < r->l->pools.n; i++)
+        query(&m->pools[i]);
+}
+
+void lmstfy_metrics_start(struct lmstfy *l)
+{
+    struct lmstfy_metrics *m = mem_alloc(sizeof(*m));
+    m->l = l;
+    m->patience = timer_new(show_all, m);
+    m->pools = mem_alloc((l->pools.n + 1) * sizeof(*m->pools));
+    STAILQ_INIT(&m->waiting);
+    for (int f = 0; f < FAMILIES; f++)
+        m->family[f].row = &families[f];
+    for (size_t i = 0; i < l->pools.n; i++) {
+        m->pools[i] = (struct pool){m, slice_of(l->pools.v[i]), 0, -1};
+        for (int f = 0; f < TIMER_SIZES; f++) /* counters of a pool begin at 0 */
+            if (families[f].labels == by_pool)
+                series_of(m, f, &m->pools[i].name);
+    }
+    l->metrics = m;
+}
+
+void lmstfy_metrics_stop(struct lmstfy *l)
+{
+    struct lmstfy_metrics *m = l->metrics;
+    l->metrics = NULL;
+    m->stopped = true;
+    if (m->queries == 0)
+        free_all(m);
 }

@@ -18,26 +18,15 @@ static const char bulk_head[] = "{\"job_ids\":[\"";
 
 struct terms {
     int64_t delay_ms, ttl_ms, tries;
-    struct lmstfy_attrs attrs;
 };
-
-/* Reads a duration in seconds; default: the option. -1: answered. */
-static int read_span(struct lmstfy_req *r, const char *name, int64_t def_ms, int64_t *ms)
-{
-    int64_t s = -1;
-    if (lmstfy_param(r, name, 0, UINT32_MAX, &s) < 0)
-        return -1;
-    *ms = s < 0 ? def_ms : s * 1000;
-    return 0;
-}
 
 /* -1: answered. */
 static int read_terms(struct lmstfy_req *r, struct terms *t)
 {
     const struct lmstfy *l = r->l;
     t->tries = l->tries;
-    if (read_span(r, "delay", l->delay_ms, &t->delay_ms) < 0 ||
-        read_span(r, "ttl", l->ttl_ms, &t->ttl_ms) < 0)
+    if (lmstfy_span(r, "delay", l->delay_ms, &t->delay_ms) < 0 ||
+        lmstfy_span(r, "ttl", l->ttl_ms, &t->ttl_ms) < 0)
         return -1;
     if (t->ttl_ms > 0 && t->ttl_ms < t->delay_ms) {
         lmstfy_error(r, 400, "ttl is shorter than delay");
@@ -53,32 +42,25 @@ static int read_terms(struct lmstfy_req *r, struct terms *t)
     return 0;
 }
 
-/* Returns false if the request was answered. */
-static bool read_attrs(struct lmstfy_req *r, struct terms *t)
-{
-    t->attrs.with_version =
-        slice_is_nocase(httpd_header(r->req, "enable-job-version"), "yes");
-    t->attrs.too_many = false;
-    t->attrs.n = 0;
-    if (t->attrs.with_version)
-        httpd_each_header(r->req, lmstfy_attrs_add, &t->attrs);
-    if (t->attrs.too_many)
-        lmstfy_error(r, 400, "too many attributes, cannot exceed 16");
-    return !t->attrs.too_many;
-}
-
+/* NULL: answered. */
 static struct job *make_job(struct lmstfy_req *r, const struct terms *t,
                             struct slice topic, struct slice payload)
 {
     char id[LMSTFY_JOB_ID];
     int64_t now_ms = source_now_ms(r->l->api.src, topic);
+    bool version = slice_is_nocase(httpd_header(r->req, "enable-job-version"), "yes");
     struct job *job = job_new(payload.n + topic.n + sizeof(id) + 64);
-    job->id = job_copy_slice(job, lmstfy_job_id(&r->l->ids, now_ms,
-                                                (uint32_t)((t->delay_ms + 999) / 1000),
-                                                t->attrs.with_version, id));
+    if (version)
+        httpd_each_header(r->req, lmstfy_attr_add, job);
+    if (job->header_count > LMSTFY_ATTRS) {
+        job_free(job);
+        lmstfy_error(r, 400, "too many attributes, cannot exceed 16");
+        return NULL;
+    }
+    uint32_t delay_s = (uint32_t)((t->delay_ms + 999) / 1000);
+    job->id = job_copy_slice(job, lmstfy_job_id(now_ms, delay_s, version, id));
     job->topic = job_copy_slice(job, topic);
     job->payload = job_copy_slice(job, payload);
-    lmstfy_attrs_store(&t->attrs, job);
     job->timed = true;
     job->timestamp_ms = now_ms;
     job->due_ms = t->delay_ms ? now_ms + t->delay_ms : 0;
@@ -111,7 +93,6 @@ static bool is_stored(const struct stored_reply *reply)
 /* Records why a job, or a job of a bulk, was not stored. */
 static void note_failure(struct lmstfy_req *r, const struct stored_reply *reply)
 {
-    r->failed = true;
     if (reply->outcome != REFUSED)
         return;
     log_limited(&r->l->complain, LOG_WARN, source_name(r->l->api.src),
@@ -131,8 +112,6 @@ static void answer_failure(struct lmstfy_req *r)
         lmstfy_internal_error(r);
 }
 
-/* ------------------------------------------------------------------------- one job */
-
 /* The old job is deleted only after the new one is stored, so that an invalid parameter
  * loses nothing. */
 static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
@@ -145,39 +124,71 @@ static void on_replaced(void *arg, enum queue_code code, enum queue_state was)
     lmstfy_answer(r, 201);
 }
 
-static void on_published(void *arg, const struct stored_reply *reply)
+static void answer_stored(struct lmstfy_req *r)
 {
     static const struct queue_finish how = {.end = QUEUE_END_DELETED};
-    struct lmstfy_req *r = arg;
-    if (!is_stored(reply)) {
-        note_failure(r, reply);
-        answer_failure(r);
-        return;
-    }
-    lmstfy_count_publish(r, 1);
-    buf_add_str(&r->out, "{\"job_id\":\"");
-    buf_add_slice(&r->out, reply->id);
-    buf_add_str(&r->out, "\",\"msg\":\"published\"}");
+    lmstfy_count_publish(r, r->count);
     if (r->id.n == 0 || r->id.n > JOB_ID_MAX)
         lmstfy_answer(r, 201);
     else
         queue_finish(r->l->api.src, lmstfy_topic(r), r->id, &how, on_replaced, r);
 }
 
-void lmstfy_publish(struct lmstfy_req *r)
+static void on_stored_deleted(void *arg, enum queue_code code, enum queue_state was)
 {
-    struct terms t;
-    struct slice body = httpd_body(r->req);
-    if (read_terms(r, &t) < 0)
-        return;
-    if (body.n > BODY_MAX)
-        lmstfy_error(r, 413, "body too large");
-    else if (read_attrs(r, &t))
-        source_submit(r->l->api.src, make_job(r, &t, lmstfy_topic(r), body), on_published,
-                      r);
+    struct lmstfy_req *r = arg;
+    (void)code, (void)was;
+    if (--r->waiting == 0)
+        answer_failure(r);
 }
 
-/* -------------------------------------------------------------------------- a bulk */
+/* Deletes the stored jobs of a bulk. Their ids are in the answer, all of equal length. */
+static void delete_stored(struct lmstfy_req *r)
+{
+    static const struct queue_finish how = {.end = QUEUE_END_DELETED, .forget = true};
+    const char *p = r->out.p + sizeof(bulk_head) - 1;
+    struct slice topic = lmstfy_topic(r);
+    size_t n = strcspn(p, "\"");
+    r->waiting = r->count;
+    for (unsigned i = 0; i < r->count; i++)
+        queue_finish(r->l->api.src, topic, (struct slice){p + i * (n + 3), n}, &how,
+                     on_stored_deleted, r);
+}
+
+static void on_stored(void *arg, const struct stored_reply *reply)
+{
+    struct lmstfy_req *r = arg;
+    if (is_stored(reply))
+        r->stored++;
+    else
+        note_failure(r, reply);
+    if (--r->waiting > 0)
+        return;
+    if (r->stored == r->count)
+        answer_stored(r);
+    else if (r->stored > 0)
+        delete_stored(r);
+    else
+        answer_failure(r);
+}
+
+/* Submits jobs, and prepares the answer. */
+static void submit(struct lmstfy_req *r, const struct terms *t, const char *head,
+                   const struct slice *bodies, unsigned n, const char *tail)
+{
+    struct slice topic = lmstfy_topic(r);
+    r->count = r->waiting = n;
+    buf_add_str(&r->out, head);
+    for (unsigned i = 0; i < n; i++) {
+        struct job *job = make_job(r, t, topic, bodies[i]);
+        if (job == NULL) /* the first: all have the same attributes */
+            return;
+        buf_add_str(&r->out, i ? "\",\"" : "");
+        buf_add_slice(&r->out, job->id);
+        source_submit(r->l->api.src, job, on_stored, r);
+    }
+    buf_add_str(&r->out, tail);
+}
 
 struct bulk {
     struct slice element[BULK_MAX];
@@ -210,61 +221,22 @@ static int read_bulk(struct lmstfy_req *r, struct bulk *bulk)
     return bad || bulk->too_large ? -1 : 0;
 }
 
-static void on_stored_deleted(void *arg, enum queue_code code, enum queue_state was)
-{
-    struct lmstfy_req *r = arg;
-    (void)code, (void)was;
-    if (--r->waiting == 0)
-        answer_failure(r);
-}
-
-/* Deletes the stored jobs. Their ids are in the answer, all of equal length. */
-static void delete_stored(struct lmstfy_req *r)
-{
-    static const struct queue_finish how = {.end = QUEUE_END_DELETED, .forget = true};
-    const char *p = r->out.p + sizeof(bulk_head) - 1;
-    struct slice topic = lmstfy_topic(r);
-    size_t n = strcspn(p, "\"");
-    r->waiting = r->count;
-    for (unsigned i = 0; i < r->count; i++)
-        queue_finish(r->l->api.src, topic, (struct slice){p + i * (n + 3), n}, &how,
-                     on_stored_deleted, r);
-}
-
-static void on_bulk_stored(void *arg, const struct stored_reply *reply)
-{
-    struct lmstfy_req *r = arg;
-    if (is_stored(reply))
-        r->stored++;
-    else
-        note_failure(r, reply);
-    if (--r->waiting > 0)
-        return;
-    if (r->failed && r->stored > 0) {
-        delete_stored(r);
-    } else if (r->failed) {
-        answer_failure(r);
-    } else {
-        lmstfy_count_publish(r, r->count);
-        lmstfy_answer(r, 201);
-    }
-}
-
 void lmstfy_bulk(struct lmstfy_req *r)
 {
     struct terms t;
     struct bulk bulk;
-    if (read_terms(r, &t) < 0 || read_bulk(r, &bulk) < 0 || !read_attrs(r, &t))
+    if (read_terms(r, &t) == 0 && read_bulk(r, &bulk) == 0)
+        submit(r, &t, bulk_head, bulk.element, bulk.n, "\"],\"msg\":\"published\"}");
+}
+
+void lmstfy_publish(struct lmstfy_req *r)
+{
+    struct terms t;
+    struct slice body = httpd_body(r->req);
+    if (read_terms(r, &t) < 0)
         return;
-    struct slice topic = lmstfy_topic(r);
-    r->count = r->waiting = bulk.n;
-    buf_clear(&r->out);
-    buf_add_str(&r->out, bulk_head);
-    for (unsigned i = 0; i < bulk.n; i++) {
-        struct job *job = make_job(r, &t, topic, bulk.element[i]);
-        buf_add_str(&r->out, i ? "\",\"" : "");
-        buf_add_slice(&r->out, job->id);
-        source_submit(r->l->api.src, job, on_bulk_stored, r);
-    }
-    buf_add_str(&r->out, "\"],\"msg\":\"published\"}");
+    if (body.n > BODY_MAX)
+        lmstfy_error(r, 413, "body too large");
+    else
+        submit(r, &t, "{\"job_id\":\"", &body, 1, "\",\"msg\":\"published\"}");
 }

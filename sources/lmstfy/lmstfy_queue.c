@@ -9,8 +9,6 @@
 
 enum { COUNT_MAX = 100 };
 
-/* -------------------------------------------------------------------- the answer */
-
 /* Removes the next name and its comma from "a,b,,c" and returns the name; empty: none. */
 static struct slice next_name(struct slice *list)
 {
@@ -59,7 +57,6 @@ static void on_jobs(void *arg, enum queue_code code, const struct queue_job *job
                     unsigned n)
 {
     struct lmstfy_req *r = arg;
-    r->pull = NULL;
     if (code == QUEUE_AWAY)
         lmstfy_internal_error(r);
     else if (code == QUEUE_OK && show_jobs(r, jobs, n) > 0)
@@ -68,82 +65,34 @@ static void on_jobs(void *arg, enum queue_code code, const struct queue_job *job
         answer_none(r);
 }
 
-/* The client has disconnected: end its pull. */
-static void on_gone(void *arg)
-{
-    struct lmstfy_req *r = arg;
-    if (r->pull == NULL)
-        return;
-    queue_pull_end(r->pull);
-    r->pull = NULL;
-    lmstfy_answer_none(r, 404); /* nobody receives this */
-}
-
-/* ------------------------------------------------------------------- the request */
-
-/* Returns the number of queues; -1: too many. Sets topics, valid until the next call. */
-static int make_topics(struct lmstfy_req *r, const struct slice **topics)
-{
-    struct buf *text = &r->l->topic, *slices = &r->l->topics;
-    struct slice name, list = r->queue, *topic;
-    size_t each = r->pool.n + r->ns.n + 2;
-    int n = 0;
-    buf_clear(text);
-    buf_room(text, r->queue.n + LMSTFY_QUEUES_MAX * each); /* reserve, so that it does not
-                                                            * move */
-    topic = (void *)buf_room(slices, LMSTFY_QUEUES_MAX * sizeof(*topic));
-    *topics = topic;
-    while ((name = next_name(&list)).n > 0) {
-        size_t at = text->n;
-        if (n == LMSTFY_QUEUES_MAX)
-            return -1;
-        lmstfy_add_topic(text, r->pool, r->ns, name);
-        topic[n++] = (struct slice){text->p + at, text->n - at};
-    }
-    return n;
-}
-
-/* -1: answered. */
-static int read_ask(struct lmstfy_req *r, struct queue_ask *ask)
-{
-    int64_t ttr_s = -1, timeout_s = -1, count = 1;
-    if (lmstfy_param(r, "ttr", 0, UINT32_MAX, &ttr_s) < 0 ||
-        lmstfy_param(r, "timeout", 0, UINT32_MAX, &timeout_s) < 0 ||
-        lmstfy_param(r, "count", 1, COUNT_MAX, &count) < 0)
-        return -1;
-    int n = make_topics(r, &ask->topics);
-    if (n <= 0) {
-        lmstfy_error(r, 400, "invalid queue name(s)");
-        return -1;
-    }
-    ask->topic_count = (unsigned)n;
-    ask->max = r->count = (unsigned)count;
-    ask->gather = true;
-    ask->lease_ms = ttr_s < 0 ? r->l->ttr_ms : ttr_s * 1000;
-    if (ask->lease_ms == 0)
-        ask->lease_ms = 1; /* expires at once; 0 would mean the queue's default */
-    ask->wait_ms = timeout_s < 0 ? r->l->timeout_ms : timeout_s * 1000;
-    return 0;
-}
-
 void lmstfy_consume(struct lmstfy_req *r)
 {
-    struct queue_ask ask = {0};
-    if (read_ask(r, &ask) < 0)
+    struct slice topics[LMSTFY_QUEUES_MAX], name, list = r->queue;
+    struct queue_ask ask = {.topics = topics, .gather = true};
+    struct buf *text = &r->l->topic;
+    int64_t count = 1;
+    if (lmstfy_span(r, "ttr", r->l->ttr_ms, &ask.lease_ms) < 0 ||
+        lmstfy_span(r, "timeout", r->l->timeout_ms, &ask.wait_ms) < 0 ||
+        lmstfy_param(r, "count", 1, COUNT_MAX, &count) < 0)
         return;
-    r->pull = queue_pull(r->l->api.src, &ask, on_jobs, r);
-    httpd_on_gone(r->req, on_gone, r);
-}
-
-/* ------------------------------------------------------------------------- one job */
-
-void lmstfy_count_deleted(struct lmstfy_req *r, enum queue_state was)
-{
-    int64_t since_ms = lmstfy_id_ms(r->id);
-    if (was == QUEUE_WAITING || was == QUEUE_READY)
-        lmstfy_count_unconsumed(r);
-    lmstfy_count_ack(
-        r, since_ms < 0 ? -1 : source_now_ms(r->l->api.src, lmstfy_topic(r)) - since_ms);
+    buf_clear(text);
+    /* Reserve, so that it does not move. */
+    buf_room(text, r->queue.n + LMSTFY_QUEUES_MAX * (r->pool.n + r->ns.n + 2));
+    for (; (name = next_name(&list)).n > 0; ask.topic_count++) {
+        size_t at = text->n;
+        if (ask.topic_count == LMSTFY_QUEUES_MAX)
+            break;
+        lmstfy_add_topic(text, r->pool, r->ns, name);
+        topics[ask.topic_count] = (struct slice){text->p + at, text->n - at};
+    }
+    if (ask.topic_count == 0 || name.n > 0) {
+        lmstfy_error(r, 400, "invalid queue name(s)");
+        return;
+    }
+    if (ask.lease_ms == 0)
+        ask.lease_ms = 1; /* expires at once; 0 would mean the queue's default */
+    ask.max = r->count = (unsigned)count;
+    http_poll_start(&r->poll, &r->l->api, r->req, &ask, on_jobs, r);
 }
 
 static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
@@ -192,8 +141,6 @@ void lmstfy_peek_job(struct lmstfy_req *r)
     else
         queue_find(r->l->api.src, lmstfy_topic(r), r->id, on_job, r);
 }
-
-/* ------------------------------------------------------------------------ its queue */
 
 static void on_next(void *arg, enum queue_code code, const struct queue_job *found)
 {

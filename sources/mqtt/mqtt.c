@@ -3,7 +3,7 @@
  * mqtt.c - the MQTT source: options, and a slot for each worker process. Loop thread.
  *
  * A message is acknowledged (PUBACK) only after Redis has stored its job; see
- * mqtt_worker.c. With several workers the topics become shared subscriptions, which do
+ * mqtt_relay.c. With several workers the topics become shared subscriptions, which do
  * not preserve order.
  */
 #include "bridge/plugin.h"

@@ -11,18 +11,13 @@
 
 #include "bridge/base/buf.h"
 #include "sources/mqtt/mqtt_link.h"
-#include "sources/mqtt/mqtt_why.h"
 
 #include <MQTTClient.h>
 
-enum { MQTT_CONNECT_TIMEOUT_S = 10 };
+enum { MQTT_CONNECT_TIMEOUT_S = 10, MQTT_WHY_MAX = 192 };
 
 /* Called on paho's threads. */
 struct mqtt_client_events {
-    /* A message has arrived; it is borrowed. paho has acknowledged it before (MQTT 3.1.1
-     * at QoS 2: up to PUBCOMP, otherwise by PUBACK or PUBREC), and calls back before it
-     * acknowledges the next one. NULL: no subscription. */
-    void (*message)(void *context, struct slice topic, const MQTTClient_message *m);
     /* The broker has answered a published message. reason: of MQTT 5, else success. NULL:
      * nothing is published. */
     void (*answered)(void *context, int token, enum MQTTReasonCodes reason);
@@ -72,6 +67,17 @@ void mqtt_client_destroy(struct mqtt_client *c);
  * which the loop thread handles; paho's threads inherit the mask. Returns 0 or an errno.
  */
 int mqtt_client_thread(void *(*run)(void *), void *arg);
+
+/* What is known about a failure. Zeroed fields are unknown. */
+struct mqtt_failure {
+    enum MQTTReasonCodes reason; /* of MQTT 5 */
+    int code;                    /* of paho or CONNACK */
+    const char *message;         /* paho's text */
+    bool tls;                    /* a TLS connection that was never complete */
+    const char *tls_why;         /* "TLS: reason" */
+};
+/* Writes the text of the failure, with advice, to out. Any thread. */
+void mqtt_why(char *out, size_t size, const struct mqtt_failure *f);
 
 /* For `tarry check --connect`: connects with a client id of its own and disconnects. */
 int mqtt_probe(const struct mqtt_link *link, struct buf *said, struct err *err);

@@ -11,10 +11,7 @@
 #ifndef SOURCES_MQTT_MQTT_FLIGHT_H
 #define SOURCES_MQTT_MQTT_FLIGHT_H
 
-#include "sources/mqtt/mqtt_frame.h"
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "sources/mqtt/mqtt_packet.h"
 
 enum { FLIGHT_IDS = 65536 }; /* packet ids of MQTT, and 0 */
 

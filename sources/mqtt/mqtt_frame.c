@@ -1,247 +1,157 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * mqtt_frame.c - writes and parses the frames between the MQTT source and its workers.
- *
- * The reader checks every length: a broker's input may have corrupted the worker.
- */
 #include "sources/mqtt/mqtt_frame.h"
-
-#include "bridge/base/hash.h"
-#include "bridge/base/mem.h"
 
 #include <stdlib.h>
 
-enum { HEAD_BYTES = 4, FILTERS_MAX = 1024, FLAG_DUP = 1, FLAG_RETAINED = 2 };
+enum { FILTERS_MAX = 1024, TOPIC_MAX = 65535 };
 static const uint32_t NO_TEXT = UINT32_MAX; /* length of an absent text */
 
-/* ---------------------------------------------------------------- writing */
-
-static void put_number(struct buf *out, uint64_t v, unsigned bytes)
-{
-    unsigned char text[8];
-
-    for (unsigned i = 0; i < bytes; i++)
-        text[i] = (unsigned char)(v >> 8 * (bytes - 1 - i));
-    buf_add(out, text, bytes);
-}
-
-static void put_slice(struct buf *out, struct slice s)
-{
-    must(s.n < NO_TEXT);
-    put_number(out, s.p ? s.n : NO_TEXT, 4);
-    buf_add_slice(out, s);
-}
-
-/* Starts a frame. Reserves the length field, which is set at the end of the frame. */
+/* Starts a frame. end() sets its length. */
 static size_t begin(struct buf *out, enum frame_type type)
 {
-    size_t at = out->n;
+    const size_t at = out->n;
+    const uint32_t length = 0;
+    const uint8_t byte = (uint8_t)type;
 
-    put_number(out, 0, HEAD_BYTES);
-    put_number(out, type, 1);
+    buf_add(out, &length, sizeof(length));
+    buf_add(out, &byte, sizeof(byte));
     return at;
 }
 
 static void end(struct buf *out, size_t at)
 {
-    size_t n = out->n - at - HEAD_BYTES;
+    const size_t n = out->n - at - sizeof(uint32_t);
+    const uint32_t length = (uint32_t)n;
 
     must(n <= UINT32_MAX);
-    for (unsigned i = 0; i < HEAD_BYTES; i++)
-        out->p[at + i] = (char)(n >> 8 * (HEAD_BYTES - 1 - i));
+    memcpy(out->p + at, &length, sizeof(length));
 }
 
-void frame_put(struct buf *out, enum frame_type type)
+void frame_put(struct buf *out, enum frame_type type, struct slice body)
 {
-    end(out, begin(out, type));
-}
+    const size_t at = begin(out, type);
 
-void frame_put_failed(struct buf *out, const char *why)
-{
-    size_t at = begin(out, FRAME_FAILED);
-
-    put_slice(out, slice_of(why));
+    buf_add_slice(out, body);
     end(out, at);
 }
 
-void frame_put_stored(struct buf *out, unsigned count)
+/* Copies a number or a struct of numbers from the input. */
+static void get(struct reader *r, void *to, size_t bytes)
 {
-    size_t at = begin(out, FRAME_STORED);
+    const struct slice s = reader_take(r, bytes);
 
-    put_number(out, count, 4);
-    end(out, at);
+    if (s.p)
+        memcpy(to, s.p, bytes);
+    else
+        memset(to, 0, bytes);
 }
 
-void frame_put_connected(struct buf *out, bool session_present)
+static int finish(const struct reader *r, struct err *err)
 {
-    size_t at = begin(out, FRAME_CONNECTED);
+    return r->bad || r->n > 0 ? err_set(err, "a frame has the wrong size") : 0;
+}
 
-    put_number(out, session_present, 1);
-    end(out, at);
+static struct reader read_from(struct slice body)
+{
+    return (struct reader){body.p, body.n, false};
+}
+
+ssize_t frame_take(struct slice in, size_t max_bytes, struct frame *f, struct err *err)
+{
+    struct reader r = read_from(in);
+    uint32_t n;
+    uint8_t type;
+
+    get(&r, &n, sizeof(n));
+    if (r.bad)
+        return 0;
+    if (n == 0 || n > max_bytes)
+        return err_set(err, "a frame has %lu bytes; the limit is %zu", (unsigned long)n,
+                       max_bytes);
+    if (r.n < n)
+        return 0;
+    get(&r, &type, sizeof(type));
+    if (type < FRAME_SETUP || type > FRAME_STOP)
+        return err_set(err, "a frame of unknown type %u", type);
+    *f = (struct frame){(enum frame_type)type, {r.p, n - sizeof(type)}};
+    return (ssize_t)(sizeof(n) + n);
+}
+
+void frame_put_number(struct buf *out, enum frame_type type, uint32_t number)
+{
+    frame_put(out, type, (struct slice){(const char *)&number, sizeof(number)});
+}
+
+int frame_get_number(struct slice body, uint32_t *number, struct err *err)
+{
+    struct reader r = read_from(body);
+
+    get(&r, number, sizeof(*number));
+    return finish(&r, err);
+}
+
+/* -------------------------------------------------------------------- SETUP */
+
+/* The body begins with these numbers; the texts of the peer and the filters follow. */
+struct setup_numbers {
+    uint64_t message_max;
+    uint32_t session_expiry_s, receive_max, keepalive_s, filters;
+    uint8_t qos, retained, tls, v5;
+    uint32_t padding;
+};
+
+#define AT(field) offsetof(struct mqtt_peer, field)
+static const size_t texts[] = {AT(host),         AT(port),    AT(client_id), AT(user),
+                               AT(password),     AT(ca_file), AT(cert_file), AT(key_file),
+                               AT(key_password), AT(alpn)};
+enum { TEXTS = sizeof(texts) / sizeof(texts[0]) };
+
+static void put_text(struct buf *out, const char *text)
+{
+    const uint32_t n = text ? (uint32_t)strlen(text) : NO_TEXT;
+
+    buf_add(out, &n, sizeof(n));
+    buf_add_slice(out, slice_of(text));
+}
+
+static char *get_text(struct reader *r)
+{
+    uint32_t n;
+
+    get(r, &n, sizeof(n));
+    if (n == NO_TEXT)
+        return NULL;
+    const struct slice s = reader_take(r, n);
+    return s.p ? mem_strndup(s.p, s.n) : NULL;
 }
 
 void frame_put_setup(struct buf *out, const struct mqtt_setup *setup)
 {
     const struct mqtt_peer *peer = &setup->peer;
-    const char *const texts[] = {peer->host,      peer->port,     peer->client_id,
-                                 peer->user,      peer->password, peer->ca_file,
-                                 peer->cert_file, peer->key_file, peer->key_password,
-                                 peer->alpn};
-    size_t at = begin(out, FRAME_SETUP);
+    const struct setup_numbers numbers = {.message_max = setup->message_max,
+                                          .session_expiry_s = setup->session_expiry_s,
+                                          .receive_max = setup->receive_max,
+                                          .keepalive_s = peer->keepalive_s,
+                                          .filters = (uint32_t)setup->filters.n,
+                                          .qos = (uint8_t)setup->qos,
+                                          .retained = setup->retained,
+                                          .tls = peer->tls,
+                                          .v5 = peer->v5};
+    const size_t at = begin(out, FRAME_SETUP);
 
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-        put_slice(out, slice_of(texts[i]));
-    put_number(out, peer->tls, 1);
-    put_number(out, peer->v5, 1);
-    put_number(out, peer->keepalive_s, 4);
-    put_number(out, setup->qos, 1);
-    put_number(out, setup->session_expiry_s, 4);
-    put_number(out, setup->receive_max, 2);
-    put_number(out, setup->retained, 1);
-    put_number(out, setup->message_max, 8);
-    put_number(out, setup->filters.n, 4);
+    buf_add(out, &numbers, sizeof(numbers));
+    for (size_t i = 0; i < TEXTS; i++)
+        put_text(out, *(char *const *)((const char *)peer + texts[i]));
     for (size_t i = 0; i < setup->filters.n; i++)
-        put_slice(out, slice_of(setup->filters.v[i]));
+        put_text(out, setup->filters.v[i]);
     end(out, at);
 }
 
-void frame_put_message(struct buf *out, const struct mqtt_message *m)
+static void get_filters(struct reader *r, size_t n, struct opt_list *filters)
 {
-    buf_room(out, m->topic.n + m->payload.n + m->props.n + 64);
-    size_t at = begin(out, FRAME_MESSAGE);
-
-    put_number(out, (m->dup ? FLAG_DUP : 0) | (m->retained ? FLAG_RETAINED : 0), 1);
-    put_number(out, m->msgid, 2);
-    put_number(out, m->whole_bytes, 8);
-    put_number(out, (uint64_t)m->expiry_s, 8);
-    put_slice(out, m->topic);
-    put_slice(out, m->payload);
-    put_slice(out, m->props);
-    end(out, at);
-}
-
-void frame_put_prop(struct buf *props, const struct mqtt_prop *prop)
-{
-    put_number(props, prop->kind, 1);
-    put_slice(props, prop->name);
-    put_slice(props, prop->value);
-}
-
-/* A property has an overhead of a byte and two lengths here, and of five bytes in MQTT.
- * So twice the size is enough. */
-size_t frame_message_max(uint64_t message_max)
-{
-    return (size_t)message_max * 2 + 2 * (size_t)FRAME_CUT_BYTES + 65536 + 64;
-}
-
-/* ---------------------------------------------------------------- reading */
-
-struct reader {
-    const char *p;
-    size_t n;
-    bool bad; /* the frame is too short; all later reads return 0 or an empty slice */
-};
-
-static uint64_t get_number(struct reader *r, unsigned bytes)
-{
-    uint64_t v = 0;
-
-    if (r->bad || r->n < bytes) {
-        r->bad = true;
-        return 0;
-    }
-    for (unsigned i = 0; i < bytes; i++)
-        v = v << 8 | (unsigned char)r->p[i];
-    r->p += bytes;
-    r->n -= bytes;
-    return v;
-}
-
-static struct slice get_slice(struct reader *r)
-{
-    uint64_t n = get_number(r, 4);
-
-    if (r->bad || n == NO_TEXT)
-        return (struct slice){NULL, 0};
-    if (r->n < n) {
-        r->bad = true;
-        return (struct slice){NULL, 0};
-    }
-    struct slice s = {r->p, (size_t)n};
-    r->p += n;
-    r->n -= (size_t)n;
-    return s;
-}
-
-static char *get_text(struct reader *r)
-{
-    struct slice s = get_slice(r);
-
-    return s.p ? mem_strndup(s.p, s.n) : NULL;
-}
-
-static int finish(const struct reader *r, const char *what, struct err *err)
-{
-    if (r->bad || r->n > 0)
-        return err_set(err,
-                       "a %s frame has the wrong size: source and worker may have "
-                       "different versions",
-                       what);
-    return 0;
-}
-
-ssize_t frame_take(struct slice in, size_t max_bytes, struct frame *f, struct err *err)
-{
-    struct reader r = {in.p, in.n, false};
-
-    if (in.n < HEAD_BYTES)
-        return 0;
-    uint64_t n = get_number(&r, HEAD_BYTES);
-    if (n == 0 || n > max_bytes)
-        return err_set(err, "a frame has %llu bytes; the limit is %zu",
-                       (unsigned long long)n, max_bytes);
-    if (r.n < n)
-        return 0;
-    uint64_t type = get_number(&r, 1);
-    if (type < FRAME_SETUP || type > FRAME_STOP)
-        return err_set(err, "a frame of unknown type %llu", (unsigned long long)type);
-    f->type = (enum frame_type)type;
-    f->body = (struct slice){r.p, (size_t)n - 1};
-    return (ssize_t)(HEAD_BYTES + n);
-}
-
-int frame_get_connected(struct slice body, bool *session_present, struct err *err)
-{
-    struct reader r = {body.p, body.n, false};
-
-    *session_present = get_number(&r, 1) != 0;
-    return finish(&r, "CONNECTED", err);
-}
-
-int frame_get_failed(struct slice body, struct slice *why, struct err *err)
-{
-    struct reader r = {body.p, body.n, false};
-
-    *why = get_slice(&r);
-    return finish(&r, "FAILED", err);
-}
-
-int frame_get_stored(struct slice body, unsigned *count, struct err *err)
-{
-    struct reader r = {body.p, body.n, false};
-
-    *count = (unsigned)get_number(&r, 4);
-    return finish(&r, "STORED", err);
-}
-
-static void get_filters(struct reader *r, struct opt_list *filters)
-{
-    uint64_t n = get_number(r, 4);
-
-    if (r->bad || n == 0 || n > FILTERS_MAX) {
-        r->bad = true;
+    r->bad = r->bad || n == 0 || n > FILTERS_MAX;
+    if (r->bad)
         return;
-    }
     filters->v = mem_alloc(n * sizeof(*filters->v));
     for (; filters->n < n && !r->bad; filters->n++) {
         filters->v[filters->n] = get_text(r);
@@ -251,28 +161,24 @@ static void get_filters(struct reader *r, struct opt_list *filters)
 
 int frame_get_setup(struct slice body, struct mqtt_setup *setup, struct err *err)
 {
-    struct reader r = {body.p, body.n, false};
-    struct mqtt_peer *peer = &setup->peer;
+    struct reader r = read_from(body);
+    struct setup_numbers numbers;
 
-    memset(setup, 0, sizeof(*setup));
-    char **const texts[] = {&peer->host,      &peer->port,     &peer->client_id,
-                            &peer->user,      &peer->password, &peer->ca_file,
-                            &peer->cert_file, &peer->key_file, &peer->key_password,
-                            &peer->alpn};
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-        *texts[i] = get_text(&r);
-    peer->tls = get_number(&r, 1) != 0;
-    peer->v5 = get_number(&r, 1) != 0;
-    peer->keepalive_s = (unsigned)get_number(&r, 4);
-    setup->qos = (unsigned)get_number(&r, 1);
-    setup->session_expiry_s = (uint32_t)get_number(&r, 4);
-    setup->receive_max = (unsigned)get_number(&r, 2);
-    setup->retained = get_number(&r, 1) != 0;
-    setup->message_max = get_number(&r, 8);
-    get_filters(&r, &setup->filters);
-    if (peer->host == NULL || peer->port == NULL || peer->client_id == NULL)
+    get(&r, &numbers, sizeof(numbers));
+    *setup = (struct mqtt_setup){.peer = {.keepalive_s = numbers.keepalive_s,
+                                          .tls = numbers.tls,
+                                          .v5 = numbers.v5},
+                                 .message_max = numbers.message_max,
+                                 .session_expiry_s = numbers.session_expiry_s,
+                                 .receive_max = numbers.receive_max,
+                                 .qos = numbers.qos,
+                                 .retained = numbers.retained};
+    for (size_t i = 0; i < TEXTS; i++)
+        *(char **)((char *)&setup->peer + texts[i]) = get_text(&r);
+    get_filters(&r, numbers.filters, &setup->filters);
+    if (!setup->peer.host || !setup->peer.port || !setup->peer.client_id)
         r.bad = true;
-    if (finish(&r, "SETUP", err) == 0)
+    if (finish(&r, err) == 0)
         return 0;
     mqtt_setup_free(setup);
     return -1;
@@ -287,49 +193,64 @@ void mqtt_setup_free(struct mqtt_setup *setup)
     memset(setup, 0, sizeof(*setup));
 }
 
+/* -------------------------------------------------------------------- MESSAGE */
+
+/* The body begins with this; topic, properties and payload follow. */
+struct message_head {
+    uint64_t whole_bytes;
+    int64_t expiry_s;
+    uint32_t topic_bytes, props_bytes;
+    uint16_t msgid;
+    uint8_t dup, retained;
+    uint32_t padding;
+};
+
+void frame_put_message(struct buf *out, const struct mqtt_message *m,
+                       uint64_t message_max)
+{
+    const uint64_t whole = m->topic.n + m->props.n + m->payload.n;
+    const bool cut = whole > message_max;
+    const struct slice props = cut ? (struct slice){NULL, 0} : m->props;
+    struct slice payload = m->payload;
+
+    if (cut && payload.n > FRAME_CUT_BYTES)
+        payload.n = FRAME_CUT_BYTES;
+    const struct message_head head = {.whole_bytes = cut ? whole : 0,
+                                      .expiry_s = m->expiry_s,
+                                      .topic_bytes = (uint32_t)m->topic.n,
+                                      .props_bytes = (uint32_t)props.n,
+                                      .msgid = (uint16_t)m->msgid,
+                                      .dup = m->dup,
+                                      .retained = m->retained};
+    buf_room(out, sizeof(head) + 8 + m->topic.n + props.n + payload.n);
+    const size_t at = begin(out, FRAME_MESSAGE);
+    buf_add(out, &head, sizeof(head));
+    buf_add_slice(out, m->topic);
+    buf_add_slice(out, props);
+    buf_add_slice(out, payload);
+    end(out, at);
+}
+
 int frame_get_message(struct slice body, struct mqtt_message *m, struct err *err)
 {
-    struct reader r = {body.p, body.n, false};
-    uint64_t flags = get_number(&r, 1);
+    struct reader r = read_from(body);
+    struct message_head head;
 
-    m->dup = flags & FLAG_DUP;
-    m->retained = flags & FLAG_RETAINED;
-    m->msgid = (unsigned)get_number(&r, 2);
-    m->whole_bytes = get_number(&r, 8);
-    m->expiry_s = (int64_t)get_number(&r, 8);
+    get(&r, &head, sizeof(head));
+    *m = (struct mqtt_message){.dup = head.dup,
+                               .retained = head.retained,
+                               .msgid = head.msgid,
+                               .whole_bytes = head.whole_bytes,
+                               .expiry_s = head.expiry_s};
+    m->topic = reader_take(&r, head.topic_bytes);
+    m->props = reader_take(&r, head.props_bytes);
+    m->payload = reader_take(&r, r.n);
     r.bad = r.bad || m->expiry_s > UINT32_MAX;
-    m->topic = get_slice(&r);
-    m->payload = get_slice(&r);
-    m->props = get_slice(&r);
-    return finish(&r, "MESSAGE", err);
+    return finish(&r, err);
 }
 
-bool frame_next_prop(struct slice *props, struct mqtt_prop *prop)
+size_t frame_message_max(uint64_t message_max)
 {
-    struct reader r = {props->p, props->n, props->n == 0};
-    uint64_t kind = get_number(&r, 1);
-
-    prop->name = get_slice(&r);
-    prop->value = get_slice(&r);
-    if (r.bad || kind >= PROP_KINDS) {
-        *props = (struct slice){NULL, 0};
-        return false;
-    }
-    prop->kind = (enum mqtt_prop_kind)kind;
-    *props = (struct slice){r.p, r.n};
-    return true;
-}
-
-/* Hashes to distinguish messages; not secure against an attacker. */
-static uint64_t hash_on(uint64_t h, struct slice s)
-{
-    /* Hash the end of each text as well, so that "ab","c" differs from "a","bc". */
-    return hash_fnv1a(hash_fnv1a(h, s), SLICE_LIT("\xff"));
-}
-
-uint64_t mqtt_message_hash(const struct mqtt_message *m)
-{
-    uint64_t h = hash_on(HASH_FNV1A, m->topic);
-
-    return hash_on(hash_on(h ^ m->whole_bytes, m->payload), m->props);
+    return (size_t)message_max + TOPIC_MAX + FRAME_CUT_BYTES +
+           sizeof(struct message_head) + 1;
 }

@@ -106,14 +106,29 @@ struct mqtt_delayed mqtt_delayed_split(struct slice topic)
 
 /* -------------------------------------------------------------------- jobs */
 
-/* Indexed by enum mqtt_prop_kind; a user property uses its own name. */
-static const char *const header_names[PROP_KINDS] = {
-    NULL, "content-type", MQTT_RESPONSE_TOPIC_HEADER, MQTT_CORRELATION_HEADER,
-    MQTT_PAYLOAD_FORMAT_HEADER};
-
-static struct slice none(void)
+/* Makes the header of a property. false: it has none. */
+static bool to_header(const struct packet_prop *prop, struct header *h)
 {
-    return (struct slice){NULL, 0};
+    *h = (struct header){prop->name, prop->value};
+    switch (prop->id) {
+    case PROP_USER:
+        return true;
+    case PROP_CONTENT_TYPE:
+        h->name = SLICE_LIT("content-type");
+        return true;
+    case PROP_RESPONSE_TOPIC:
+        h->name = SLICE_LIT(MQTT_RESPONSE_TOPIC_HEADER);
+        return true;
+    case PROP_CORRELATION:
+        h->name = SLICE_LIT(MQTT_CORRELATION_HEADER);
+        return true;
+    case PROP_PAYLOAD_FORMAT:
+        h->name = SLICE_LIT(MQTT_PAYLOAD_FORMAT_HEADER);
+        h->value = *prop->value.p == 1 ? SLICE_LIT("1") : SLICE_LIT("0");
+        return true;
+    default:
+        return false;
+    }
 }
 
 /* The delay in the topic overrides every user property. */
@@ -141,30 +156,34 @@ void mqtt_job_topic(struct job *job)
 static int add_props(struct job *job, const struct mqtt_message *m, struct err *err)
 {
     struct slice props = m->props;
-    struct mqtt_prop p;
+    struct packet_prop prop;
+    struct header h;
 
-    while (frame_next_prop(&props, &p)) {
-        struct slice name = p.kind == PROP_USER ? p.name : slice_of(header_names[p.kind]);
-        if (job_add_header(job, name, p.value.p ? p.value : SLICE_LIT(""), err) != 0)
+    while (packet_next_prop(&props, &prop))
+        if (to_header(&prop, &h) && job_add_header(job, h.name, h.value, err) != 0)
             return -1;
-    }
     if (m->retained)
         return job_add_header(job, slice_of(MQTT_RETAIN_HEADER), SLICE_LIT("1"), err);
     return 0;
 }
 
+static struct job *copy_of(const struct mqtt_message *m, struct slice topic)
+{
+    struct job *job = job_new(m->payload.n + m->props.n + topic.n + 64);
+
+    job->payload = job_copy_slice(job, m->payload);
+    job->topic = job_copy_slice(job, topic);
+    return job;
+}
+
 /* Makes the job for a message that cannot be converted. */
 static struct job *raw_job(const struct mqtt_message *m, const struct err *why)
 {
-    struct job *job = job_new(m->payload.n + JOB_TOPIC_MAX);
     struct slice topic = m->topic;
 
     if (topic.n > JOB_TOPIC_MAX)
         topic.n = JOB_TOPIC_MAX;
-    job->topic = job_copy_slice(job, topic);
-    job->key = none();
-    job->payload = job_copy_slice(job, m->payload);
-    job->offset = job->partition = -1;
+    struct job *job = copy_of(m, topic);
     job->unreadable = "oversize";
     job->unreadable_why = job_copy_slice(job, slice_of(why->text));
     return job;
@@ -186,11 +205,7 @@ struct job *mqtt_job_new(const struct mqtt_message *m)
                 JOB_TOPIC_MAX);
         return raw_job(m, &err);
     }
-    struct job *job = job_new(m->payload.n + m->props.n + m->topic.n + 64);
-    job->key = none();
-    job->offset = job->partition = -1;
-    job->payload = job_copy_slice(job, m->payload);
-    job->topic = job_copy_slice(job, m->topic);
+    struct job *job = copy_of(m, m->topic);
     mqtt_job_topic(job);
     if (add_props(job, m, &err) != 0) {
         job_free(job);

@@ -13,10 +13,7 @@
 #define SOURCES_MQTT_MQTT_JOB_H
 
 #include "bridge/job/job.h"
-#include "sources/mqtt/mqtt_frame.h"
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "sources/mqtt/mqtt_packet.h"
 
 #define MQTT_RESPONSE_TOPIC_HEADER "mqtt-response-topic"
 #define MQTT_CORRELATION_HEADER "mqtt-correlation-data"

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * mqtt_relay.c - two streams of packets: from the broker to paho, which stops at a packet
- * while the source has too much; from paho to the broker, without acknowledgements of
- * messages that are not stored.
- */
 #include "sources/mqtt/mqtt_relay.h"
 
 #include "bridge/plugin.h"
-#include "sources/mqtt/mqtt_door.h"
-#include "sources/mqtt/mqtt_packet.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,42 +15,46 @@ enum {
     TO_PAHO_MAX = 256 * 1024,          /* bytes that wait for paho */
     OPEN_BYTES_MAX = 16 * 1024 * 1024, /* of messages that are not stored */
     KEEP_BYTES = 1024 * 1024,          /* free an empty buffer larger than this */
-    PUBACK_BYTES = 4,                  /* at least */
-    ACK_BATCH = 16,                    /* PUBACKs that are read together, but at most half
-                                        * of the open messages, so that the broker is never idle */
-    READ_BYTES = 64 * 1024,            /* from paho, in one turn of the loop */
-    ACK_WAIT_MS = 300,    /* when leaving: for paho to acknowledge what is stored */
-    LEAVE_WAIT_MS = 2500, /* when leaving: for the broker to close the connection; less
-                           * than STOP_WAIT_MS of mqtt_slot.c */
-    REPORT_WAIT_MS = 2000 /* after a loss: for paho to report it */
+    READ_BYTES = 16 * 1024,            /* from paho, in one turn of the loop */
+    LEAVE_WAIT_MS = 2500,  /* when leaving: for the broker to close the connection; less
+                            * than STOP_WAIT_MS of mqtt_slot.c */
+    REPORT_WAIT_MS = 2000, /* after a loss: for paho to report it */
+    DESCRIPTORS_MAX = 1024,
+    BACKLOG = 16
+};
+
+/* A message that the source has not stored. */
+struct open_message {
+    size_t bytes; /* of its packet */
+    unsigned id, qos;
 };
 
 struct mqtt_relay {
     const struct relay_events *events;
     void *arg;
+    bool v5;
     struct net *net; /* to the broker */
     bool broker_open;
-    struct door *door; /* NULL: paho is connected, or not yet expected */
-    int paho_fd;       /* -1: none */
-    struct watch *paho_watch;
+    struct sockaddr_in door; /* where paho connects */
+    int door_fd, paho_fd;    /* -1: none; door_fd: until paho has connected */
+    struct watch *door_watch, *paho_watch;
     struct timer *timer; /* of the loss, or when leaving */
 
-    struct buf from_broker, to_paho, from_paho, to_broker;
-    size_t passing;   /* bytes of the packet from the broker that are not yet passed on */
-    bool full;        /* a message waits in from_broker, because the source has too many;
-                       * the broker is not read */
-    bool greeted;     /* paho has sent a packet */
-    bool connected;   /* the broker has accepted it */
-    uint64_t unacked; /* messages of QoS 1 that were passed to paho, without its PUBACK */
-    int wake_bytes;   /* the loop wakes up when paho has sent this many bytes */
-    struct mqtt_window window;
-    uint64_t open_max;
+    struct buf from_broker, to_paho, from_paho;
+    bool full;         /* a message waits in from_broker, because the source has too many;
+                        * the broker is not read */
+    bool heard;        /* the broker has sent bytes since paho's last PINGREQ */
+    bool greeted;      /* paho has sent a packet */
+    bool connected;    /* the broker has accepted it */
+    struct buf open;   /* a struct open_message for each, in order */
+    size_t open_bytes; /* sum of their bytes */
+    unsigned open_max;
 
-    enum { RELAY_RUNS, RELAY_LEAVES, RELAY_SAID_GOODBYE } state;
-    struct err why; /* of the loss */
+    bool leaving;
+    struct err why; /* of the loss; empty: not lost */
 };
 
-static void forget_input(struct buf *b, size_t n)
+static void drop(struct buf *b, size_t n)
 {
     buf_drop(b, n);
     if (b->n == 0 && b->cap > KEEP_BYTES)
@@ -64,13 +63,25 @@ static void forget_input(struct buf *b, size_t n)
 
 /* -------------------------------------------------------------------- the end */
 
+static void close_door(struct mqtt_relay *r)
+{
+    watch_del(r->door_watch);
+    r->door_watch = NULL;
+    if (r->door_fd >= 0)
+        close(r->door_fd);
+    r->door_fd = -1;
+}
+
+static bool is_lost(const struct mqtt_relay *r)
+{
+    return r->why.text[0] != '\0';
+}
+
 /* Lets paho read the broker's last packets and then notice the end of the connection. It
  * knows the broker's reason. */
 static void lose(struct mqtt_relay *r)
 {
-    door_close(r->door);
-    r->door = NULL;
-    r->full = false;
+    close_door(r);
     if (r->paho_fd < 0) {
         r->events->lost(r->arg, r->why.text);
         return;
@@ -80,16 +91,21 @@ static void lose(struct mqtt_relay *r)
     timer_set(r->timer, REPORT_WAIT_MS);
 }
 
-static bool is_lost(const struct mqtt_relay *r)
+static void fail_broker(struct mqtt_relay *r, const char *why)
 {
-    return r->why.text[0] != '\0';
+    err_set(&r->why, "%s", why);
+    net_close(r->net);
+    r->net = NULL;
+    lose(r);
 }
 
 /* Closing a socket with unread data resets the connection, and the broker loses the
  * PUBACKs that it has not read. So let the broker close it, and read until then. */
-static void say_goodbye(struct mqtt_relay *r)
+void relay_leave(struct mqtt_relay *r)
 {
-    r->state = RELAY_SAID_GOODBYE;
+    if (r->leaving)
+        return;
+    r->leaving = true;
     if (!r->broker_open || is_lost(r) || !r->greeted) {
         r->events->left(r->arg);
         return;
@@ -100,87 +116,30 @@ static void say_goodbye(struct mqtt_relay *r)
     timer_set(r->timer, LEAVE_WAIT_MS);
 }
 
-void relay_leave(struct mqtt_relay *r)
-{
-    if (r->state != RELAY_RUNS)
-        return;
-    r->state = RELAY_LEAVES;
-    if (window_settled(&r->window))
-        say_goodbye(r);
-    else
-        timer_set(r->timer, ACK_WAIT_MS);
-}
-
 static void on_timer(void *arg)
 {
     struct mqtt_relay *r = arg;
 
-    if (r->state == RELAY_RUNS)
-        r->events->lost(r->arg, r->why.text);
-    else if (r->state == RELAY_LEAVES)
-        say_goodbye(r);
-    else
+    if (r->leaving)
         r->events->left(r->arg);
+    else
+        r->events->lost(r->arg, r->why.text);
 }
 
-/* --------------------------------------------------------- from the broker to paho */
+/* -------------------------------------------------------------------- to the broker */
 
-static void fail_broker(struct mqtt_relay *r, const char *why)
+static void send_to_broker(struct mqtt_relay *r, const void *bytes, size_t n)
 {
-    err_set(&r->why, "%s", why);
-    net_close(r->net);
-    r->net = NULL;
-    lose(r);
+    if (n > 0 && r->broker_open && !is_lost(r) && !r->leaving)
+        net_write(r->net, bytes, n);
 }
 
-/* Would a further message be too much for the source? */
-static bool is_full(const struct mqtt_relay *r)
+static void acknowledge(struct mqtt_relay *r, enum packet_type type, unsigned id)
 {
-    return window_open(&r->window) >= r->open_max || r->window.bytes >= OPEN_BYTES_MAX;
-}
+    const unsigned char packet[] = {(unsigned char)(type << 4), 2,
+                                    (unsigned char)(id >> 8), (unsigned char)id};
 
-/* Reports the first CONNACK: paho (1.3.12) does not report whether the session is an
- * earlier one with MQTT 5. */
-static void read_connack(struct mqtt_relay *r, struct slice in,
-                         const struct packet_head *h)
-{
-    const int session_present = packet_connack(in, h);
-
-    if (session_present < 0 || r->connected)
-        return;
-    r->connected = true;
-    r->events->connected(r->arg, session_present);
-}
-
-/* Starts to pass the first packet of in. Returns false if it must wait, because it is
- * incomplete or too much. */
-static bool begin_packet(struct mqtt_relay *r, struct slice in)
-{
-    struct packet_head h;
-    int n = packet_head(in, &h);
-
-    if (n < 0)
-        fail_broker(r, "the broker sent a packet with an invalid length");
-    if (n <= 0)
-        return false;
-    r->full = h.type == PACKET_PUBLISH && is_full(r);
-    if (r->full)
-        return false;
-    if (h.type == PACKET_CONNACK) {
-        if (in.n < h.size && in.n < h.head_bytes + PACKET_CONNACK_BYTES)
-            return false;
-        read_connack(r, in, &h);
-    }
-    r->passing = h.size;
-    if (h.type == PACKET_PUBLISH)
-        window_pass(&r->window, h.qos);
-    r->unacked += h.type == PACKET_PUBLISH && h.qos == 1;
-    return true;
-}
-
-static void watch_paho(const struct mqtt_relay *r)
-{
-    watch_set(r->paho_watch, WATCH_READ | (r->to_paho.n > 0 ? WATCH_WRITE : 0));
+    send_to_broker(r, packet, sizeof(packet));
 }
 
 static void flush_to_paho(struct mqtt_relay *r)
@@ -189,109 +148,26 @@ static void flush_to_paho(struct mqtt_relay *r)
         return;
     ssize_t n = send(r->paho_fd, r->to_paho.p, r->to_paho.n, MSG_NOSIGNAL);
     if (n > 0)
-        forget_input(&r->to_paho, (size_t)n);
+        drop(&r->to_paho, (size_t)n);
     else if (errno != EAGAIN && errno != EINTR)
         buf_clear(&r->to_paho); /* paho closed its end, and will report why */
     if (r->to_paho.n == 0 && is_lost(r))
         shutdown(r->paho_fd, SHUT_WR);
-    watch_paho(r);
+    watch_set(r->paho_watch, WATCH_READ | (r->to_paho.n > 0 ? WATCH_WRITE : 0));
 }
 
-/* Lets the kernel collect the PUBACKs that paho is about to send, each in a write of its
- * own, instead of waking the loop for each. */
-static void await_acks(struct mqtt_relay *r)
+/* If the broker's PINGRESP would come behind a message that waits or is long, answers for
+ * the broker. Otherwise paho would close the connection. */
+static void on_ping(struct mqtt_relay *r)
 {
-    const uint64_t sure = r->unacked - (r->passing > 0 && r->unacked > 0);
-    const uint64_t most = r->open_max / 2 < ACK_BATCH ? r->open_max / 2 : ACK_BATCH;
-    const uint64_t batch = sure < most ? sure : most;
-    const int bytes = batch > 1 ? (int)batch * PUBACK_BYTES : 1;
-
-    if (r->paho_fd < 0 || bytes == r->wake_bytes)
-        return;
-    setsockopt(r->paho_fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
-    r->wake_bytes = bytes;
-}
-
-/* Passes on what the source can store, and stops reading at the first packet that is too
- * much. */
-static void pass_to_paho(struct mqtt_relay *r)
-{
-    const struct slice in = buf_slice(&r->from_broker);
-    size_t at = 0;
-
-    r->full = false;
-    while (at < in.n && r->state == RELAY_RUNS && !is_lost(r)) {
-        struct slice rest = {in.p + at, in.n - at};
-        if (r->passing == 0 && !begin_packet(r, rest))
-            break;
-        size_t n = r->passing < rest.n ? r->passing : rest.n;
-        buf_add(&r->to_paho, rest.p, n);
-        r->passing -= n;
-        at += n;
+    if (r->full || (r->heard && r->from_broker.n > 0)) {
+        buf_add_slice(&r->to_paho, PACKET_PINGRESP_BYTES);
+        flush_to_paho(r);
     }
-    forget_input(&r->from_broker, at);
-    await_acks(r);
-    flush_to_paho(r);
-    if (is_lost(r) || r->state != RELAY_RUNS)
-        return;
-    net_set_reading(r->net, !r->full && r->to_paho.n < TO_PAHO_MAX);
+    r->heard = false;
 }
 
-static void on_broker_bytes(void *arg, struct slice bytes)
-{
-    struct mqtt_relay *r = arg;
-
-    if (r->state != RELAY_RUNS)
-        return;
-    buf_add_slice(&r->from_broker, bytes);
-    pass_to_paho(r);
-}
-
-/* --------------------------------------------------------- from paho to the broker */
-
-static void send_to_broker(struct mqtt_relay *r)
-{
-    if (r->to_broker.n > 0 && r->broker_open && !is_lost(r) &&
-        r->state != RELAY_SAID_GOODBYE)
-        net_write(r->net, r->to_broker.p, r->to_broker.n);
-    buf_clear(&r->to_broker);
-}
-
-static void release_acks(struct mqtt_relay *r)
-{
-    window_release(&r->window, &r->to_broker);
-    send_to_broker(r);
-    if (r->state == RELAY_LEAVES && window_settled(&r->window))
-        say_goodbye(r);
-}
-
-/* The broker's PINGRESP cannot be read now, and paho would close the connection. */
-static void answer_ping(struct mqtt_relay *r)
-{
-    buf_add_slice(&r->to_paho, PACKET_PINGRESP_BYTES);
-    flush_to_paho(r);
-}
-
-/* Takes one packet of paho. -1: an acknowledgement that must not be sent. */
-static int take_packet(struct mqtt_relay *r, struct slice packet,
-                       const struct packet_head *h)
-{
-    const bool held =
-        h->type == PACKET_PUBACK || (h->type == PACKET_PUBREC && r->window.holds_qos_2);
-    const int id = held ? packet_acknowledged(packet, h) : -1;
-
-    if (h->type == PACKET_PINGREQ && r->full)
-        answer_ping(r);
-    r->unacked -= h->type == PACKET_PUBACK && r->unacked > 0;
-    if (id >= 0)
-        return window_ack(&r->window, packet, (unsigned)id);
-    buf_add_slice(&r->to_broker, packet);
-    return 0;
-}
-
-static const char not_passed_on[] = "paho acknowledged a message without passing it on";
-
-static void take_packets(struct mqtt_relay *r)
+static void pass_to_broker(struct mqtt_relay *r)
 {
     const struct slice in = buf_slice(&r->from_paho);
     struct packet_head h;
@@ -299,14 +175,13 @@ static void take_packets(struct mqtt_relay *r)
 
     while (packet_head((struct slice){in.p + at, in.n - at}, &h) > 0 &&
            h.size <= in.n - at) {
-        if (take_packet(r, (struct slice){in.p + at, h.size}, &h) != 0) {
-            fail_broker(r, not_passed_on);
-            break;
-        }
-        r->greeted = true;
+        if (h.type == PACKET_PINGREQ)
+            on_ping(r);
         at += h.size;
     }
-    forget_input(&r->from_paho, at);
+    send_to_broker(r, in.p, at);
+    r->greeted |= at > 0;
+    drop(&r->from_paho, at);
 }
 
 static void close_paho(struct mqtt_relay *r)
@@ -315,60 +190,129 @@ static void close_paho(struct mqtt_relay *r)
     r->paho_watch = NULL;
     close(r->paho_fd);
     r->paho_fd = -1;
-    if (r->state == RELAY_RUNS && !is_lost(r)) {
-        err_set(&r->why, "the broker did not answer in time, or sent an invalid packet");
-        timer_set(r->timer, REPORT_WAIT_MS);
-    }
+    if (r->leaving || is_lost(r))
+        return;
+    err_set(&r->why, "the broker did not answer in time, or sent an invalid packet");
+    timer_set(r->timer, REPORT_WAIT_MS);
 }
 
-static void on_paho(void *arg, unsigned events)
+/* -------------------------------------------------------------------- from the broker */
+
+static size_t open_count(const struct mqtt_relay *r)
+{
+    return r->open.n / sizeof(struct open_message);
+}
+
+/* Would a further message be too much for the source? */
+static bool is_full(const struct mqtt_relay *r)
+{
+    return open_count(r) >= r->open_max || r->open_bytes >= OPEN_BYTES_MAX;
+}
+
+static void take_message(struct mqtt_relay *r, struct slice packet,
+                         const struct packet_head *h)
+{
+    struct mqtt_message m;
+
+    if (packet_publish(packet, h, r->v5, &m) != 0) {
+        fail_broker(r, "the broker sent an invalid message");
+        return;
+    }
+    const struct open_message o = {.bytes = packet.n, .id = m.msgid, .qos = h->qos};
+    buf_add(&r->open, &o, sizeof(o));
+    r->open_bytes += o.bytes;
+    r->events->message(r->arg, &m);
+}
+
+/* Reports the first CONNACK: paho (1.3.12) does not report whether the session is an
+ * earlier one with MQTT 5. */
+static void read_connack(struct mqtt_relay *r, struct slice packet,
+                         const struct packet_head *h)
+{
+    const int session_present = packet_connack(packet, h);
+
+    if (session_present < 0 || r->connected)
+        return;
+    r->connected = true;
+    r->events->connected(r->arg, session_present);
+}
+
+static void take_packet(struct mqtt_relay *r, struct slice packet,
+                        const struct packet_head *h)
+{
+    if (h->type == PACKET_PUBLISH) {
+        take_message(r, packet, h);
+        return;
+    }
+    if (h->type == PACKET_PUBREL) { /* the message is stored: see relay_stored() */
+        acknowledge(r, PACKET_PUBCOMP, packet_id(packet, h));
+        return;
+    }
+    if (h->type == PACKET_CONNACK)
+        read_connack(r, packet, h);
+    buf_add_slice(&r->to_paho, packet);
+}
+
+/* Takes the packets up to the first that is too much for the source. */
+static void take_packets(struct mqtt_relay *r)
+{
+    const struct slice in = buf_slice(&r->from_broker);
+    struct packet_head h;
+    size_t at = 0;
+
+    r->full = false;
+    while (!r->leaving && !is_lost(r)) {
+        const struct slice rest = {in.p + at, in.n - at};
+        const int n = packet_head(rest, &h);
+        if (n < 0)
+            fail_broker(r, "the broker sent a packet with an invalid length");
+        if (n <= 0)
+            break;
+        r->full = h.type == PACKET_PUBLISH && is_full(r);
+        if (r->full || rest.n < h.size)
+            break;
+        take_packet(r, (struct slice){rest.p, h.size}, &h);
+        at += h.size;
+    }
+    drop(&r->from_broker, at);
+    flush_to_paho(r);
+    if (!r->leaving && !is_lost(r))
+        net_set_reading(r->net, !r->full && r->to_paho.n < TO_PAHO_MAX);
+}
+
+static void on_broker_bytes(void *arg, struct slice bytes)
 {
     struct mqtt_relay *r = arg;
 
-    if (events & WATCH_WRITE) {
-        flush_to_paho(r);
-        pass_to_paho(r);
-    }
-    if (!(events & (WATCH_READ | WATCH_ERROR)))
+    if (r->leaving)
         return;
-    ssize_t n = recv(r->paho_fd, buf_room(&r->from_paho, READ_BYTES), READ_BYTES, 0);
-    if (n > 0) {
-        buf_grew(&r->from_paho, (size_t)n);
-        r->events->collect(r->arg); /* all messages that were acknowledged but the last */
-        take_packets(r);
-        if (relay_expects(r))
-            r->events->collect(r->arg);
-        await_acks(r);
-        release_acks(r);
-    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-        close_paho(r);
-    }
-}
-
-void relay_message(struct mqtt_relay *r, struct window_message m)
-{
-    if (window_add(&r->window, m) != 0 && !is_lost(r))
-        fail_broker(r, not_passed_on);
-}
-
-bool relay_expects(const struct mqtt_relay *r)
-{
-    return r->window.early_bytes > 0;
+    r->heard = true;
+    buf_add_slice(&r->from_broker, bytes);
+    take_packets(r);
 }
 
 int relay_stored(struct mqtt_relay *r, uint64_t count)
 {
-    if (window_store(&r->window, count) != 0)
+    static const enum packet_type acks[] = {0, PACKET_PUBACK, PACKET_PUBREC};
+    struct open_message o;
+
+    if (count > open_count(r))
         return -1;
-    release_acks(r);
+    for (size_t at = 0; at < count * sizeof(o); at += sizeof(o)) {
+        memcpy(&o, r->open.p + at, sizeof(o));
+        r->open_bytes -= o.bytes;
+        if (o.qos > 0)
+            acknowledge(r, acks[o.qos], o.id);
+    }
+    drop(&r->open, count * sizeof(o));
     if (r->full)
-        pass_to_paho(r);
+        take_packets(r);
     return 0;
 }
 
 bool relay_waits(const struct mqtt_relay *r)
 {
-    return r->window.stored < r->window.added;
+    return r->open.n > 0;
 }
 
 const char *relay_why(const struct mqtt_relay *r)
@@ -376,13 +320,68 @@ const char *relay_why(const struct mqtt_relay *r)
     return r->why.text;
 }
 
-/* -------------------------------------------------------------------- the beginning */
+/* -------------------------------------------------------------------- paho's connection
+ */
 
-static void on_paho_accepted(void *arg, int fd)
+static void on_paho(void *arg, unsigned events)
 {
     struct mqtt_relay *r = arg;
 
-    r->door = NULL;
+    if (events & WATCH_WRITE)
+        take_packets(r);
+    if (!(events & (WATCH_READ | WATCH_ERROR)))
+        return;
+    ssize_t n = recv(r->paho_fd, buf_room(&r->from_paho, READ_BYTES), READ_BYTES, 0);
+    if (n > 0) {
+        buf_grew(&r->from_paho, (size_t)n);
+        pass_to_broker(r);
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        close_paho(r);
+    }
+}
+
+static bool same_address(const struct sockaddr_in *a, const struct sockaddr_in *b)
+{
+    return a->sin_family == b->sin_family && a->sin_port == b->sin_port &&
+           a->sin_addr.s_addr == b->sin_addr.s_addr;
+}
+
+/* Does this process have the socket that is connected from here to the door? A pair of
+ * addresses has one socket at each end. */
+static bool is_own(const struct mqtt_relay *r, const struct sockaddr_in *from)
+{
+    for (int fd = 0; fd < DESCRIPTORS_MAX; fd++) {
+        struct sockaddr_in local = {0}, remote = {0};
+        socklen_t n = sizeof(local), m = sizeof(remote);
+        if (getsockname(fd, (struct sockaddr *)&local, &n) == 0 &&
+            getpeername(fd, (struct sockaddr *)&remote, &m) == 0 &&
+            same_address(&local, from) && same_address(&remote, &r->door))
+            return true;
+    }
+    return false;
+}
+
+/* Resets the connection of any other process: nobody else on this machine may read or
+ * write the broker's packets. */
+static void on_door(void *arg, unsigned events)
+{
+    struct mqtt_relay *r = arg;
+    struct sockaddr_in peer = {0};
+    socklen_t n = sizeof(peer);
+
+    (void)events;
+    int fd =
+        accept4(r->door_fd, (struct sockaddr *)&peer, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (!is_own(r, &peer)) {
+        const struct linger reset = {.l_onoff = 1};
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+        close(fd);
+        return;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    close_door(r);
     r->paho_fd = fd;
     r->paho_watch = watch_add(fd, WATCH_READ, on_paho, r);
     flush_to_paho(r);
@@ -391,20 +390,30 @@ static void on_paho_accepted(void *arg, int fd)
 static void on_broker_open(void *arg)
 {
     struct mqtt_relay *r = arg;
+    struct sockaddr *at = (struct sockaddr *)&r->door;
+    socklen_t n = sizeof(r->door);
 
     r->broker_open = true;
-    r->door = door_open(on_paho_accepted, r, &r->why);
-    if (r->door)
-        r->events->ready(r->arg, door_port(r->door));
-    else
+    r->door = (struct sockaddr_in){.sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    r->door_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (r->door_fd < 0 || bind(r->door_fd, at, n) != 0 ||
+        listen(r->door_fd, BACKLOG) != 0 || getsockname(r->door_fd, at, &n) != 0) {
+        err_set(&r->why, "a port on 127.0.0.1: %s", strerror(errno));
         lose(r);
+        return;
+    }
+    r->door_watch = watch_add(r->door_fd, WATCH_READ, on_door, r);
+    r->events->ready(r->arg, ntohs(r->door.sin_port));
 }
+
+/* -------------------------------------------------------------------- the beginning */
 
 static void on_broker_closed(void *arg, const char *why)
 {
     struct mqtt_relay *r = arg;
 
-    if (r->state == RELAY_SAID_GOODBYE) {
+    if (r->leaving) {
         r->events->left(r->arg);
         return;
     }
@@ -423,8 +432,8 @@ struct mqtt_relay *relay_new(const struct net_conf *broker, unsigned open_max, b
     r->events = events;
     r->arg = arg;
     r->open_max = open_max;
-    r->window.holds_qos_2 = v5;
-    r->paho_fd = -1;
+    r->v5 = v5;
+    r->door_fd = r->paho_fd = -1;
     r->timer = timer_new(on_timer, r);
     r->net = net_open(broker, &cbs, r);
     return r;
@@ -432,17 +441,15 @@ struct mqtt_relay *relay_new(const struct net_conf *broker, unsigned open_max, b
 
 void relay_free(struct mqtt_relay *r)
 {
-    struct buf *const bufs[] = {&r->from_broker, &r->to_paho, &r->from_paho,
-                                &r->to_broker};
-
     net_close(r->net);
-    door_close(r->door);
+    close_door(r);
     watch_del(r->paho_watch);
     if (r->paho_fd >= 0)
         close(r->paho_fd);
     timer_del(r->timer);
-    for (size_t i = 0; i < sizeof(bufs) / sizeof(bufs[0]); i++)
-        buf_free(bufs[i]);
-    window_free(&r->window);
+    buf_free(&r->from_broker);
+    buf_free(&r->to_paho);
+    buf_free(&r->from_paho);
+    buf_free(&r->open);
     loop_defer_free(r);
 }

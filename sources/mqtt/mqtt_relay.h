@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mqtt_relay.h - connects paho to the broker, and holds back paho's acknowledgements of
- * messages until the source has stored them. Loop thread of the worker process.
+ * mqtt_relay.h - connects paho to the broker, gives the broker's messages to the source,
+ * and acknowledges them when the source has stored them. Loop thread of the worker
+ * process.
  *
- * paho connects to a port on 127.0.0.1 that accepts only a socket of this process. The
- * relay passes all packets on. While the source has too many messages, the relay stops
- * reading from the broker and answers paho's PINGREQ itself.
+ * paho connects and subscribes through the relay: to a port on 127.0.0.1 that accepts
+ * only a socket of this process. The relay passes on all packets but messages, which paho
+ * would acknowledge before it delivers them. While the source has too many messages, the
+ * relay stops reading from the broker and answers paho's PINGREQ itself.
  */
 #ifndef SOURCES_MQTT_MQTT_RELAY_H
 #define SOURCES_MQTT_MQTT_RELAY_H
 
 #include "bridge/base/net.h"
-#include "sources/mqtt/mqtt_window.h"
-
-#include <stdint.h>
+#include "sources/mqtt/mqtt_packet.h"
 
 struct mqtt_relay;
 
@@ -21,10 +21,10 @@ struct relay_events {
     /* The broker accepts connections: connect paho to 127.0.0.1 and this port. */
     void (*ready)(void *arg, unsigned port);
     /* The broker has accepted paho's connection. session_present: it has resumed an
-     * earlier session. paho has not yet received this, nor any message. */
+     * earlier session. paho has not yet received this. */
     void (*connected)(void *arg, bool session_present);
-    /* Call relay_message() for every message with which paho has called back. */
-    void (*collect)(void *arg);
+    /* A message, which is borrowed. */
+    void (*message)(void *arg, const struct mqtt_message *m);
     /* The connection to the broker, or to paho, is lost. A connected paho notices the
      * loss first, and may report a better reason. Called once. */
     void (*lost)(void *arg, const char *why);
@@ -32,23 +32,18 @@ struct relay_events {
     void (*left)(void *arg);
 };
 
-/* broker and events are borrowed until relay_free(). open_max: the number of
- * messages that paho may receive before they are stored. v5: MQTT 5. */
+/* broker and events are borrowed until relay_free(). open_max: the number of messages
+ * that the source may have that are not stored. v5: MQTT 5. */
 struct mqtt_relay *relay_new(const struct net_conf *broker, unsigned open_max, bool v5,
                              const struct relay_events *events, void *arg);
 void relay_free(struct mqtt_relay *r); /* closes both connections */
-/* paho has called back with a message, which was given to the source. */
-void relay_message(struct mqtt_relay *r, struct window_message m);
 /* The source has stored count further messages, in order: acknowledge them. -1: more
  * than it was given. */
 int relay_stored(struct mqtt_relay *r, uint64_t count);
-/* Returns whether paho has acknowledged a message with which it has not yet called back:
- * call relay_message() as soon as it does. */
-bool relay_expects(const struct mqtt_relay *r);
 /* Returns whether the source has messages that it has not stored. */
 bool relay_waits(const struct mqtt_relay *r);
-/* Sends the acknowledgements of all stored messages, disconnects from the broker, which
- * keeps the session, and calls left() within seconds. */
+/* Disconnects from the broker, which keeps the session, and calls left() within
+ * seconds. */
 void relay_leave(struct mqtt_relay *r);
 /* Returns why the connection to the broker was lost; "": it was not. */
 const char *relay_why(const struct mqtt_relay *r);

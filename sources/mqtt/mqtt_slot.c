@@ -81,15 +81,6 @@ static int send_frame(struct mqtt_slot *slot, const struct buf *frame)
     return -1;
 }
 
-static void send_plain(struct mqtt_slot *slot, enum frame_type type)
-{
-    struct buf frame = {0};
-
-    frame_put(&frame, type);
-    send_frame(slot, &frame);
-    buf_free(&frame);
-}
-
 static void start_later(struct mqtt_slot *slot)
 {
     int64_t now = loop_mono_ms();
@@ -103,11 +94,15 @@ static void start_later(struct mqtt_slot *slot)
 /* Asks the worker to acknowledge what is stored, and to exit. */
 static void send_stop(struct mqtt_slot *slot)
 {
+    struct buf frame = {0};
+
     if (slot->leaving)
         return;
     slot->leaving = true;
     timer_set(slot->timer, STOP_WAIT_MS);
-    send_plain(slot, FRAME_STOP);
+    frame_put(&frame, FRAME_STOP, SLICE_LIT(""));
+    send_frame(slot, &frame);
+    buf_free(&frame);
 }
 
 /* ------------------------------------------------------------------- messages */
@@ -122,7 +117,7 @@ static void report_stored(void *arg)
     unsigned count = slot->fd >= 0 ? flight_take_stored(&slot->flight) : 0;
     if (count == 0)
         return;
-    frame_put_stored(&frame, count);
+    frame_put_number(&frame, FRAME_STORED, count);
     send_frame(slot, &frame);
     buf_free(&frame);
     FAULT("S4");
@@ -208,9 +203,9 @@ static int take_message(struct mqtt_slot *slot, struct slice body, struct err *e
 static int take_connected(struct mqtt_slot *slot, struct slice body, struct err *err)
 {
     const char *client_id = slot->setup.peer.client_id;
-    bool present;
+    uint32_t present;
 
-    if (frame_get_connected(body, &present, err) != 0)
+    if (frame_get_number(body, &present, err) != 0)
         return -1;
     slot->connected_ms = loop_mono_ms();
     if (!present)
@@ -229,13 +224,10 @@ static int take_connected(struct mqtt_slot *slot, struct slice body, struct err 
     return 0;
 }
 
-static int take_failed(struct mqtt_slot *slot, struct slice body, struct err *err)
+static void take_failed(struct mqtt_slot *slot, struct slice why)
 {
     const size_t longest = 300;
-    struct slice why;
 
-    if (frame_get_failed(body, &why, err) != 0)
-        return -1;
     if (why.n > longest)
         why.n = longest;
     /* Log every lost connection, but failed attempts at a limited rate. */
@@ -245,7 +237,6 @@ static int take_failed(struct mqtt_slot *slot, struct slice body, struct err *er
         log_limited(&slot->lost_limit, LOG_WARN, source_name(slot->src),
                     "client %s: %.*s; trying again", slot->setup.peer.client_id,
                     SLICE_ARG(why));
-    return 0;
 }
 
 static int take_frame(struct mqtt_slot *slot, const struct frame *f, struct err *err)
@@ -257,7 +248,8 @@ static int take_frame(struct mqtt_slot *slot, const struct frame *f, struct err 
         log_debug(source_name(slot->src), "subscribed as %s", slot->setup.peer.client_id);
         return 0;
     case FRAME_FAILED:
-        return take_failed(slot, f->body, err);
+        take_failed(slot, f->body);
+        return 0;
     case FRAME_MESSAGE:
         /* A worker that leaves or has exited does not acknowledge it; the broker sends
          * the message again. */

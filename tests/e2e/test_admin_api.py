@@ -14,7 +14,7 @@ from lib.machine import soon_s
 from lib.servers import Redis, wait_for
 
 
-class Yard:
+class Setup:
     """Routes r (to a server that answers 200), k (ordered by key), q (to queues)."""
 
     def __init__(self, bench, options="", redis_options="", more="", daemon=""):
@@ -72,8 +72,8 @@ class Yard:
 
 
 @pytest.fixture
-def yard(bench):
-    return Yard(bench)
+def testbed(bench):
+    return Setup(bench)
 
 
 def ids(jobs):
@@ -82,9 +82,9 @@ def ids(jobs):
 
 # --- the daemon ---
 
-def test_status_says_what_is_there(bench):
+def test_status_lists_the_parts(bench):
     pool = bench.keep(Redis(bench.folder / "far", str(bench.sockets / "far.sock"))).start()
-    y = Yard(bench, more=f'pools: {{ far: {{ url = "{pool.url}"; }}; }};')
+    y = Setup(bench, more=f'pools: {{ far: {{ url = "{pool.url}"; }}; }};')
     before = time.time() * 1000
     y.put("a", after="0s")
     s = wait_for("all jobs to be stored", lambda: (s := y.get("status"))["instances"] and
@@ -103,16 +103,16 @@ def test_status_says_what_is_there(bench):
     assert sinks["q"]["type"] == "queue" and sinks["hook"]["max_in_flight"] > 0
 
 
-def test_status_lists_the_other_instances(yard):
-    other = yard.bench.tarry(yard.redis.url, yard.conf)
+def test_status_lists_the_other_instances(testbed):
+    other = testbed.bench.tarry(testbed.redis.url, testbed.conf)
     other.conf = other.conf.rename(other.conf.with_name("other.conf"))
     other.start()
-    both = wait_for("two instances", lambda: (i := yard.get("status")["instances"]) and len(i) == 2 and i)
+    both = wait_for("two instances", lambda: (i := testbed.get("status")["instances"]) and len(i) == 2 and i)
     assert sorted(i["self"] for i in both) == [False, True]
 
 
-def test_status_hides_the_password_and_says_what_is_down(bench):
-    y = Yard(bench)
+def test_status_hides_the_password_and_names_what_is_down(bench):
+    y = Setup(bench)
     secret = "s3cr3t-of-redis"
     y.redis.client().config_set("requirepass", secret)
     url = y.redis.url.replace("unix://", f"unix://:{secret}@")
@@ -129,19 +129,19 @@ def test_status_hides_the_password_and_says_what_is_down(bench):
 
 # --- routes ---
 
-def test_a_route_has_its_figures(yard):
-    yard.put("waits", after="1h")
-    yard.put("gone", after="1h")
-    yard.put("done", after="0s")
-    yard.hook.wait_count(1)
-    yard.answer = 400
-    yard.put("dead", after="0s")
-    wait_for("it is dead", lambda: yard.route()["dead"] == 1)
-    yard.answer = 503
-    yard.put("again", after="0s")
-    yard.hook.wait_count(3)
-    yard.tarry.ask("DELETE", "/v1/routes/r/jobs/gone")
-    r = wait_for("all ends", lambda: (r := yard.route())["retried"] and r["in_flight"] == 0 and r)
+def test_a_route_has_its_figures(testbed):
+    testbed.put("waits", after="1h")
+    testbed.put("gone", after="1h")
+    testbed.put("done", after="0s")
+    testbed.hook.wait_count(1)
+    testbed.answer = 400
+    testbed.put("dead", after="0s")
+    wait_for("it is dead", lambda: testbed.route()["dead"] == 1)
+    testbed.answer = 503
+    testbed.put("again", after="0s")
+    testbed.hook.wait_count(3)
+    testbed.tarry.ask("DELETE", "/v1/routes/r/jobs/gone")
+    r = wait_for("all ends", lambda: (r := testbed.route())["retried"] and r["in_flight"] == 0 and r)
     assert {n: r[n] for n in ("name", "from", "to", "queue", "state", "pending", "dead", "overdue", "received",
                               "stored", "delivered", "retried", "dead_total", "cancelled", "expired")} == {
         "name": "r", "from": ["http"], "to": "hook", "queue": False, "state": "running", "pending": 2, "dead": 1,
@@ -151,18 +151,18 @@ def test_a_route_has_its_figures(yard):
     assert r["lateness"]["count"] == 3 and 0 <= r["lateness"]["p50_ms"] <= r["lateness"]["p99_ms"] < 10_000
 
 
-def test_the_list_has_all_routes_in_the_order_of_the_file(yard):
-    answer = yard.get("routes")
+def test_the_list_has_all_routes_in_the_order_of_the_file(testbed):
+    answer = testbed.get("routes")
     assert [r["name"] for r in answer["routes"]] == ["r", "k", "q"]
     assert [r["queue"] for r in answer["routes"]] == [False, False, True]
     assert abs(answer["now_ms"] - time.time() * 1000) < 5000
     assert all(r["lateness"] == {"count": 0, "p50_ms": None, "p99_ms": None} for r in answer["routes"])
-    status, body = yard.ask("GET", "routes/none")
+    status, body = testbed.ask("GET", "routes/none")
     assert (status, body["error"]) == (404, "no-route")
 
 
-def test_overdue_jobs_are_told_with_their_age(bench):
-    y = Yard(bench, options="rate = 0.1; burst = 1;")
+def test_overdue_jobs_are_reported_with_their_age(bench):
+    y = Setup(bench, options="rate = 0.1; burst = 1;")
     y.put("first", after="0s")
     y.hook.wait_count(1)
     y.put("second", after="0s")
@@ -171,8 +171,8 @@ def test_overdue_jobs_are_told_with_their_age(bench):
 
 
 @pytest.mark.slow
-def test_ready_is_what_readyz_says(bench):
-    y = Yard(bench, redis_options='command_timeout = "30s";', daemon='overdue_alarm = "2s";')
+def test_ready_prints_the_result_of_readyz(bench):
+    y = Setup(bench, redis_options='command_timeout = "30s";', daemon='overdue_alarm = "2s";')
     assert y.get("status")["ready"] is True
     y.put("a", after="1s")
     y.redis.child.send_signal(signal.SIGSTOP)
@@ -185,25 +185,25 @@ def test_ready_is_what_readyz_says(bench):
     y.hook.wait_count(1)
 
 
-def test_while_redis_is_away_the_counters_are_told_and_the_rest_is_null(yard):
-    yard.put("a")
-    assert yard.route()["pending"] == 1
-    yard.redis.stop()
+def test_while_redis_is_down_counters_are_returned_and_the_rest_is_null(testbed):
+    testbed.put("a")
+    assert testbed.route()["pending"] == 1
+    testbed.redis.stop()
     started = time.monotonic()
-    r = wait_for("Redis to be reported as down", lambda: (r := yard.route())["pending"] is None and r)
+    r = wait_for("Redis to be reported as down", lambda: (r := testbed.route())["pending"] is None and r)
     assert r["stored"] == 1 and r["dead"] is None and r["next_due_ms"] is None
     assert time.monotonic() - started < soon_s(5)
-    status, body = yard.ask("GET", "routes/r/jobs")
+    status, body = testbed.ask("GET", "routes/r/jobs")
     assert (status, body["error"]) == (503, "unavailable")
-    status, body = yard.ask("POST", "routes/r/jobs/a/now")
+    status, body = testbed.ask("POST", "routes/r/jobs/a/now")
     assert (status, body["error"]) == (503, "unavailable")
 
 
 # --- the list of jobs ---
 
 @pytest.mark.parametrize("horizon", ["0", "1m"])
-def test_a_list_gives_each_job_once_in_the_order_of_its_time(bench, horizon):
-    y = Yard(bench, redis_options=f'horizon = "{horizon}";', options="buckets = 5;")
+def test_a_list_contains_each_job_once_in_order_of_time(bench, horizon):
+    y = Setup(bench, redis_options=f'horizon = "{horizon}";', options="buckets = 5;")
     for n in range(60):
         y.put(f"job-{n:02}", after=f"{10 + n}m")
     for most in (7, 100):
@@ -215,8 +215,8 @@ def test_a_list_gives_each_job_once_in_the_order_of_its_time(bench, horizon):
     assert abs(first["due_ms"] - time.time() * 1000 - 600_000) < 30_000 and first["bytes"] > 10
 
 
-def test_what_a_job_says_of_itself_is_listed(bench):
-    y = Yard(bench)
+def test_the_fields_of_a_job_are_listed(bench):
+    y = Setup(bench)
     y.answer = 503
     y.put("tried", after="0s", delay_key="käse".encode().decode("latin-1"), payload="p" * 1000)
     y.hook.wait_count(1)
@@ -225,75 +225,75 @@ def test_what_a_job_says_of_itself_is_listed(bench):
     assert job["target"] is None  # the sink decides its target
 
 
-def test_filters_of_the_list(yard):
+def test_filters_of_the_list(testbed):
     for n in range(20):
-        yard.put(f"{'ab'[n % 2]}-{n:02}", after=f"{10 + n}m")
+        testbed.put(f"{'ab'[n % 2]}-{n:02}", after=f"{10 + n}m")
     now = time.time()
-    assert ids(yard.jobs(id_prefix="b-")) == [f"b-{n:02}" for n in range(1, 20, 2)]
-    some = yard.jobs(**{"from": int(now + 900 - 30), "to": int(now + 1200 - 30)})
-    assert ids(some) == ids(yard.jobs())[5:10]
+    assert ids(testbed.jobs(id_prefix="b-")) == [f"b-{n:02}" for n in range(1, 20, 2)]
+    some = testbed.jobs(**{"from": int(now + 900 - 30), "to": int(now + 1200 - 30)})
+    assert ids(some) == ids(testbed.jobs())[5:10]
     for wrong in ({"state": "dead"}, {"max": 0}, {"max": 501}, {"cursor": "x"}, {"cursor": ""}, {"id_prefix": ""},
                   {"nonsense": 1}, {"from": "yesterday"}, {"cursor": "1.2.3.4.zz"}):
-        status, body = yard.ask("GET", "routes/r/jobs", **wrong)
+        status, body = testbed.ask("GET", "routes/r/jobs", **wrong)
         assert (status, body["error"]) == (400, "bad-request"), (wrong, body)
-    cursor = yard.get("routes/r/jobs", max=1)["cursor"]
-    status, body = yard.ask("GET", "routes/r/jobs", cursor=cursor, state="in-flight")
+    cursor = testbed.get("routes/r/jobs", max=1)["cursor"]
+    status, body = testbed.ask("GET", "routes/r/jobs", cursor=cursor, state="in-flight")
     assert (status, body["error"]) == (400, "bad-request")
-    status, body = yard.ask("GET", "routes/none/jobs")
+    status, body = testbed.ask("GET", "routes/none/jobs")
     assert (status, body["error"]) == (404, "no-route")
 
 
 def test_jobs_in_flight_and_those_behind_others(bench):
-    yard = Yard(bench, redis_options='horizon = "0";')
+    testbed = Setup(bench, redis_options='horizon = "0";')
     go_on = threading.Event()
-    yard.answer = lambda arrival: ("when", go_on)
-    yard.put("flies", after="0s", route="k", delay_key="one")
-    flying = wait_for("it flies", lambda: yard.jobs("k", state="in-flight"))
-    yard.put("behind", after="1h", route="k", delay_key="one")
-    yard.put("other", after="2h", route="k", delay_key="two")
+    testbed.answer = lambda arrival: ("when", go_on)
+    testbed.put("flies", after="0s", route="k", delay_key="one")
+    flying = wait_for("it flies", lambda: testbed.jobs("k", state="in-flight"))
+    testbed.put("behind", after="1h", route="k", delay_key="one")
+    testbed.put("other", after="2h", route="k", delay_key="two")
     assert ids(flying) == ["flies"] and flying[0]["state"] == "in-flight"
     assert flying[0]["lease_ends_ms"] > time.time() * 1000 > flying[0]["due_ms"]
-    held = yard.jobs("k", state="held")
+    held = testbed.jobs("k", state="held")
     assert ids(held) == ["behind"] and held[0]["state"] == "held" and held[0]["key"] == "one"
-    assert ids(yard.jobs("k")) == ["other"]
-    status, body = yard.ask("POST", "routes/k/jobs/flies/now")
+    assert ids(testbed.jobs("k")) == ["other"]
+    status, body = testbed.ask("POST", "routes/k/jobs/flies/now")
     assert (status, body["error"]) == (409, "in-flight")
-    status, body = yard.ask("POST", "routes/k/jobs/behind/now")
+    status, body = testbed.ask("POST", "routes/k/jobs/behind/now")
     assert (status, body["held"]) == (200, True)
     go_on.set()
-    wait_for("both are out", lambda: yard.route("k")["delivered"] == 2)
+    wait_for("both are out", lambda: testbed.route("k")["delivered"] == 2)
 
 
-def test_an_id_is_any_text(yard):
+def test_an_id_is_any_text(testbed):
     odd = ['<script>alert(1)</script>', 'a"b\\c', "ünïcode ☃", "a/b?c=d&e#f%41", "..", "a  b"]
     for id_ in odd:
-        yard.put(id_.encode().decode("latin-1"))
-    assert sorted(ids(yard.jobs())) == sorted(odd)
+        testbed.put(id_.encode().decode("latin-1"))
+    assert sorted(ids(testbed.jobs())) == sorted(odd)
     for id_ in odd:
         path = f"routes/r/jobs/{urllib.parse.quote(id_, safe='')}/move"
-        status, body = yard.ask("POST", path, after="2h")
+        status, body = testbed.ask("POST", path, after="2h")
         assert (status, body["id"]) == (200, id_), body
 
 
 # --- one job ---
 
-def test_run_now_delivers_it(yard):
-    yard.put("a", after="1h", payload="soon")
-    status, body = yard.ask("POST", "routes/r/jobs/a/now")
+def test_run_now_delivers_it(testbed):
+    testbed.put("a", after="1h", payload="soon")
+    status, body = testbed.ask("POST", "routes/r/jobs/a/now")
     assert status == 200 and body["id"] == "a" and body["held"] is False
     assert abs(body["due_ms"] - time.time() * 1000) < 5000
-    assert yard.hook.wait_count(1)[0].payload == b"soon"
+    assert testbed.hook.wait_count(1)[0].payload == b"soon"
     # Its due time must not be shown an hour early or late.
-    late = wait_for("it is counted", lambda: (r := yard.route())["delivered"] and r["lateness"])
+    late = wait_for("it is counted", lambda: (r := testbed.route())["delivered"] and r["lateness"])
     assert late["count"] == 1 and late["p99_ms"] < 5000
-    status, body = yard.ask("POST", "routes/r/jobs/a/now")
+    status, body = testbed.ask("POST", "routes/r/jobs/a/now")
     assert (status, body["error"]) == (404, "not-found")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("horizon", ["0", "10s"])
-def test_move_gives_it_another_time(bench, horizon):
-    y = Yard(bench, redis_options=f'horizon = "{horizon}";')
+def test_move_changes_the_due_time(bench, horizon):
+    y = Setup(bench, redis_options=f'horizon = "{horizon}";')
     y.put("a", after="1h")
     y.put("b", after="3s")
     now = time.time()
@@ -312,7 +312,7 @@ def test_move_gives_it_another_time(bench, horizon):
 @pytest.mark.slow
 def test_a_moved_job_is_not_too_late_for_its_route(bench):
     """max_lateness counts from the new due time."""
-    y = Yard(bench, options='max_lateness = "5s"; late = "dead";')
+    y = Setup(bench, options='max_lateness = "5s"; late = "dead";')
     y.put("a", after="3s")
     status, body = y.ask("POST", "routes/r/jobs/a/move", after="10s")
     assert status == 200, body
@@ -320,11 +320,11 @@ def test_a_moved_job_is_not_too_late_for_its_route(bench):
     assert y.route()["dead"] == 0
 
 
-def test_what_can_not_be_moved_is_told(yard):
-    yard.answer = 400
-    yard.put("dead", after="0s")
-    wait_for("it is dead", lambda: yard.route()["dead"] == 1)
-    yard.put("ends", after="1h", deliver_before="1h")
+def test_an_immovable_job_is_reported(testbed):
+    testbed.answer = 400
+    testbed.put("dead", after="0s")
+    wait_for("it is dead", lambda: testbed.route()["dead"] == 1)
+    testbed.put("ends", after="1h", deliver_before="1h")
     for path, params, want in (
             ("routes/r/jobs/dead/now", {}, (409, "dead")),
             ("routes/r/jobs/none/now", {}, (404, "not-found")),
@@ -335,45 +335,45 @@ def test_what_can_not_be_moved_is_told(yard):
             ("routes/r/jobs/ends/move", {"after": "-1s"}, (400, "bad-request")),
             ("routes/r/jobs/ends/now", {"after": "1s"}, (400, "bad-request")),
             ("routes/q/jobs/ends/now", {}, (409, "is-queue"))):
-        status, body = yard.ask("POST", path, **params)
+        status, body = testbed.ask("POST", path, **params)
         assert (status, body["error"]) == want, (path, params, body)
-    assert ids(yard.jobs()) == ["ends"]
-    status, body = yard.ask("POST", "routes/r/jobs/ends/move", after="90m")
+    assert ids(testbed.jobs()) == ["ends"]
+    status, body = testbed.ask("POST", "routes/r/jobs/ends/move", after="90m")
     assert status == 200, body
 
 
-def test_queues_of_a_route(yard):
+def test_queues_of_a_route(testbed):
     for n in range(3):
-        yard.tarry.ask("POST", "/v1/queues/mails/jobs", "x", {"delay-id": f"m{n}", "deliver-after": f"{n + 1}h"})
-    status, _, pulled = yard.tarry.ask("POST", "/v1/queues/mails/jobs", "x", {"delay-id": "now"})
+        testbed.tarry.ask("POST", "/v1/queues/mails/jobs", "x", {"delay-id": f"m{n}", "deliver-after": f"{n + 1}h"})
+    status, _, pulled = testbed.tarry.ask("POST", "/v1/queues/mails/jobs", "x", {"delay-id": "now"})
     assert status == 201, pulled
-    yard.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h")
-    assert [q["name"] for q in yard.get("routes/q/queues")["queues"]] == ["mails"]
-    assert ids(yard.jobs("q", queue="mails")) == ["m0", "m1", "m2"]
-    flying = yard.jobs("q", queue="mails", state="in-flight")
+    testbed.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h")
+    assert [q["name"] for q in testbed.get("routes/q/queues")["queues"]] == ["mails"]
+    assert ids(testbed.jobs("q", queue="mails")) == ["m0", "m1", "m2"]
+    flying = testbed.jobs("q", queue="mails", state="in-flight")
     assert ids(flying) == ["now"]
-    status, body = yard.ask("POST", "routes/q/jobs/m2/now", queue="mails")
+    status, body = testbed.ask("POST", "routes/q/jobs/m2/now", queue="mails")
     assert status == 200, body
-    status, _, body = yard.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h&wait=5s")
+    status, _, body = testbed.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h&wait=5s")
     assert status == 200 and body["jobs"][0]["id"] == "m2", body
     for path, params, want in (("routes/q/jobs", {}, (409, "is-queue")),
                                ("routes/q/jobs", {"queue": "x" * 3000}, (400, "bad-request")),
                                ("routes/r/queues", {}, (404, "no-queue")),
                                ("routes/none/queues", {}, (404, "no-route"))):
-        status, body = yard.ask("GET", path, **params)
+        status, body = testbed.ask("GET", path, **params)
         assert (status, body["error"]) == want, (path, body)
 
 
-def test_queues_that_redis_does_not_tell_are_not_none(yard):
-    yard.tarry.ask("POST", "/v1/queues/mails/jobs", "x")
-    yard.redis.client().execute_command("ACL", "SETUSER", "default", "-zrange")
-    status, body = yard.ask("GET", "routes/q/queues")
+def test_queues_that_redis_does_not_tell_are_not_none(testbed):
+    testbed.tarry.ask("POST", "/v1/queues/mails/jobs", "x")
+    testbed.redis.client().execute_command("ACL", "SETUSER", "default", "-zrange")
+    status, body = testbed.ask("GET", "routes/q/queues")
     assert (status, body["error"]) == (503, "unavailable")
 
 
 @pytest.mark.slow
 def test_a_page_of_a_hundred_thousand_costs_no_more_than_one_of_a_hundred(bench):
-    y = Yard(bench, options="buckets = 4;")
+    y = Setup(bench, options="buckets = 4;")
     y.fill([f"job-{n:06}" for n in range(100_000)], "2h")
     client = y.redis.client()
     client.config_resetstat()

@@ -108,7 +108,7 @@ def stage(bench, redis):
     return t
 
 
-def test_each_answer_is_given_and_each_that_is_given_is_described(bench):
+def test_each_documented_answer_occurs_and_each_answer_is_documented(bench):
     redis = bench.redis()
     t = stage(bench, redis)
     documented, seen = described(), set()

@@ -40,7 +40,7 @@ def labels_asked(text):
             for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", m[2])}
 
 
-def test_the_rules_are_rules_and_each_alert_comes_when_it_should():
+def test_the_rules_are_valid_and_each_alert_fires_when_it_should():
     assert "SUCCESS" in promtool("check", "rules", RULES)
     promtool("test", "rules", "tarry.test.yml", cwd=TOP / "tests/prometheus")
     text = RULES.read_text()
@@ -55,7 +55,7 @@ def test_the_rules_are_rules_and_each_alert_comes_when_it_should():
     assert not [name for name in alerts + recorded if name not in tested], "each has a test"
 
 
-def test_what_they_ask_for_is_there(bench):
+def test_alerts_and_dashboard_use_existing_metrics(bench):
     tarry = bench.tarry(bench.redis().url, FULL + CONF).start()
     found = families(scrape(tarry))
     there = set(found) | {name for _, rows in found.values() for name, _, _ in rows}

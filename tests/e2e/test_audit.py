@@ -81,7 +81,7 @@ class Place:
         return {k: self.client.dump(k) for k in self.client.scan_iter("tarry:{*")}
 
 
-def test_what_is_sound_is_called_so_and_nothing_is_written(bench):
+def test_a_sound_bucket_has_no_finding_and_audit_writes_nothing(bench):
     place = Place(bench)
     before = place.dump()
     code, result, complaints = audit(place.tarry)
@@ -140,7 +140,7 @@ def damage(place):
             *((("keys/0", "order", id_) for id_ in front + held))}
 
 
-def test_each_damage_is_named_and_repaired_and_then_every_job_still_comes(bench):
+def test_each_damage_is_named_and_repaired_and_every_job_is_delivered(bench):
     place = Place(bench)
     wanted = damage(place)
     before = place.dump()
@@ -167,7 +167,7 @@ def place_of(rows, id_):
 
 
 @pytest.mark.slow
-def test_wrong_use_and_an_absent_redis_are_told_apart(bench):
+def test_wrong_usage_and_an_absent_redis_have_different_exit_codes(bench):
     place = Place(bench)
     for args, code, what in ((["--route", "none"], 64, 'no route "none"'), (["--rapid"], 64, "--rapid"),
                              (["--route"], 64, "--route"), (["more"], 64, "more")):
@@ -212,7 +212,7 @@ def slow_share(client, spins=2000):
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_hundreds_of_thousands_of_jobs_are_looked_through_in_steps_that_nobody_notices(bench):
+def test_hundreds_of_thousands_of_jobs_are_audited_in_short_steps(bench):
     place = Place(bench)
     fill(place.client, "r/0", PENDING)
     place.client.config_set("slowlog-log-slower-than", 500)

@@ -69,7 +69,7 @@ def test_a_route_with_one_target_leaves_its_jobs_in_the_bucket_while_that_rests(
 
 
 @pytest.mark.slow
-def test_a_slow_target_gets_so_many_at_a_time_and_the_other_is_not_delayed(bench, hooks):
+def test_a_slow_target_is_limited_and_delays_no_other(bench, hooks):
     tarry, = start(bench, conf("target_in_flight = 2;", "max_in_flight = 16;"))
     slow, fast = hooks[0].url(("after", 0.1, response())), hooks[1].url(response())
     post_all(tarry, slow, [{}] * 40)
@@ -85,7 +85,7 @@ def test_a_slow_target_gets_so_many_at_a_time_and_the_other_is_not_delayed(bench
     tarry.stop()
 
 
-def test_a_target_that_is_gone_gets_nothing_more_until_an_operator_says(bench, hooks):
+def test_a_target_that_answers_410_is_stopped_until_an_operator_resumes_it(bench, hooks):
     daemons = start(bench, conf(""), 2)
     one, two = daemons
     stopped, fine = hooks[0].url(GONE), hooks[1].url(response())
@@ -124,7 +124,7 @@ def test_a_target_that_is_gone_gets_nothing_more_until_an_operator_says(bench, h
 
 
 @pytest.mark.slow
-def test_a_route_with_one_target_waits_whole_and_goes_on_at_once(bench, hooks):
+def test_a_route_with_one_stopped_target_waits_and_resumes_at_once(bench, hooks):
     not_while_it_looks()
     url = hooks[0].url(GONE)
     tarry, = start(bench, conf("", f'url = "{url}";', topic=""))

@@ -175,7 +175,7 @@ def test_change_of_buckets_in_a_reload_is_refused_with_and_without_jobs(bench):
     h.tarry.stop()
 
 
-def test_route_that_comes_back_by_a_reload_with_jobs_and_other_buckets_is_refused_at_once(bench):
+def test_route_that_returns_by_a_reload_with_jobs_and_other_buckets_is_refused_at_once(bench):
     h = Hook(bench, "buckets = 2;", more='old: { from = "http"; to = "hook"; };')
     text = h.tarry.conf.read_text()
     assert h.tarry.ask("POST", "/v1/routes/old/jobs", b"x", {"deliver-after": "1h"})[0] == 201
@@ -218,7 +218,7 @@ def test_no_kafka_record_is_lost_as_the_route_gets_other_buckets(bench, kill):
     way.tarry.stop()
 
 
-def test_before_redis_was_there_everything_is_answered_with_503(bench):
+def test_everything_is_answered_with_503_until_redis_connects(bench):
     h = Hook(bench, "buckets = 2;")
     h.tarry.stop()
     h.redis.stop()
@@ -237,7 +237,7 @@ def test_before_redis_was_there_everything_is_answered_with_503(bench):
 
 
 @pytest.mark.slow
-def test_jobs_of_a_route_that_is_gone_stay_and_come_back_with_it(bench):
+def test_jobs_of_a_removed_route_stay_until_it_returns(bench):
     h = Hook(bench, "buckets = 2;", more='old: { from = "http"; to = "hook"; };')
     due = jobs.now_ms() + 6000
     for n in range(5):
@@ -263,7 +263,7 @@ def test_jobs_of_a_route_that_is_gone_stay_and_come_back_with_it(bench):
     h.tarry.stop()
 
 
-def test_queues_of_a_sink_that_is_gone_stay_and_come_back_with_it(bench):
+def test_queues_of_a_removed_sink_stay_until_it_returns(bench):
     redis = bench.redis()
     body = '''
         sinks:  {{ kept: {{ type = "queue"; }}; {sink} }};

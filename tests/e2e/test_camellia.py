@@ -409,7 +409,7 @@ def test_an_empty_id_counts_as_no_id(api, topic):
     assert len(m["msgId"]) == 32 and api.message(topic, m["msgId"])["msg"] == "m"
 
 
-def test_a_ttl_that_is_meant_for_ever_is_taken_as_the_latest_time(api, topic):
+def test_an_unlimited_ttl_becomes_the_latest_time(api, topic):
     for n, ttl in enumerate((10**15, 2**53, 2**62)):
         m = api.send(topic, "m", 0, f"id{n}", ttl_ms=ttl)
         assert m["expireTime"] == 253402300799999  # the end of the year 9999
@@ -454,7 +454,7 @@ def test_ready_messages_are_served_in_order(api, topic):
 
 
 @pytest.mark.slow
-def test_a_message_whose_ack_timed_out_goes_to_the_tail(api, topic):
+def test_a_message_whose_ack_timed_out_moves_to_the_tail(api, topic):
     """It keeps status 3 until the next pull."""
     api.send(topic, "first")
     pull_one(api, topic, ack_timeout_ms=2000)
@@ -551,7 +551,7 @@ def test_nack_and_ack_timeout_wake_open_long_polls(served, api, topic):
     assert got[0]["retry"] == 3 and took < machine.soon_ms(1500)
 
 
-def test_a_long_poll_whose_client_disconnected_takes_no_message(own):
+def test_a_long_poll_of_a_disconnected_client_gets_no_message(own):
     api, form = Api(own.port), "topic=t&longPollingTimeoutMillis=60000"
     request = f"POST {ROOT}longPollingMsg HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM}\r\n" \
               f"Content-Length: {len(form)}\r\n\r\n{form}"
@@ -959,7 +959,7 @@ def test_many_listeners_share_a_topic_and_no_message_is_delivered_twice(served, 
         x.close()
 
 
-def test_a_topic_whose_route_ends_elsewhere_is_pushed_and_a_poll_there_is_held(served, api, topic):
+def test_a_topic_with_another_sink_accepts_messages_and_holds_polls(served, api, topic):
     """An early empty answer would make the SDK ask again without a pause."""
     topic = "push/" + topic
     assert api.send(topic, "later", 60000, "later") == api.message(topic, "later")
@@ -984,7 +984,7 @@ def test_a_job_of_another_source_is_a_message_with_the_defaults(served, api):
     assert status(api, "fed", "id") == 4
 
 
-def test_a_topic_that_no_route_takes_is_refused_and_its_polls_are_held():
+def test_a_topic_without_a_route_is_refused_and_its_polls_are_held():
     bench, port = bench_named("camellia-narrow"), free_port()
     try:
         bench.daemon = bench.tarry(bench.redis().url, conf(port).replace(

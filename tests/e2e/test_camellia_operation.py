@@ -190,7 +190,7 @@ def drained(api, topic):
 
 # ---------------------------------------------------------------------- hang-ups and stops
 
-def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(bench):
+def test_clients_that_hang_up_during_a_call_do_no_harm(bench):
     """Jobs that the client did not receive are available to others."""
     d = Daemon(bench, "one")
     good = {"topic": "t", "msg": "m" * 1000, "delayMillis": 0, "msgId": "id", "ack": "true", "batch": 500,
@@ -212,7 +212,7 @@ def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(bench):
 
 
 @pytest.mark.slow
-def test_a_stop_that_takes_its_time_answers_no_poll_early(bench):
+def test_a_slow_stop_answers_no_poll_early(bench):
     """Clients ask again without a pause. New polls are held, too, until the daemon stops, and then answered."""
     hook = bench.keep(collect.FromHttp(lambda arrival: ("after", 3)))
     d = Daemon(bench, "one", more_routes='''

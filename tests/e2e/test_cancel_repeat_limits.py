@@ -22,12 +22,12 @@ class Daemons:
     def __init__(self, bench, route="", policy=lambda _: 200, count=1, source="", start="http",
                  sink=""):
         self.hook = bench.keep(collect.FromHttp(policy))
-        self.morgue = bench.keep(collect.FromHttp())
+        self.dead_hook = bench.keep(collect.FromHttp())
         self.redis = bench.redis()
         conf = f'''
             sources: {{ {source} }};
             sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; {sink} }};
-                       morgue: {{ type = "http"; url = "{self.morgue.url}"; }}; }};
+                       dead_hook: {{ type = "http"; url = "{self.dead_hook.url}"; }}; }};
             routes: {{ r: {{ from = "{start}"; to = "hook"; repeat_min = "100ms"; {route} }}; }};'''
         self.all = []
         for n in range(count):
@@ -99,7 +99,7 @@ class Sender:
 BAD = ("delay-to", "http://else/")
 
 
-@pytest.mark.parametrize("dead", ["", 'dead = "morgue";'], ids=["kept", "sent on"])
+@pytest.mark.parametrize("dead", ["", 'dead = "dead_hook";'], ids=["kept", "sent on"])
 def test_a_replacement_that_is_refused_leaves_the_job_alone_and_is_a_dead_letter(bench, dead):
     sender = Sender(bench, dead)
     d = sender.daemon
@@ -110,11 +110,11 @@ def test_a_replacement_that_is_refused_leaves_the_job_alone_and_is_a_dead_letter
     assert "bad-target" in str(letter) and d.state("a") == "waiting", letter
     assert d.tarry.ask("POST", "/v1/admin/routes/r/jobs/a/now")[0] == 200
     assert [a.payload for a in d.hook.wait_count(1)] == [b"good"]
-    assert [a.payload for a in d.morgue.arrivals] == ([b"bad"] if dead else [])
+    assert [a.payload for a in d.dead_hook.arrivals] == ([b"bad"] if dead else [])
     d.stop()
 
 
-def test_a_message_that_is_refused_does_not_take_its_id_from_the_one_that_puts_it_right(bench):
+def test_a_refused_message_does_not_reserve_its_id(bench):
     sender = Sender(bench, "")
     d = sender.daemon
     sender.send(b"bad", BAD)
@@ -128,7 +128,7 @@ def test_a_message_that_is_refused_does_not_take_its_id_from_the_one_that_puts_i
 
 # ------------------------------------------------------------------ exhausted runs
 
-def test_a_run_that_was_given_up_is_found_by_its_name_whatever_the_number_of_buckets(bench):
+def test_an_exhausted_run_is_found_by_its_name_for_any_number_of_buckets(bench):
     d = Daemons(bench, route='buckets = 7; retry = "never";', policy=lambda _: 422)
     due = now_ms() + 300
     names = ["a", "b", "c@", "d@1", "e@x@2@3", "f@4@", "@5", "@6@7", "8"]
@@ -143,7 +143,7 @@ def test_a_run_that_was_given_up_is_found_by_its_name_whatever_the_number_of_buc
     d.stop()
 
 
-@pytest.mark.parametrize("dead", ["", 'dead = "morgue";'], ids=["kept", "sent on"])
+@pytest.mark.parametrize("dead", ["", 'dead = "dead_hook";'], ids=["kept", "sent on"])
 def test_a_run_that_fails_after_its_job_was_cancelled_is_no_dead_letter(bench, dead):
     cancelled = threading.Event()
     d = Daemons(bench, route=f'retry = "never"; {dead}', policy=lambda _: ("when", cancelled, 422))
@@ -153,7 +153,7 @@ def test_a_run_that_fails_after_its_job_was_cancelled_is_no_dead_letter(bench, d
     cancelled.set()
     wait_for("the job to be removed", lambda: d.state("a") == 404)
     time.sleep(0.5)
-    assert d.metric("tarry_dead_letters") == 0 and d.morgue.arrivals == []
+    assert d.metric("tarry_dead_letters") == 0 and d.dead_hook.arrivals == []
     assert d.metric("tarry_jobs_cancelled_total") == 1
     assert d.left() == []
     d.stop()
@@ -212,7 +212,7 @@ def test_spread_puts_no_job_off_beyond_its_own_deliver_before(bench):
 
 
 @pytest.mark.slow
-def test_the_burst_of_a_route_holds_for_all_of_its_buckets_together(bench):
+def test_the_burst_of_a_route_applies_to_all_buckets_together(bench):
     d = Daemons(bench, route='rate = 10; burst = 8; buckets = 4;')
     due = now_ms() + 1500
     for n in range(40):
@@ -243,7 +243,7 @@ def test_jobs_in_flight_of_all_buckets_and_instances_together_are_no_more_than_a
 # ------------------------------------------------------------------ a lease that expires unnoticed
 
 @pytest.mark.slow
-def test_a_job_cancelled_after_its_lease_has_ended_is_not_delivered_by_who_held_it(bench):
+def test_a_job_cancelled_after_its_lease_expired_is_not_delivered_by_the_old_holder(bench):
     """A daemon is stopped while it holds a job for its target's rate limit. Another daemon claims
     the job and fails to deliver it. Then the job is cancelled."""
     failing = threading.Event()
@@ -295,8 +295,8 @@ def numbers_add_up(d):
 @pytest.mark.slow
 @pytest.mark.parametrize("route", [
     "buckets = 3;",
-    'buckets = 3; dead = "morgue"; spread = "300ms"; dedupe_window = "1s";',
-    'order = "key"; dead = "morgue";',
+    'buckets = 3; dead = "dead_hook"; spread = "300ms"; dedupe_window = "1s";',
+    'order = "key"; dead = "dead_hook";',
     'order = "key"; rate = 500; target_rate = 200; max_in_flight = 5; shared = true;'])
 def test_whatever_becomes_of_jobs_the_numbers_add_up_and_nothing_stays(bench, route):
     def policy(arrival):

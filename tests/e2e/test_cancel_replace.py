@@ -57,7 +57,7 @@ def test_a_waiting_job_is_cancelled_once_and_never_delivered(bench):
 
 
 @pytest.mark.slow
-def test_what_was_delivered_is_known_as_emitted_within_the_window(bench):
+def test_a_delivered_job_is_reported_as_emitted_within_the_window(bench):
     h = Hook(bench, route='dedupe_window = "4s";')
     assert h.add("a", "100ms")[0] == 201
     h.hook.wait_count(1)
@@ -68,7 +68,7 @@ def test_what_was_delivered_is_known_as_emitted_within_the_window(bench):
 
 
 @pytest.mark.slow
-def test_a_cancel_in_flight_comes_too_late_but_ends_the_retries(bench):
+def test_a_cancel_of_a_job_in_flight_prevents_its_retries(bench):
     h = Hook(bench, policy=lambda arrival: ("after", 2, 503))
     assert h.add("a", "0s")[0] == 201
     wait_for("the delivery to start", lambda: h.hook.arrivals)
@@ -92,7 +92,7 @@ def test_a_dead_letter_can_be_cancelled(bench):
 
 
 @pytest.mark.smoke
-def test_a_replaced_job_comes_once_as_the_new_one_at_its_time(bench):
+def test_a_replaced_job_is_delivered_once_with_the_new_content_and_time(bench):
     h = Hook(bench)
     h.add("a", "3s", b"old")
     status, _, body = h.add("a", "3500ms", b"new", delay_op="replace")
@@ -125,7 +125,7 @@ def test_a_job_replaced_in_flight_is_delivered_again_as_the_new_one(bench):
 
 
 @pytest.mark.slow
-def test_an_id_is_stored_once_and_the_answer_says_why(bench):
+def test_an_id_is_stored_once_and_the_answer_contains_the_reason(bench):
     h = Hook(bench, route='dedupe_window = "4s";')
     answers = collections.Counter()
 
@@ -201,7 +201,7 @@ def test_kafka_cancels_and_replaces_by_header(bench):
 
 
 @pytest.mark.slow
-def test_a_cancel_that_is_read_again_does_not_cancel_the_job_that_came_after_it(bench):
+def test_a_cancel_that_is_read_again_does_not_cancel_a_later_job(bench):
     t = Topics(bench)
     t.send((b"1", {"delay-id": "a", "deliver-after": "1h"}),
            (b"", {"delay-id": "a", "delay-op": "cancel"}),

@@ -184,7 +184,7 @@ def test_a_payload_that_is_too_long_is_an_error_and_is_not_cut(place, tmp_path):
     assert place.tarry.metric("tarry_jobs_stored_total") == 0
 
 
-def test_explain_tells_all_and_does_nothing(place):
+def test_explain_reports_everything_and_changes_nothing(place):
     before = place.tarry.metric("tarry_jobs_received_total", route="r")
     result = cli.one(place.run("explain", "r", "payload", "--after", "1h", "--id", "x", "--key", "k",
                              "--header", "x-a: b"))
@@ -215,7 +215,7 @@ def test_explain_tells_all_and_does_nothing(place):
 
 
 @pytest.mark.parametrize("bench_source", ["mqtt"])
-def test_explain_goes_by_the_rules_of_the_source(bench, bench_source):
+def test_explain_follows_the_rules_of_the_source(bench, bench_source):
     broker = bench.mosquitto()
     place = Place(bench, f'''
         sources: {{ m: {{ type = "{bench_source}"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "in/#" ];
@@ -233,7 +233,7 @@ def test_explain_goes_by_the_rules_of_the_source(bench, bench_source):
     place.tarry.stop()
 
 
-def test_explain_takes_a_delay_out_of_a_topic_as_the_source_does(bench):
+def test_explain_reads_a_delay_in_a_topic_as_the_source_does(bench):
     broker = bench.mosquitto()
     place = Place(bench, f'''
         sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "#", "$delayed/#" ]; }}; }};''',
@@ -303,7 +303,7 @@ def test_a_tap_shows_what_happens(place):
     assert re.match(r"\d\d:\d\d:\d\d\.\d{3} received +three  due=in (59m|1h)", text), text
 
 
-def test_a_tap_takes_whole_jobs_in_its_sample_and_tells_what_it_missed(place):
+def test_a_tap_samples_whole_jobs_and_reports_what_it_missed(place):
     def post(name, count):
         body = "".join(json.dumps({"id": f"{name}{i}", "payload": "x", "deliver-after": "1h"}) + "\n"
                        for i in range(count))
@@ -331,7 +331,7 @@ def test_a_tap_takes_whole_jobs_in_its_sample_and_tells_what_it_missed(place):
     assert place.tarry.ask("GET", "/v1/admin/routes/r/tap?sample=0")[0] == 400
 
 
-def test_a_tap_that_waits_hears_of_the_end(bench):
+def test_a_waiting_tap_receives_the_end(bench):
     place = Place(bench)
     child = subprocess.Popen([BIN, "tap", "r"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                              env=cli.environment(place.url))
@@ -410,7 +410,7 @@ WRONG = [((), "usage"), (("statsu",), 'did you mean "status"?'), (("jobs",), "mi
 
 
 @pytest.mark.parametrize("args,word", WRONG, ids=[" ".join(a).replace("\n", " ").replace("\r", " ") or "nothing" for a, _ in WRONG])
-def test_wrong_uses_are_told(place_of_all, args, word):
+def test_wrong_usage_is_reported(place_of_all, args, word):
     done = place_of_all.run(*args)
     assert done.returncode == 64 and word in done.stderr, (done.returncode, done.stderr[:300])
 
@@ -484,7 +484,7 @@ def test_over_tls_and_over_a_unix_socket(bench, tmp_path):
     two.stop()
 
 
-def test_what_is_shown_commands_no_terminal(place):
+def test_printed_text_contains_no_terminal_commands(place):
     evil = "\033[31mred\x07\n\u009b1m"
     headers = {"content-type": "application/x-ndjson"}
     line = json.dumps({"id": "e", "payload": evil, "key": evil, "deliver-after": "1h"}) + "\n"
@@ -525,32 +525,9 @@ def test_numbers_are_shown_as_they_are():
         "away": "-9223372036854775808ms", "bytes": "8388608 TiB"}, shown
 
 
-def test_what_ready_shows_of_others_commands_no_terminal():
+def test_text_printed_by_ready_contains_no_terminal_commands():
     done = asked_of(503, b"[+]config ok\n[-]redis ERR \033]0;x\x07\n", "ready")
     assert (done.returncode, done.stdout) == (1, "[+]config ok\n[-]redis ERR \\x1b]0;x\\x07\n"), done
-
-
-def test_waiting_for_a_drain_needs_a_daemon_that_tells_of_its_end():
-    class Older(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.say({"routes": [{"name": "r", "state": "draining", "pending": 0, "in_flight": 0}]})
-
-        def do_POST(self):
-            self.say({"routes": ["r"], "state": "draining"})
-
-        def say(self, what):
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(what).encode())
-
-        def log_message(self, *args):
-            pass
-    with http.server.HTTPServer(("127.0.0.1", 0), Older) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        done = cli.run("drain", "r", "--wait", url=f"http://127.0.0.1:{server.server_port}")
-        server.shutdown()
-    assert json.loads(done.stdout) == {"routes": ["r"], "state": "draining"}
-    assert done.returncode == 69 and "r is draining, but" in done.stderr and '"drained"' in done.stderr, done
 
 
 def test_output_that_cannot_be_written_is_an_error(place):

@@ -76,7 +76,7 @@ def test_a_node_that_does_not_know_its_address_has_the_one_that_was_asked(bench)
 @pytest.mark.parametrize("options, why", [
     (("--cluster-preferred-endpoint-type", "hostname"), "set its cluster-announce-hostname"),
     (("--cluster-require-full-coverage", "no"), "the cluster has slots without a master")])
-def test_a_cluster_that_cannot_be_used_is_said_to_be_so(bench, options, why):
+def test_an_unusable_cluster_is_reported(bench, options, why):
     node = Lone(bench, *options)
     if "full-coverage" in options[0]:
         node.client().execute_command("CLUSTER DELSLOTS", 7)
@@ -152,7 +152,7 @@ def half_move(cluster, source, key):
     return finish
 
 
-def test_a_script_whose_own_keys_are_there_is_refused_while_others_of_its_slot_are_not(bench):
+def test_a_script_is_refused_while_other_keys_of_its_slot_are_moved(bench):
     """lua/move.lua receives :pool and derives its other keys from it: if it stopped half way, jobs would be
     lost."""
     cluster = Cluster(bench)

@@ -108,7 +108,7 @@ def kafka_rows(k, base_s, sent_ms):
 
 
 @pytest.mark.slow
-def test_over_kafka_each_set_says_when_where_to_and_under_which_name(bench):
+def test_each_header_set_works_over_kafka(bench):
     k = Kafka(bench)
     sent_ms = now_ms()
     rows = kafka_rows(k, soon_s(3), sent_ms)
@@ -205,7 +205,7 @@ def test_our_own_headers_count_before_those_of_a_set(bench):
 
 
 @pytest.mark.slow
-def test_what_a_set_s_header_gets_wrong_is_a_dead_letter_with_its_reason(bench):
+def test_an_invalid_header_of_a_set_is_a_dead_letter_with_its_reason(bench):
     k = Kafka(bench)
     rows = [("rabbitmq", {"x-delay": "soon"}, "bad-delay"),
             ("etf1", {"scheduler-epoch": now_ms()}, "bad-delay"),  # ms instead of s
@@ -231,7 +231,7 @@ def test_what_a_set_s_header_gets_wrong_is_a_dead_letter_with_its_reason(bench):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("binary", [True, False], ids=["on", "off"])
-def test_binary_ints_are_numbers_where_the_source_says_so(bench, binary):
+def test_binary_ints_are_numbers_if_the_source_allows_them(bench, binary):
     sets = ("artemis", "etf1", "dapr", "none")
     k = Kafka(bench, sets, "binary_ints = true; bare_unit = \"ms\";" if binary else "")
     sent_ms, base_s = now_ms(), soon_s(2)
@@ -304,7 +304,7 @@ class Http:
 
 
 @pytest.mark.slow
-def test_over_http_qstash_says_when_how_often_and_under_which_name(bench):
+def test_qstash_headers_set_due_time_attempts_and_id_over_http(bench):
     h = Http(bench, "qstash")
     before_ms, at_s = now_ms(), soon_s(1)
     assert h.post({"Upstash-Delay": "4s", "Upstash-Deduplication-Id": "a", "x-mine": "1"})[0] == 201
@@ -345,7 +345,7 @@ def test_over_http_a_cron_line_of_qstash_repeats_in_its_zone(bench):
     h.tarry.stop()
 
 
-def test_over_http_dapr_says_when(bench):
+def test_dapr_headers_set_the_due_time_over_http(bench):
     h = Http(bench, "dapr")
     at_ms = now_ms() + 1200
     for id_, value in (("ms", str(at_ms)), ("date", rfc3339(at_ms))):
@@ -361,7 +361,7 @@ def test_over_http_dapr_says_when(bench):
     h.tarry.stop()
 
 
-def test_over_http_what_a_set_s_header_gets_wrong_is_refused_with_its_reason(bench):
+def test_an_invalid_header_of_a_set_is_refused_over_http_with_its_reason(bench):
     h = Http(bench, "qstash", "dapr")
     for headers, reason in (({"Upstash-Delay": "soon"}, "bad-delay"),
                             ({"Upstash-Not-Before": str(now_ms())}, "bad-delay"),
@@ -383,7 +383,7 @@ def test_over_http_what_a_set_s_header_gets_wrong_is_refused_with_its_reason(ben
 # ------------------------------------------------------------------------------ MQTT
 
 @pytest.mark.slow
-def test_over_mqtt_topics_of_emqx_and_user_properties_of_the_sets_say_when(bench):
+def test_emqx_topics_and_header_sets_work_over_mqtt(bench):
     broker = bench.mosquitto()
     out = bench.keep(collect.FromMqtt(broker.port, "devices/#"))
     tarry = bench.tarry(bench.redis().url, f'''

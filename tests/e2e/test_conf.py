@@ -49,7 +49,7 @@ def test_options_lists_the_options_of_every_section_and_plugin():
         assert word in text, word
 
 
-def test_version_begins_with_ours_and_a_wrong_command_is_an_error():
+def test_version_starts_with_tarrys_and_a_wrong_command_is_an_error():
     done = tarry("version")
     assert done.returncode == 0
     ours, *libraries = done.stdout.splitlines()

@@ -7,30 +7,30 @@ import threading
 import pytest
 
 from lib import machine
-from lib.console import ADMIN, be_admin, browser, bury, heard, load, yard  # noqa: F401
+from lib.console import ADMIN, be_admin, browser, bury, heard, load, testbed  # noqa: F401
 from lib.servers import TOP
-from test_admin_api import Yard
+from test_admin_api import Setup
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]  # a browser
 
 
-def test_filters_count_when_they_are_asked_for(yard, browser):
+def test_filters_count_when_they_are_asked_for(testbed, browser):
     for beginning in "ab":
-        yard.fill([f"{beginning}-{n:02}" for n in range(30)], "1h")
-    browser(yard, "typing")
+        testbed.fill([f"{beginning}-{n:02}" for n in range(30)], "1h")
+    browser(testbed, "typing")
 
 
-def test_the_jobs_of_a_queue(yard, browser):
+def test_the_jobs_of_a_queue(testbed, browser):
     for n in range(3):
-        yard.tarry.ask("POST", "/v1/queues/mails/jobs", "x", {"delay-id": f"m{n}", "deliver-after": f"{n + 1}h"})
-    browser(yard, "queue")
-    status, _, body = yard.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h&wait=10s")
+        testbed.tarry.ask("POST", "/v1/queues/mails/jobs", "x", {"delay-id": f"m{n}", "deliver-after": f"{n + 1}h"})
+    browser(testbed, "queue")
+    status, _, body = testbed.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h&wait=10s")
     assert status == 200 and body["jobs"][0]["id"] == "m2", body
 
 
 @pytest.mark.long
 def test_five_hundred_routes_and_names_as_long_as_can_be(bench, browser):
-    y = Yard(bench)
+    y = Setup(bench)
     long = ["long" + letter * 60 for letter in "xy"]
     names = [f"route{n:03}" for n in range(498)]
     routes = "".join(f'{name}: {{ from = "http"; to = "hook"; match = "{name}"; }};\n' for name in names + long)
@@ -44,14 +44,14 @@ def test_five_hundred_routes_and_names_as_long_as_can_be(bench, browser):
     assert seen["update_ms"] < machine.soon_ms(1000)
 
 
-def test_nothing_moves_for_those_who_want_no_motion(yard, browser):
-    browser(yard, "still")
+def test_nothing_moves_if_the_user_disables_motion(testbed, browser):
+    browser(testbed, "still")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_no_page_breaks_a_rule_of_wcag_that_axe_knows(bench, browser, colours):
-    y = Yard(bench, more=f'tokens: {{ ops: {{ token = "{ADMIN}"; roles = [ "admin" ]; }}; }};')
+    y = Setup(bench, more=f'tokens: {{ ops: {{ token = "{ADMIN}"; roles = [ "admin" ]; }}; }};')
     be_admin(y)
     bury(y, ["dead"])
     y.put("waits", payload='{"order": 17}', delay_key="customer", x_note="hello")
@@ -61,23 +61,23 @@ def test_no_page_breaks_a_rule_of_wcag_that_axe_knows(bench, browser, colours):
     browser.end(child)
 
 
-def test_it_knows_all_reasons(yard):
+def test_the_console_offers_all_reasons(testbed):
     """The console offers every reason as a filter for dead letters."""
     page = (TOP / "bridge/admin/console/dead.js").read_text()
     listed = re.findall(r"'([a-z-]+)'", re.search(r"const REASONS = \[([^\]]*)\]", page)[1])
-    message = yard.tarry.ask("GET", "/v1/routes/r/dead?reason=none-such")[2]["message"]
+    message = testbed.tarry.ask("GET", "/v1/routes/r/dead?reason=none-such")[2]["message"]
     assert sorted(listed) == sorted(message.split("known:")[1].split())
 
 
 @pytest.mark.parametrize("scenario", ["dark", "phone"])
-def test_it_is_legible_in_the_dark_and_on_a_phone(yard, browser, scenario):
-    yard.fill([f"order-{n:05}" for n in range(2000)], "2h", payload='{"order": 17}')
-    bury(yard, [f"bad-{n}" for n in range(3)])
+def test_the_console_is_legible_in_dark_mode_and_on_a_phone(testbed, browser, scenario):
+    testbed.fill([f"order-{n:05}" for n in range(2000)], "2h", payload='{"order": 17}')
+    bury(testbed, [f"bad-{n}" for n in range(3)])
     over = threading.Event()
-    thread = threading.Thread(target=load, args=(yard, over), daemon=True)
+    thread = threading.Thread(target=load, args=(testbed, over), daemon=True)
     thread.start()
     try:
-        browser(yard, scenario, wait_ms=int(os.environ.get("TARRY_CONSOLE_WAIT_MS", "3000")))
+        browser(testbed, scenario, wait_ms=int(os.environ.get("TARRY_CONSOLE_WAIT_MS", "3000")))
     finally:
         over.set()
         thread.join(60)

@@ -15,7 +15,7 @@ from lib.servers import wait_for
 from lib.tarry import BIN, Tarry
 
 
-class Yard:
+class Setup:
     def __init__(self, bench, routes="", sources="", extra=""):
         self.hook = bench.keep(collect.FromHttp())
         self.redis, self.bench = bench.redis(), bench
@@ -46,59 +46,59 @@ class Yard:
 
 
 @pytest.fixture
-def yard(bench):
-    made = Yard(bench)
+def testbed(bench):
+    made = Setup(bench)
     yield made
     made.tarry.stop()
 
 
 @pytest.mark.slow
-def test_a_paused_route_takes_jobs_and_delivers_none(yard):
-    assert yard.state() == "running"
-    assert cli.one(yard.run("pause", "r")) == {"routes": ["r"], "state": "paused"}
-    assert yard.state() == "paused" and cli.one(yard.run("routes", "r"))["state"] == "paused"
-    assert yard.post("a")[0] == 201 and yard.post("b", "s")[0] == 201
-    wait_for("that of the other route", lambda: yard.ids() == {"b"})
+def test_a_paused_route_accepts_jobs_and_delivers_none(testbed):
+    assert testbed.state() == "running"
+    assert cli.one(testbed.run("pause", "r")) == {"routes": ["r"], "state": "paused"}
+    assert testbed.state() == "paused" and cli.one(testbed.run("routes", "r"))["state"] == "paused"
+    assert testbed.post("a")[0] == 201 and testbed.post("b", "s")[0] == 201
+    wait_for("that of the other route", lambda: testbed.ids() == {"b"})
     time.sleep(1.5)  # more than a tick
-    assert yard.ids() == {"b"} and yard.tarry.metric("tarry_jobs_pending", route="r") == 1
-    assert cli.one(yard.run("resume", "r"))["state"] == "running"
-    wait_for("the job that was pending", lambda: yard.ids() == {"a", "b"}, step_s=0.01)
-    log = yard.tarry.log.read_text()
+    assert testbed.ids() == {"b"} and testbed.tarry.metric("tarry_jobs_pending", route="r") == 1
+    assert cli.one(testbed.run("resume", "r"))["state"] == "running"
+    wait_for("the job that was pending", lambda: testbed.ids() == {"a", "b"}, step_s=0.01)
+    log = testbed.tarry.log.read_text()
     assert log.count("is paused") == 1 and log.count("is running again") == 1
-    assert yard.run("pause", "nowhere").returncode == 1 and yard.run("resume", "r").returncode == 0
+    assert testbed.run("pause", "nowhere").returncode == 1 and testbed.run("resume", "r").returncode == 0
     for n in range(5):  # at once, not at the next tick
-        yard.run("pause", "r")
-        yard.post(f"a{n}")
+        testbed.run("pause", "r")
+        testbed.post(f"a{n}")
         time.sleep(0.1)
         started = time.monotonic()
-        yard.tarry.ask("POST", "/v1/admin/routes/r/resume")
-        wait_for("it to continue", lambda n=n: f"a{n}" in yard.ids(), step_s=0.01)
+        testbed.tarry.ask("POST", "/v1/admin/routes/r/resume")
+        wait_for("it to continue", lambda n=n: f"a{n}" in testbed.ids(), step_s=0.01)
         assert time.monotonic() - started < soon_s(0.4)
 
 
 @pytest.mark.slow
-def test_a_pause_lasts_over_a_restart_and_reaches_other_instances(yard):
-    two = yard.more()
-    yard.run("pause", "r")
+def test_a_pause_lasts_over_a_restart_and_reaches_other_instances(testbed):
+    two = testbed.more()
+    testbed.run("pause", "r")
     started = time.monotonic()
-    wait_for("the other to know", lambda: yard.state(tarry=two) == "paused")
+    wait_for("the other to know", lambda: testbed.state(tarry=two) == "paused")
     assert time.monotonic() - started < soon_s(2), "by itself it looks every ten seconds"
-    yard.post("a")
-    yard.tarry.stop()
-    yard.post("b", tarry=two)
+    testbed.post("a")
+    testbed.tarry.stop()
+    testbed.post("b", tarry=two)
     two.stop()
-    yard.tarry = yard.more()
+    testbed.tarry = testbed.more()
     time.sleep(1.5)
-    assert yard.state() == "paused" and not yard.hook.arrivals
-    two = yard.more()
+    assert testbed.state() == "paused" and not testbed.hook.arrivals
+    two = testbed.more()
     time.sleep(1)
     assert cli.one(cli.run("resume", "r", url=f"http://127.0.0.1:{two.port}"))["state"] == "running"
-    wait_for("both", lambda: yard.ids() == {"a", "b"})
-    assert yard.state() == "running"
+    wait_for("both", lambda: testbed.ids() == {"a", "b"})
+    assert testbed.state() == "running"
     two.stop()
 
 
-def test_what_is_in_flight_at_a_pause_arrives(bench):
+def test_jobs_in_flight_at_a_pause_are_delivered(bench):
     import threading
     go = threading.Event()
     hook = bench.keep(collect.FromHttp(lambda arrival: go.wait(60) and 200))
@@ -114,67 +114,67 @@ def test_what_is_in_flight_at_a_pause_arrives(bench):
 
 
 @pytest.mark.slow
-def test_a_draining_route_takes_nothing_and_delivers_what_is_there(yard):
-    yard.post("a", after="6s")
-    assert cli.one(yard.run("drain", "r"))["state"] == "draining"
-    status, headers, body = yard.post("b")
+def test_a_draining_route_accepts_no_job_and_delivers_the_pending_ones(testbed):
+    testbed.post("a", after="6s")
+    assert cli.one(testbed.run("drain", "r"))["state"] == "draining"
+    status, headers, body = testbed.post("b")
     assert status == 503 and headers["Retry-After"] and "is draining" in str(body)
-    assert yard.post("c", "s")[0] == 201
-    batch = yard.tarry.ask("POST", "/v1/routes/r/jobs", b'{"id":"d","payload":"x"}\n',
+    assert testbed.post("c", "s")[0] == 201
+    batch = testbed.tarry.ask("POST", "/v1/routes/r/jobs", b'{"id":"d","payload":"x"}\n',
                            {"content-type": "application/x-ndjson"})
     assert "is draining" in str(batch[2])
-    assert yard.run("jobs", "show", "r", "a").returncode == 0
-    code, text = cli.on_terminal("drain", "r", "--wait", url=f"http://127.0.0.1:{yard.tarry.port}")
+    assert testbed.run("jobs", "show", "r", "a").returncode == 0
+    code, text = cli.on_terminal("drain", "r", "--wait", url=f"http://127.0.0.1:{testbed.tarry.port}")
     assert code == 0 and "1 jobs left" in cli.plain(text)
-    assert yard.ids() == {"a", "c"}
-    assert yard.tarry.metric("tarry_jobs_pending", route="r") == 0
-    yard.tarry.stop()
-    yard.tarry = yard.more()
-    assert yard.state() == "draining" and yard.post("b")[0] == 503
-    yard.run("resume", "r")
-    assert yard.post("b")[0] == 201
+    assert testbed.ids() == {"a", "c"}
+    assert testbed.tarry.metric("tarry_jobs_pending", route="r") == 0
+    testbed.tarry.stop()
+    testbed.tarry = testbed.more()
+    assert testbed.state() == "draining" and testbed.post("b")[0] == 503
+    testbed.run("resume", "r")
+    assert testbed.post("b")[0] == 201
 
 
 @pytest.mark.slow
-def test_waiting_for_a_drain_takes_a_redis_that_is_away_for_no_end(yard):
-    yard.post("a", after="1h")
+def test_waiting_for_a_drain_does_not_end_while_redis_is_down(testbed):
+    testbed.post("a", after="1h")
     waits = subprocess.Popen([BIN, "drain", "r", "--wait"], stdout=subprocess.DEVNULL,
-                             env=cli.environment(f"http://127.0.0.1:{yard.tarry.port}"))
-    wait_for("it to drain", lambda: yard.state() == "draining")
-    yard.redis.child.send_signal(signal.SIGSTOP)
+                             env=cli.environment(f"http://127.0.0.1:{testbed.tarry.port}"))
+    wait_for("it to drain", lambda: testbed.state() == "draining")
+    testbed.redis.child.send_signal(signal.SIGSTOP)
     time.sleep(5)
     assert waits.poll() is None  # the number of remaining jobs is not known
-    yard.redis.child.send_signal(signal.SIGCONT)
-    wait_for("Redis", lambda: yard.tarry.ask("GET", "/readyz")[0] == 200)
+    testbed.redis.child.send_signal(signal.SIGCONT)
+    wait_for("Redis", lambda: testbed.tarry.ask("GET", "/readyz")[0] == 200)
     assert waits.poll() is None
-    wait_for("the cancel", lambda: yard.run("jobs", "cancel", "r", "a").returncode == 0)
+    wait_for("the cancel", lambda: testbed.run("jobs", "cancel", "r", "a").returncode == 0)
     assert waits.wait(60) == 0
 
 
 @pytest.mark.slow
-def test_waiting_for_a_drain_of_queues_counts_what_came_just_before(yard):
-    assert yard.tarry.ask("POST", "/v1/queues/mails/jobs", b"x", {"delay-id": "a"})[0] == 201
+def test_waiting_for_a_drain_of_queues_counts_recent_jobs(testbed):
+    assert testbed.tarry.ask("POST", "/v1/queues/mails/jobs", b"x", {"delay-id": "a"})[0] == 201
     waits = subprocess.Popen([BIN, "drain", "mails", "--wait"], stdout=subprocess.DEVNULL,
-                             env=cli.environment(f"http://127.0.0.1:{yard.tarry.port}"))
-    wait_for("it to drain", lambda: yard.state("mails") == "draining")
+                             env=cli.environment(f"http://127.0.0.1:{testbed.tarry.port}"))
+    wait_for("it to drain", lambda: testbed.state("mails") == "draining")
     time.sleep(2)
     assert waits.poll() is None  # queues are counted every ten seconds
-    assert yard.tarry.ask("POST", "/v1/queues/mails/pull")[0] == 200
-    assert yard.tarry.ask("DELETE", "/v1/queues/mails/jobs/a")[0] == 200
+    assert testbed.tarry.ask("POST", "/v1/queues/mails/pull")[0] == 200
+    assert testbed.tarry.ask("DELETE", "/v1/queues/mails/jobs/a")[0] == 200
     assert waits.wait(90) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("done", ["resume", "pause"])
-def test_waiting_for_a_drain_ends_when_somebody_takes_it_back(yard, done):
+def test_waiting_for_a_drain_ends_when_the_drain_is_cancelled(testbed, done):
     """Otherwise the wait might never end: new jobs arrive, or none leaves."""
-    yard.post("a", after="1h")
+    testbed.post("a", after="1h")
     waits = subprocess.Popen([BIN, "drain", "r", "s", "--wait"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                             text=True, env=cli.environment(f"http://127.0.0.1:{yard.tarry.port}"))
-    wait_for("it to drain", lambda: yard.state() == "draining")
+                             text=True, env=cli.environment(f"http://127.0.0.1:{testbed.tarry.port}"))
+    wait_for("it to drain", lambda: testbed.state() == "draining")
     time.sleep(1.5)
     assert waits.poll() is None
-    assert yard.run(done, "r").returncode == 0
+    assert testbed.run(done, "r").returncode == 0
     assert waits.wait(60) == 1
     assert f"r is no longer draining; its state is {'paused' if done == 'pause' else 'running'}" in waits.stderr.read()
 
@@ -182,33 +182,33 @@ def test_waiting_for_a_drain_ends_when_somebody_takes_it_back(yard, done):
 class Posting(threading.Thread):
     """Posts jobs that are due at once, one after the other. answers: (when, status) of each."""
 
-    def __init__(self, yard, tarry):
+    def __init__(self, testbed, tarry):
         super().__init__(daemon=True)
-        self.yard, self.tarry, self.answers, self.over = yard, tarry, [], False
+        self.testbed, self.tarry, self.answers, self.over = testbed, tarry, [], False
         self.start()
 
     def run(self):
         while not self.over:
-            status = self.yard.post(f"p{len(self.answers)}", tarry=self.tarry)[0]
+            status = self.testbed.post(f"p{len(self.answers)}", tarry=self.tarry)[0]
             self.answers.append((time.monotonic(), status))
             time.sleep(0.05)
 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_waiting_for_a_drain_waits_for_instances_that_were_not_told(yard):
+def test_waiting_for_a_drain_waits_for_instances_without_the_notification(testbed):
     """An instance that cannot subscribe finds the state within ten seconds. Until then it accepts jobs."""
     import redis
-    redis.Redis(unix_socket_path=yard.redis.url.partition("unix://")[2]).execute_command(
+    redis.Redis(unix_socket_path=testbed.redis.url.partition("unix://")[2]).execute_command(
         "ACL", "SETUSER", "deaf", "on", ">pw", "~*", "+@all", "resetchannels")
-    deaf = yard.bench.keep(Tarry(yard.bench.folder / "deaf", yard.redis.url.replace("unix://", "unix://deaf:pw@"),
-                                 yard.body)).start()
-    wait_for("both", lambda: yard.tarry.metric("tarry_instances") == 2)
-    posting = Posting(yard, deaf)
+    deaf = testbed.bench.keep(Tarry(testbed.bench.folder / "deaf", testbed.redis.url.replace("unix://", "unix://deaf:pw@"),
+                                 testbed.body)).start()
+    wait_for("both", lambda: testbed.tarry.metric("tarry_instances") == 2)
+    posting = Posting(testbed, deaf)
     wait_for("some jobs", lambda: len(posting.answers) > 5)
     waits = subprocess.Popen([BIN, "drain", "r", "--wait"], stdout=subprocess.DEVNULL,
-                             env=cli.environment(f"http://127.0.0.1:{yard.tarry.port}"))
-    wait_for("it to drain", lambda: yard.state() == "draining")
+                             env=cli.environment(f"http://127.0.0.1:{testbed.tarry.port}"))
+    wait_for("it to drain", lambda: testbed.state() == "draining")
     started = time.monotonic()
     assert waits.wait(60) == 0
     ended = time.monotonic()
@@ -218,26 +218,26 @@ def test_waiting_for_a_drain_waits_for_instances_that_were_not_told(yard):
     posting.join(60)
     assert [s for at, s in posting.answers if started < at < ended].count(201) > 3, "or this has shown nothing"
     assert {s for at, s in posting.answers if at > ended} == {503}
-    assert yard.tarry.metric("tarry_jobs_pending", route="r") == 0
+    assert testbed.tarry.metric("tarry_jobs_pending", route="r") == 0
     deaf.stop()
 
 
-def test_a_cancel_is_still_taken_while_a_route_drains(yard):
-    yard.post("a", after="1h")
-    yard.run("drain", "r")
-    assert yard.run("jobs", "cancel", "r", "a").returncode == 0
-    yard.run("resume", "r")
-    assert yard.post("a", after="1h")[0] == 201
+def test_a_draining_route_accepts_a_cancel(testbed):
+    testbed.post("a", after="1h")
+    testbed.run("drain", "r")
+    assert testbed.run("jobs", "cancel", "r", "a").returncode == 0
+    testbed.run("resume", "r")
+    assert testbed.post("a", after="1h")[0] == 201
 
 
-def test_a_route_to_a_queue_drains(yard):
-    assert yard.run("drain", "mails").returncode == 0
-    assert yard.tarry.ask("POST", "/v1/queues/mails/jobs", b"x")[0] == 503
-    yard.run("resume", "mails")
-    assert yard.tarry.ask("POST", "/v1/queues/mails/jobs", b"x")[0] == 201
+def test_a_route_to_a_queue_drains(testbed):
+    assert testbed.run("drain", "mails").returncode == 0
+    assert testbed.tarry.ask("POST", "/v1/queues/mails/jobs", b"x")[0] == 503
+    testbed.run("resume", "mails")
+    assert testbed.tarry.ask("POST", "/v1/queues/mails/jobs", b"x")[0] == 201
 
 
-def publisher(yard, broker, first):
+def publisher(testbed, broker, first):
     """Returns an MQTT client, a function that publishes to a topic, and one that returns the
     arrived topics. Waits for a first message: the source may subscribe later."""
     client = new_client(protocol=mqtt.MQTTv311)
@@ -248,7 +248,7 @@ def publisher(yard, broker, first):
         client.publish(topic, topic.encode(), qos=1).wait_for_publish(10)
 
     def arrived():
-        return {a.payload for a in yard.hook.arrivals}
+        return {a.payload for a in testbed.hook.arrivals}
 
     def first_arrives():
         publish(first)
@@ -259,72 +259,72 @@ def publisher(yard, broker, first):
 
 
 @pytest.mark.slow
-def test_a_broker_is_held_back_when_all_its_routes_drain(bench):
+def test_a_broker_source_pauses_when_all_its_routes_drain(bench):
     broker = bench.mosquitto()
-    yard = Yard(bench, sources=f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}";
+    testbed = Setup(bench, sources=f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}";
                                                topics = [ "in/#" ]; }}; }};''',
                 routes='''one: { from = "m"; to = "hook"; match = "in/one/#"; };
                           two: { from = "m"; to = "hook"; match = "in/two/#"; };''')
-    client, publish, arrived = publisher(yard, broker, "in/one/1")
-    done = yard.run("drain", "one")
-    assert done.returncode == 1 and "feeds two" in done.stderr and yard.state("one") == "running"
-    assert cli.one(yard.run("drain", "one", "two"))["routes"] == ["one", "two"]
-    wait_for("the source to rest", lambda: yard.tarry.metric("tarry_source_paused", source="m") == 1)
+    client, publish, arrived = publisher(testbed, broker, "in/one/1")
+    done = testbed.run("drain", "one")
+    assert done.returncode == 1 and "feeds two" in done.stderr and testbed.state("one") == "running"
+    assert cli.one(testbed.run("drain", "one", "two"))["routes"] == ["one", "two"]
+    wait_for("the source to rest", lambda: testbed.tarry.metric("tarry_source_paused", source="m") == 1)
     publish("in/one/2")
     publish("in/two/2")
     time.sleep(1)
     assert arrived() == {b"in/one/1"}
-    yard.tarry.stop()
-    yard.tarry = yard.more()
+    testbed.tarry.stop()
+    testbed.tarry = testbed.more()
     time.sleep(2)
     assert arrived() == {b"in/one/1"}  # not even before the state is read from Redis
-    yard.run("resume", "one", "two")
+    testbed.run("resume", "one", "two")
     wait_for("the messages that the broker had kept", lambda: arrived() >= {b"in/one/2", b"in/two/2"})
     client.loop_stop()
-    yard.tarry.stop()
+    testbed.tarry.stop()
 
 
 @pytest.mark.slow
-def test_a_broker_that_is_held_back_stays_so_over_a_reload_of_its_source(bench):
+def test_a_paused_broker_source_stays_paused_after_a_reload(bench):
     broker = bench.mosquitto()
     source = f'''sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "in/#" ]; }}; }};'''
-    yard = Yard(bench, sources=source, routes='one: { from = "m"; to = "hook"; };')
-    client, publish, arrived = publisher(yard, broker, "in/1")
-    assert yard.run("drain", "one").returncode == 0
-    wait_for("the source to rest", lambda: yard.tarry.metric("tarry_source_paused", source="m") == 1)
-    text = yard.tarry.conf.read_text()
-    yard.tarry.conf.write_text(text.replace('topics = [ "in/#" ];', 'topics = [ "in/#" ]; receive_max = 7;'))
-    assert yard.run("reload").returncode == 0
+    testbed = Setup(bench, sources=source, routes='one: { from = "m"; to = "hook"; };')
+    client, publish, arrived = publisher(testbed, broker, "in/1")
+    assert testbed.run("drain", "one").returncode == 0
+    wait_for("the source to rest", lambda: testbed.tarry.metric("tarry_source_paused", source="m") == 1)
+    text = testbed.tarry.conf.read_text()
+    testbed.tarry.conf.write_text(text.replace('topics = [ "in/#" ];', 'topics = [ "in/#" ]; receive_max = 7;'))
+    assert testbed.run("reload").returncode == 0
     publish("in/2")
     time.sleep(2)
     assert arrived() == {b"in/1"}
-    assert yard.tarry.metric("tarry_source_paused", source="m") == 1
-    yard.run("resume", "one")
+    assert testbed.tarry.metric("tarry_source_paused", source="m") == 1
+    testbed.run("resume", "one")
     wait_for("the messages that the broker had kept", lambda: b"in/2" in arrived())
     client.loop_stop()
-    yard.tarry.stop()
+    testbed.tarry.stop()
 
 
-def test_a_pause_needs_redis(yard):
-    yard.redis.kill()
-    done = yard.run("pause", "r")
+def test_a_pause_needs_redis(testbed):
+    testbed.redis.kill()
+    done = testbed.run("pause", "r")
     assert done.returncode == 69 and "Redis" in done.stderr
-    yard.redis.start()
-    wait_for("Redis to be back", lambda: yard.run("pause", "r").returncode == 0)
-    assert yard.state() == "paused"
+    testbed.redis.start()
+    wait_for("Redis to be back", lambda: testbed.run("pause", "r").returncode == 0)
+    assert testbed.state() == "paused"
 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_what_redis_holds_counts(yard):
+def test_the_state_in_redis_counts(testbed):
     """A state that was set without a notification is found. An unknown state of a newer tarry changes
     nothing."""
     import redis
-    client = redis.Redis(unix_socket_path=yard.redis.url.partition("unix://")[2])
+    client = redis.Redis(unix_socket_path=testbed.redis.url.partition("unix://")[2])
     client.hset("tarry:states", "r", "paused")
-    wait_for("the tick to find it", lambda: yard.state() == "paused")
+    wait_for("the tick to find it", lambda: testbed.state() == "paused")
     client.hset("tarry:states", "r", "half-asleep")
     time.sleep(11)
-    assert yard.state() == "paused" and yard.post("a")[0] == 201 and not yard.hook.arrivals
+    assert testbed.state() == "paused" and testbed.post("a")[0] == 201 and not testbed.hook.arrivals
     client.delete("tarry:states")
-    wait_for("it to run again", lambda: yard.ids() == {"a"})
+    wait_for("it to run again", lambda: testbed.ids() == {"a"})

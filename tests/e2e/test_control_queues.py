@@ -171,7 +171,7 @@ def test_a_consumer_that_waits_at_a_paused_queue_costs_nothing(place):
     q.ack(q.pull("work/idle", wait="2s").jobs[0])
 
 
-def test_who_pulls_from_several_queues_is_served_from_those_that_go_on(place):
+def test_a_pull_of_several_queues_is_served_from_the_unpaused_ones(place):
     daemon, _ = place
     q = Queues(daemon)
     control(daemon, "pause", "native")
@@ -190,7 +190,7 @@ def test_who_pulls_from_several_queues_is_served_from_those_that_go_on(place):
 
 
 @pytest.mark.slow
-def test_a_lease_that_ends_at_a_paused_queue_brings_the_job_back(place):
+def test_a_job_of_a_paused_queue_returns_when_its_lease_expires(place):
     daemon, _ = place
     q = Queues(daemon)
     q.put("other/lease", b"x", id_="a", headers={"delay-attempts": "3"})
@@ -204,7 +204,7 @@ def test_a_lease_that_ends_at_a_paused_queue_brings_the_job_back(place):
 
 
 @pytest.mark.slow
-def test_a_pause_of_queues_lasts_over_a_restart_and_holds_for_all_instances(bench):
+def test_a_pause_of_queues_survives_a_restart_and_applies_to_all_instances(bench):
     url = bench.redis().url
     conf = 'sinks: { q: { type = "queue"; }; }; routes: { r: { from = "http"; to = "q"; }; };'
     one, two = (bench.keep(Tarry(bench.folder / name, url, conf)).start() for name in ("one", "two"))

@@ -13,17 +13,17 @@ from lib.servers import wait_for
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [503, 400], ids=["fails", "rejects"])
-def test_a_dead_letter_waits_until_its_sink_takes_it(bench, fault):
+def test_a_dead_letter_waits_until_its_sink_accepts_it(bench, fault):
     answers = [fault, fault]
-    morgue = bench.keep(collect.FromHttp(lambda _: answers.pop() if answers else 200))
+    dead_hook = bench.keep(collect.FromHttp(lambda _: answers.pop() if answers else 200))
     hook = bench.keep(collect.FromHttp(lambda _: 422))
     tarry = bench.tarry(bench.redis().url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }};
-                   morgue: {{ type = "http"; url = "{morgue.url}"; }}; }};
-        routes: {{ r: {{ from = "http"; to = "hook"; dead = "morgue";
+                   dead_hook: {{ type = "http"; url = "{dead_hook.url}"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; dead = "dead_hook";
                          retry = [ "100ms", "200ms" ]; }}; }};''').start()
     assert tarry.ask("POST", "/v1/routes/r/jobs", "x", {"delay-id": "one"})[0] == 201
-    letters = morgue.wait_count(3, 30)
+    letters = dead_hook.wait_count(3, 30)
     wait_for("it to be kept", lambda: tarry.metric("tarry_dead_letters", route="r") == 1)
     wait_for("it to be counted",
              lambda: tarry.metric("tarry_jobs_dead_total", route="r", reason="rejected") == 1)
@@ -40,15 +40,15 @@ def test_a_dead_letter_waits_until_its_sink_takes_it(bench, fault):
     tarry.stop()
 
 
-def test_while_its_sink_is_away_a_letter_outlives_the_daemon_and_holds_up_no_job(bench):
-    morgue = bench.keep(collect.FromHttp())
+def test_a_letter_whose_sink_is_down_survives_a_restart_and_blocks_no_job(bench):
+    dead_hook = bench.keep(collect.FromHttp())
     hook = bench.keep(collect.FromHttp(lambda a: int(a.header("x-answer") or 200)))
     tarry = bench.tarry(bench.redis().url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }};
-                   morgue: {{ type = "http"; url = "{morgue.url}"; }}; }};
-        routes: {{ r: {{ from = "http"; to = "hook"; dead = "morgue"; lease = "5s";
+                   dead_hook: {{ type = "http"; url = "{dead_hook.url}"; }}; }};
+        routes: {{ r: {{ from = "http"; to = "hook"; dead = "dead_hook"; lease = "5s";
                          retry = [ "300ms", "600ms" ]; }}; }};''').start()
-    morgue.go_away()
+    dead_hook.go_away()
 
     def post(id_, **headers):
         assert tarry.ask("POST", "/v1/routes/r/jobs", id_, {"delay-id": id_, **{
@@ -63,8 +63,8 @@ def test_while_its_sink_is_away_a_letter_outlives_the_daemon_and_holds_up_no_job
     tarry.kill()
     tarry.start()
     assert tarry.ask("GET", "/v1/routes/r/jobs/dead")[0] == 200
-    morgue.come_back()
-    assert [a.payload for a in morgue.wait_count(1, 60)] == [b"dead"]
+    dead_hook.come_back()
+    assert [a.payload for a in dead_hook.wait_count(1, 60)] == [b"dead"]
     wait_for("it to be kept", lambda: tarry.metric("tarry_dead_letters", route="r") == 1)
     assert len(hook.arrivals) == 21
     tarry.stop()
@@ -72,11 +72,11 @@ def test_while_its_sink_is_away_a_letter_outlives_the_daemon_and_holds_up_no_job
 
 def test_a_refused_message_goes_to_the_dead_letter_sink_with_its_own_id_and_no_other(bench):
     """If the message is sent again with its headers, they would otherwise contradict each other."""
-    broker, morgue = bench.mosquitto(), bench.keep(collect.FromHttp())
+    broker, dead_hook = bench.mosquitto(), bench.keep(collect.FromHttp())
     tarry = bench.tarry(bench.redis().url, f'''
         sources: {{ m: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "in/#" ]; }}; }};
-        sinks:   {{ morgue: {{ type = "http"; url = "{morgue.url}"; }}; }};
-        routes:  {{ r: {{ from = "m"; to = "morgue"; dead = "morgue"; }}; }};
+        sinks:   {{ dead_hook: {{ type = "http"; url = "{dead_hook.url}"; }}; }};
+        routes:  {{ r: {{ from = "m"; to = "dead_hook"; dead = "dead_hook"; }}; }};
         ''').start()
     broker.wait_subscribed("in/#")
     client = new_client()
@@ -87,29 +87,29 @@ def test_a_refused_message_goes_to_the_dead_letter_sink_with_its_own_id_and_no_o
             headers)).wait_for_publish(15)
     client.disconnect()
     client.loop_stop()
-    named, nameless = sorted(morgue.wait_count(2), key=lambda a: a.header("delay-id") != b"mine")
+    named, nameless = sorted(dead_hook.wait_count(2), key=lambda a: a.header("delay-id") != b"mine")
     assert [v for n, v in named.headers if n == "delay-id"] == [b"mine"]
     assert len([v for n, v in nameless.headers if n == "delay-id"]) == 1
     tarry.stop()
 
 
-def test_the_target_of_a_dead_letter_may_hold_what_a_wildcard_stood_for(bench):
+def test_the_target_of_a_dead_letter_may_contain_a_wildcard_match(bench):
     broker = bench.mosquitto()
-    morgue, hook = bench.keep(collect.FromHttp()), bench.keep(collect.FromHttp(lambda _: 422))
+    dead_hook, hook = bench.keep(collect.FromHttp()), bench.keep(collect.FromHttp(lambda _: 422))
     tarry = bench.tarry(bench.redis().url, f'''
         sources: {{ m: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{broker.port}"; topics = [ "in/#" ]; }}; }};
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }};
-                   morgue: {{ type = "http"; }}; }};
-        routes: {{ r: {{ from = "m"; match = "in/+/+"; to = "hook"; dead = "morgue";
-                         dead_topic = "{morgue.url}/{{2}}/{{1}}"; }}; }};''').start()
+                   dead_hook: {{ type = "http"; }}; }};
+        routes: {{ r: {{ from = "m"; match = "in/+/+"; to = "hook"; dead = "dead_hook";
+                         dead_topic = "{dead_hook.url}/{{2}}/{{1}}"; }}; }};''').start()
     broker.wait_subscribed("in/#")
     publish.single("in/a/b", b"x", qos=1, port=broker.port)
-    assert [a.topic for a in morgue.wait_count(1, 15)] == ["/hook/b/a"]
+    assert [a.topic for a in dead_hook.wait_count(1, 15)] == ["/hook/b/a"]
     tarry.stop()
 
 
 @pytest.mark.slow
-def test_a_poison_record_goes_to_the_dead_letter_topic_as_it_came_and_the_source_goes_on(bench):
+def test_a_poison_record_is_sent_unchanged_to_the_dead_letter_topic(bench):
     address, topic, out, dead = bench.kafka.address, *(f"{bench.name}.{s}"
                                                        for s in ("in", "out", "dead"))
     for name in (topic, out, dead):

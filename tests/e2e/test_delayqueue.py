@@ -169,7 +169,7 @@ def together(*calls):
 # ------------------------------------------------------------------------------ HTTP
 
 @pytest.mark.smoke
-def test_a_job_goes_through_as_section_3_shows_it(api, name):
+def test_a_job_is_processed_as_section_3_describes(api, name):
     sent = api.push(name, "t-" + name, 1, 60, '{"a":1}')
     found = api.call("/get", {"id": name})
     due = json.loads(found)["data"]["delay"]
@@ -590,7 +590,7 @@ def test_an_event_at_another_daemon_wakes_a_pop(bench):
     other.daemon.stop()
 
 
-def test_clients_that_hang_up_in_the_midst_of_a_call_do_no_harm(own):
+def test_clients_that_hang_up_during_a_call_do_no_harm(own):
     """Jobs that the client did not receive are available to others."""
     asks = {"/push": {"id": "p", "topic": "t", "delay": 1, "ttr": 60, "body": "x" * 5000},
             "/pop": {"topic": "t,u,v"}, "/get": {"id": "p"}, "/delete": {"id": "q"}, "/finish": {"id": "q"}}
@@ -686,7 +686,7 @@ def test_a_stop_answers_waiting_pops(bench):
 
 
 @pytest.mark.slow
-def test_a_client_that_asks_again_at_once_is_always_heard(bench):
+def test_a_client_that_asks_again_at_once_is_always_answered(bench):
     """A regression: the next request may arrive while the last answer is being sent. tarry then
     sometimes asked Redis only after a second, and answered code 1."""
     api = Api(bench.folder, bench.redis().url, 0.01)

@@ -9,7 +9,7 @@ import pytest
 from lib import collect
 
 
-class Morgue:
+class DeadTopic:
     """A callback that rejects everything, and a topic for the dead letters."""
 
     def __init__(self, bench):
@@ -44,8 +44,8 @@ def all_of(letter, name):
 
 
 @pytest.mark.slow
-def test_a_dead_letter_tells_where_its_record_stood(bench):
-    m = Morgue(bench)
+def test_a_dead_letter_contains_the_position_of_its_record(bench):
+    m = DeadTopic(bench)
     stamp = int(time.time() * 1000) - 5000
     offsets = [m.send(b"first", 1, stamp), m.send(b"second", 1, stamp + 1)]
     letters = {a.payload: a for a in m.letters.wait_count(2)}
@@ -65,7 +65,7 @@ def test_a_dead_letter_tells_where_its_record_stood(bench):
 
 @pytest.mark.slow
 def test_of_a_record_that_died_before_the_last_headers_count(bench):
-    m = Morgue(bench)
+    m = DeadTopic(bench)
     before = [("kafka_dlt-original-topic", b"elsewhere"), ("x-mine", b"1"),
               ("kafka_dlt-original-offset", struct.pack(">q", 77)),
               ("kafka_dlt-exception-message", b"an older one")]
@@ -79,8 +79,8 @@ def test_of_a_record_that_died_before_the_last_headers_count(bench):
     m.tarry.stop()
 
 
-def test_a_job_that_came_from_elsewhere_has_no_place_in_kafka(bench):
-    m = Morgue(bench)
+def test_a_job_from_another_source_has_no_kafka_position(bench):
+    m = DeadTopic(bench)
     assert m.tarry.ask("POST", "/v1/routes/main/jobs", b"x")[0] == 201
     letter = m.letters.wait_count(1)[0]
     assert not [n for n, _ in letter.headers if n.startswith("kafka_dlt-")]

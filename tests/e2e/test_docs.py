@@ -109,7 +109,7 @@ def test_commands_and_their_options_exist(page):
 @pytest.mark.long
 @pytest.mark.skipif(not shutil.which("kcat"), reason="kcat is not here")
 @pytest.mark.skipif(not (TOP / "build/kafka/libs/pom.xml").exists(), reason="Apache Kafka is not here: tests/kafka/fetch")
-def test_the_tutorial_ends_as_it_says(tmp_path):
+def test_the_tutorial_works_as_described(tmp_path):
     """Runs all its commands in a separate folder, except those that install and build."""
     page = TOP / "docs/tutorial.md"
     script = "set -e\n" + "".join(text for text in blocks(page, "sh") if "etc/build/install" not in text)

@@ -81,7 +81,7 @@ def test_nothing_is_accepted_that_too_few_replicas_have(bench):
 
 
 @pytest.mark.slow
-def test_deliveries_go_on_while_too_few_replicas_are_there(bench):
+def test_deliveries_continue_without_enough_replicas(bench):
     server, port = with_port(bench)
     replica = bench.keep(Replica(bench.folder / "replica", port)).start()
     way = ways.Way(bench, "http-http", redis=server,
@@ -123,7 +123,7 @@ def test_fsync_refuses_a_redis_that_does_not_sync_before_it_answers(bench):
 
 
 @pytest.mark.slow
-def test_sources_are_held_back_above_the_memory_mark_and_go_on_below(bench):
+def test_sources_are_paused_above_the_memory_mark_and_continue_below(bench):
     server = bench.redis()
     used = server.client().info("memory")["used_memory"]
     server.client().config_set("maxmemory", used + (20 << 20))

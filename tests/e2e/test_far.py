@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.smoke
-def test_a_far_job_waits_in_a_list_and_comes_on_time(bench):
+def test_a_far_job_waits_in_a_list_and_is_delivered_on_time(bench):
     w = World(bench, horizon="4s")
     due = now_ms() + 9000
     post_lines(w.tarry, [{"payload": "x", "id": f"far-{n}", "deliver-at": str(due + 100 * n)} for n in range(20)])
@@ -44,7 +44,7 @@ def test_nothing_is_asked_while_far_jobs_rest(bench):
     w.tarry.stop()
 
 
-def test_with_horizon_0_nothing_is_far_and_what_was_still_comes(bench):
+def test_with_horizon_0_nothing_is_far_and_far_jobs_are_delivered(bench):
     w = World(bench)
     due = now_ms() + 10000
     w.add("far", due)
@@ -144,7 +144,7 @@ def test_a_move_in_vain_does_not_ask_again_before_the_next_slot_is_due(bench):
     w.tarry.stop()
 
 
-def test_far_jobs_of_a_route_that_is_gone_stay_until_it_is_back(bench):
+def test_far_jobs_of_a_removed_route_stay_until_it_returns(bench):
     w = World(bench)
     due = now_ms() + 9000
     for n in range(30):
@@ -164,7 +164,7 @@ def test_far_jobs_of_a_route_that_is_gone_stay_until_it_is_back(bench):
     w.tarry.stop()
 
 
-def test_jobs_whose_route_has_no_fixed_target_any_more_go_where_it_says_now(bench):
+def test_jobs_follow_the_new_target_of_their_route(bench):
     """Their records omit the target that their route had."""
     w = World(bench)
     w.tarry.stop()

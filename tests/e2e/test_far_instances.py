@@ -28,7 +28,7 @@ def test_another_instance_moves_what_the_first_one_stored(bench):
     other.stop()
 
 
-def test_who_dies_has_told_the_others_of_the_slot_that_it_began(bench):
+def test_a_killed_instance_has_notified_the_others_of_its_slot(bench):
     """With a short horizon, their next look would be too late."""
     w = World(bench)
     both = [w.tarry, w.another(name="other")]

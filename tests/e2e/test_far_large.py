@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 COUNT = int(os.environ.get("TARRY_E2E_FAR", "100000"))
 
 
-def test_a_large_slot_moves_in_time_and_holds_nobody_up(bench):
+def test_a_large_slot_moves_in_time_and_delays_no_other_job(bench):
     """Many jobs are due in the same second. Meanwhile other jobs may become later only by a part of
     the time that moving all at once would take."""
     half_ms = 20000 if COUNT > 20000 else 10000  # half of the horizon: a slot is moved this long before its start

@@ -50,7 +50,7 @@ def test_a_consumer_that_waits_gets_far_jobs_of_its_queue_on_time(queues):
 
 @pytest.mark.long
 @pytest.mark.parametrize("queues", ["8s"], indirect=True)
-def test_a_large_slot_of_a_queue_moves_though_nobody_asks(queues):
+def test_a_large_slot_of_a_queue_moves_without_a_consumer(queues):
     due = now_ms() + 17000  # still beyond the horizon when all 5,000 are stored
     count = 5000
     queues.batch("work", [{"payload": "x", "id": f"j{n}", "deliver-at": str(due)} for n in range(count)])

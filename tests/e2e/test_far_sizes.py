@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", ["kafka-http", "http-http"])
-def test_far_jobs_of_every_size_come_as_they_were_sent(bench, name):
+def test_far_jobs_of_every_size_arrive_unchanged(bench, name):
     way = ways.Way(bench, name, redis_options='horizon = "1s";')
     batch = way.make_jobs(600, named=name == "http-http", max_delay_ms=12000)
     batch[7].payload = b"more than a record of a list may have " * 200

@@ -77,7 +77,7 @@ def test_a_daemon_that_was_stopped_beyond_its_lease_changes_nothing(bench, late,
 
 
 @pytest.mark.slow
-def test_a_daemon_that_delivered_before_it_was_stopped_may_still_say_so(bench):
+def test_a_late_ack_of_a_stopped_daemon_counts_without_another_instance(bench):
     """No other instance exists: its acks arrive after the leases have expired, and are valid."""
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 1.0, 200)))
     a = bench.tarry(bench.redis().url, f'''
@@ -131,7 +131,7 @@ def consumers(bench):
     first.stop(), twin.stop()
 
 
-def test_a_consumer_whose_lease_has_ended_can_neither_touch_nor_release(consumers):
+def test_a_consumer_whose_lease_has_expired_can_neither_touch_nor_release(consumers):
     old, new = consumers
     old.put("q", b"x", id_="a")
     mine = old.pull("q").jobs[0]
@@ -144,7 +144,7 @@ def test_a_consumer_whose_lease_has_ended_can_neither_touch_nor_release(consumer
     assert new.touch(theirs, lease="30s").status == 200
 
 
-def test_what_a_consumer_has_done_it_may_say_when_its_lease_has_ended_but_of_that_job_only(consumers):
+def test_a_consumer_may_ack_its_job_after_lease_expiry(consumers):
     old, new = consumers
     old.put("q", b"x", id_="a")
     mine = old.pull("q").jobs[0]

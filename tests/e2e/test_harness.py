@@ -32,7 +32,7 @@ def test_a_clean_run_has_a_clean_verdict():
     verify.expect(verify.judge(batch, [delivered(job) for job in batch]))
 
 
-def test_what_is_lost_twice_unknown_or_early_is_seen():
+def test_lost_duplicate_unknown_and_early_jobs_are_detected():
     batch = sent()
     arrivals = [delivered(job) for job in batch[1:]] + [delivered(batch[1])]
     arrivals += [delivered(jobs.make(77)), delivered(batch[2], ns=batch[2].due_ms * 1_000_000 - 1)]
@@ -50,7 +50,7 @@ def test_a_changed_payload_key_or_header_is_seen():
         assert verify.judge([job], [delivered(job, **change)]).corrupt, change
 
 
-def test_what_the_machine_takes_comes_on_top_of_what_is_promised():
+def test_stalls_of_the_machine_are_added_to_the_limit():
     machine.stalls.clear()
     ctypes.PyDLL(None).usleep(400_000)  # it holds the interpreter's lock, so all threads wait
     try:
@@ -70,7 +70,7 @@ def relayed(batch, arrivals):
         assert job.accepted
 
 
-def test_kafka_gives_back_what_was_sent(bench):
+def test_kafka_returns_what_was_sent(bench):
     bench.kafka.add_topic(bench.name)
     collector = bench.keep(collect.FromKafka(bench.kafka.address, bench.name))
     batch = jobs.many(2000, charset="binary")
@@ -78,7 +78,7 @@ def test_kafka_gives_back_what_was_sent(bench):
     relayed(batch, collector.wait_count(len(batch)))
 
 
-def test_mosquitto_gives_back_what_was_sent_also_over_a_restart(bench):
+def test_mosquitto_returns_what_was_sent_also_over_a_restart(bench):
     broker = bench.mosquitto()
     collector = bench.keep(collect.FromMqtt(broker.port, "#"))
     batch = [job for job in jobs.many(1000, charset="utf8") if job.seq % 4 != 1]
@@ -88,7 +88,7 @@ def test_mosquitto_gives_back_what_was_sent_also_over_a_restart(bench):
     relayed(batch, collector.wait_count(len(batch)))
 
 
-def test_the_callback_server_takes_pipelined_requests_and_comes_back(bench):
+def test_the_callback_server_handles_pipelined_requests_and_a_restart(bench):
     collector = bench.keep(collect.FromHttp())
     batch = jobs.many(4000)
     started_s = time.process_time()
@@ -141,7 +141,7 @@ def test_next():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["test", "fixture"])
-def test_a_process_that_no_signal_wakes_ends_and_says_where(tmp_path, where):
+def test_a_process_that_ignores_signals_ends_and_prints_its_stacks(tmp_path, where):
     code, output, counts = run_pytest(tmp_path, f"""
 import pytest, signal, time
 def call_that_hangs():

@@ -90,7 +90,7 @@ class Kafka:
 # ------------------------------------------------------------------------------ when
 
 @pytest.mark.slow
-def test_every_way_to_say_when_is_understood_over_kafka(bench):
+def test_every_form_of_a_due_time_is_accepted_over_kafka(bench):
     k = Kafka(bench)
     sent_ms = now_ms()
     at_ms = (sent_ms // 1000 + 3) * 1000
@@ -118,7 +118,7 @@ def test_every_way_to_say_when_is_understood_over_kafka(bench):
 
 
 @pytest.mark.slow
-def test_a_record_as_large_as_kafka_takes_by_default_is_delivered(bench):
+def test_a_record_of_kafkas_default_maximum_is_delivered(bench):
     k = Kafka(bench)
     k.producer = confluent_kafka.Producer({"bootstrap.servers": k.address,
                                            "message.max.bytes": 1048588})
@@ -131,7 +131,7 @@ def test_a_record_as_large_as_kafka_takes_by_default_is_delivered(bench):
 
 
 @pytest.mark.slow
-def test_a_source_may_rename_headers_and_give_bare_integers_a_unit(bench):
+def test_a_source_may_rename_headers_and_define_the_unit_of_bare_integers(bench):
     k = Kafka(bench, '''bare_unit = "s"; headers: { deliver-after = "my-delay";
                         delay-id = "my-id"; };''', 'delay = "1500ms";')
     sent_ms = now_ms()
@@ -166,7 +166,7 @@ def test_with_key_is_id_a_record_of_the_same_key_replaces_or_adds_nothing(bench)
 
 
 @pytest.mark.slow
-def test_deliver_before_in_each_form_ends_a_job_that_comes_too_late(bench):
+def test_deliver_before_in_each_form_ends_a_late_job(bench):
     k = Kafka(bench)
     now = now_ms()
     for i, value in enumerate((now - 1000, rfc3339(now - 1000), now // 1000 - 1, "0s")):
@@ -224,7 +224,7 @@ def test_delay_to_leads_to_a_url_only_where_route_and_sink_allow_it(bench):
 # ------------------------------------------------------------------- MQTT 5 and Kafka
 
 @pytest.mark.slow
-def test_user_properties_become_kafka_headers_and_come_back(bench):
+def test_user_properties_become_kafka_headers_and_vice_versa(bench):
     broker, address = bench.mosquitto(), bench.kafka.address
     between = f"{bench.name}.between"
     bench.kafka.add_topic(between, 1)
@@ -265,7 +265,7 @@ def test_user_properties_become_kafka_headers_and_come_back(bench):
     tarry.stop()
 
 
-def test_mqtt_takes_a_target_from_a_message_only_where_the_route_allows_it(bench):
+def test_mqtt_uses_a_messages_target_only_if_the_route_allows_it(bench):
     broker = bench.mosquitto()
     out = bench.keep(collect.FromMqtt(broker.port, "to/#"))
     tarry = bench.tarry(bench.redis().url, f'''
@@ -439,7 +439,7 @@ BAD = [  # (headers, reason); rejected over HTTP, a dead letter elsewhere
 ROUTE = '''max_delay = "30d"; attempts_max = 9; repeat_min = "1s"; retry = "never";'''
 
 
-def test_what_a_message_gets_wrong_is_refused_over_http_with_its_reason(bench):
+def test_an_invalid_http_message_is_refused_with_its_reason(bench):
     hook = bench.keep(collect.FromHttp())
     tarry = bench.tarry(bench.redis().url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
@@ -468,7 +468,7 @@ def test_what_a_message_gets_wrong_is_refused_over_http_with_its_reason(bench):
 
 
 @pytest.mark.slow
-def test_what_a_message_gets_wrong_is_a_dead_letter_of_kafka_with_its_reason(bench):
+def test_an_invalid_kafka_message_is_a_dead_letter_with_its_reason(bench):
     k = Kafka(bench, route=ROUTE, daemon='job_max = "1KiB";')
     for i, (headers, _) in enumerate(BAD):
         k.send({**headers, "x-n": i}, str(i).encode(), b"k")
@@ -486,7 +486,7 @@ def test_what_a_message_gets_wrong_is_a_dead_letter_of_kafka_with_its_reason(ben
     k.tarry.stop()
 
 
-def test_what_a_message_gets_wrong_is_a_dead_letter_of_mqtt_with_its_reason(bench):
+def test_an_invalid_mqtt_message_is_a_dead_letter_with_its_reason(bench):
     broker = bench.mosquitto()
     tarry = bench.tarry(bench.redis().url, f'''
         sources: {{ in: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "in/#" ];
@@ -566,7 +566,7 @@ def test_the_dead_letter_of_a_refused_message_is_found_by_its_delay_id(bench):
     k.tarry.stop()
 
 
-def test_a_delay_of_another_api_is_clamped_too_where_the_route_says_so(bench):
+def test_a_delay_of_another_api_is_clamped_if_the_route_is_so_configured(bench):
     api = free_port()
     tarry = bench.tarry(bench.redis().url, f'''
         sources: {{ later: {{ type = "later"; listen = "127.0.0.1:{api}"; }}; }};
@@ -588,7 +588,7 @@ def test_a_delay_of_another_api_is_clamped_too_where_the_route_says_so(bench):
 
 
 @pytest.mark.slow
-def test_a_record_whose_target_cannot_be_told_is_a_dead_letter_and_the_rest_goes_on(bench):
+def test_a_record_without_a_valid_target_is_a_dead_letter_and_blocks_no_other(bench):
     k = Kafka(bench, kept='topic = "{header.x-to}";')
     k.send({"x-other": "1"}, b"no route", b"k")
     k.send({"x-to": k.other}, b"good", b"k")
@@ -599,7 +599,7 @@ def test_a_record_whose_target_cannot_be_told_is_a_dead_letter_and_the_rest_goes
 
 
 @pytest.mark.slow
-def test_a_message_that_goes_round_ends_as_a_loop(bench):
+def test_a_message_in_a_cycle_is_detected_as_a_loop(bench):
     address, there, back = bench.kafka.address, f"{bench.name}.there", f"{bench.name}.back"
     for topic in (there, back):
         bench.kafka.add_topic(topic, 1)
@@ -624,7 +624,7 @@ def test_a_message_that_goes_round_ends_as_a_loop(bench):
 
 
 @pytest.mark.slow
-def test_a_message_that_comes_back_while_its_delivery_is_open_is_not_lost(bench):
+def test_a_message_that_returns_while_its_delivery_is_open_is_not_lost(bench):
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 2)))
     tarry = bench.tarry(bench.redis().url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};
@@ -642,7 +642,7 @@ def test_a_message_that_comes_back_while_its_delivery_is_open_is_not_lost(bench)
 
 
 @pytest.mark.slow
-def test_a_copy_of_a_run_that_comes_back_leaves_the_job_that_repeats_alone(bench):
+def test_a_repeated_outcome_of_a_run_does_not_change_the_repeating_job(bench):
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 0.4)))
     tarry = bench.tarry(bench.redis().url, f'''
         sinks:  {{ hook: {{ type = "http"; url = "{hook.url}"; }}; }};

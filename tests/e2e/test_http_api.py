@@ -51,7 +51,7 @@ def test_a_job_is_made_looked_at_and_cancelled(tarry, hook):
     assert not hook.arrivals
 
 
-def test_what_cannot_be_taken_is_refused_with_a_word_for_programs_and_one_for_people(tarry):
+def test_a_refused_request_returns_an_error_code_and_a_message(tarry):
     for wanted, answer in (
             (400, post(tarry, deliver_after="soon")), (400, post(tarry, deliver_after="2d")),
             (400, post(tarry, deliver_after="30")), (400, post(tarry, delay_op="explode")),
@@ -116,7 +116,7 @@ def test_put_adds_a_job_or_replaces_it(tarry, hook):
     assert [a.payload for a in hook.wait_count(1)] == [b"third"]
 
 
-def test_put_is_refused_where_the_request_names_something_else(tarry):
+def test_put_is_refused_if_the_request_names_another_job(tarry):
     for headers in ({"delay_id": "two"}, {"delay_op": "cancel"}, {"delay_op": "add"}):
         status, _, body = put(tarry, "one", "x", **headers)
         assert (status, body["error"]) == (400, "bad-request"), headers
@@ -127,7 +127,7 @@ def test_put_is_refused_where_the_request_names_something_else(tarry):
     assert put(tarry, "%01", "x")[0] == 400
 
 
-def test_what_was_delivered_is_known_within_the_dedupe_window(tarry, hook):
+def test_a_delivered_id_is_deduplicated_within_the_window(tarry, hook):
     assert post(tarry, route="kept", delay_id="one")[0] == 201
     hook.wait_count(1)
     wait_for("the delivery to be counted",
@@ -141,7 +141,7 @@ def test_what_was_delivered_is_known_within_the_dedupe_window(tarry, hook):
     assert post(tarry, route="r", delay_id="one", delay_op="cancel")[0] == 404
 
 
-def test_a_cancel_that_comes_too_late_says_so_and_nothing_is_tried_again(tarry, hook):
+def test_a_cancel_in_flight_is_409_and_prevents_a_retry(tarry, hook):
     answered = threading.Event()
     hook.policy = lambda arrival: ("when", answered, 503)
     post(tarry, delay_id="one")
@@ -161,7 +161,7 @@ def test_a_job_that_is_kept_dead_is_answered_as_such(tarry):
 
 
 @pytest.mark.slow
-def test_control_headers_may_come_in_the_query(tarry, hook):
+def test_control_headers_may_be_in_the_query(tarry, hook):
     status, _, made = tarry.ask(
         "POST", "/v1/routes/r/jobs?delay-id=one&delay-repeat=every+1s&delay-repeat-count=2", "x")
     assert (status, made["id"]) == (201, "one")

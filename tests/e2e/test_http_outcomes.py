@@ -344,7 +344,7 @@ def test_allow_hosts_and_ports_apply_to_routes_and_messages(bench, hook):
         assert len(hook.wait(url, i + 1)) == i + 1
 
 
-def test_the_operators_headers_go_to_a_messages_url_only_if_he_names_the_host(bench, hook):
+def test_the_operators_headers_are_sent_to_a_messages_url_only_for_allowed_hosts(bench, hook):
     both = 'url_from_message = true; allow = [ "127.0.0.1" ]; headers = { X-Secret = "s"; };'
     daemon = start(bench, hook, any=both, named=both + 'allow_hosts = [ "127.0.0.1" ];')
     for route, wanted in (("ask_any", None), ("ask_named", "s"), ("any", "s")):

@@ -73,7 +73,7 @@ def test_a_put_stays_a_put_if_the_redirect_keeps_the_method(tarry, hook):
         assert not [name for name, _ in call.headers if name.lower().startswith("delay-")]
 
 
-def test_secrets_go_to_the_first_host_only(tarry, hook):
+def test_secrets_are_sent_to_the_first_host_only(tarry, hook):
     own = {"Cookie": "c", "x-own": "1"}
     near, far = hook.url(response()), hook.url(response())
     post(tarry, "follows", hook.url(response(b"", 307, f"Location: {near}")), **own)

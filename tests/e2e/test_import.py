@@ -289,7 +289,7 @@ def check_lmstfy_dead(move, names):
 
 
 @pytest.mark.slow
-def test_lmstfy_lists_of_many_pages_keep_their_order_and_delete_leaves_what_was_not_taken(bench):
+def test_lmstfy_lists_of_many_pages_keep_their_order_and_delete_keeps_skipped_jobs(bench):
     move = lmstfy_move(bench)
     old, t = Lmstfy(move.old.pipeline(False)), now_s()
     names = [old.body() for _ in range(2350)]
@@ -532,7 +532,7 @@ def test_camellia_of_another_namespace_and_delete(bench):
 
 # ------------------------------------------------------------------------- the command
 
-def test_import_says_what_is_wrong(bench):
+def test_import_reports_errors(bench):
     move = Move(bench, "later", 'type = "http"; accept = "code100";')
     nowhere = f"redis://127.0.0.1:{free_port()}/0"
     for code, words, how in (
@@ -602,7 +602,7 @@ def test_an_import_that_was_killed_or_lost_redis_is_run_again_and_nothing_is_mis
 
 
 @pytest.mark.slow
-def test_import_ends_when_tarrys_redis_is_away(bench):
+def test_import_ends_when_tarrys_redis_is_down(bench):
     move = Move(bench, "later", 'type = "http"; accept = "code100";')
     other = bench.tarry(f"redis://127.0.0.1:{free_port()}/0", f'''
         sources: {{ in: {{ type = "later"; listen = "127.0.0.1:{move.port}"; }}; }};

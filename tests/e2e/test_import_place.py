@@ -84,7 +84,7 @@ def test_camellia_of_another_namespace_is_an_error(bench):
 
 
 @pytest.mark.parametrize("kind", ["lmstfy", "camellia"])
-def test_an_original_without_jobs_whose_other_keys_are_there_is_no_error(bench, kind):
+def test_an_original_with_other_keys_but_no_jobs_is_no_error(bench, kind):
     move = move_of(bench, kind)
     if kind == "lmstfy":
         move.old.hset("m/ns", "ns", 1)
@@ -102,7 +102,7 @@ def test_an_original_without_jobs_whose_other_keys_are_there_is_no_error(bench, 
     ("lmstfy", "j/ns/q/01EZXBZWVXSZ3ABCDEFGHJKMNP", "list"),
     ("camellia", "camellia_delay_queue_msg|default|t|x", "entry"),
 ])
-def test_a_key_of_the_wrong_type_is_named_and_the_exit_code_tells(bench, kind, key, kept):
+def test_a_key_of_the_wrong_type_is_named_and_sets_the_exit_code(bench, kind, key, kept):
     move = move_of(bench, kind)
     fill(kind, move.old)
     state = "pending"
@@ -119,7 +119,7 @@ def test_a_key_of_the_wrong_type_is_named_and_the_exit_code_tells(bench, kind, k
     assert f"skipped, a key of another type: {key}" in stderr
 
 
-def test_what_is_skipped_is_named_ten_of_each_kind(bench):
+def test_skipped_jobs_are_named_ten_of_each_kind(bench):
     move = lmstfy_move(bench)
     old = Lmstfy(move.old)
     old.ready(old.body(), 1)

@@ -171,7 +171,7 @@ def test_where_a_sink_is_slow_all_instances_help(bench):
     g.stop()
 
 
-def test_a_bucket_whose_route_the_others_lack_has_its_owner_where_it_is_served(bench):
+def test_a_bucket_is_owned_by_an_instance_that_has_its_route(bench):
     g = Group(bench, 4)
     few = g.make(9, g.body.replace("routes: {", 'routes: { only: { from = "http"; to = "hook"; };'))
     g.all.append(few)
@@ -187,7 +187,7 @@ def test_a_bucket_whose_route_the_others_lack_has_its_owner_where_it_is_served(b
 
 
 @pytest.mark.slow
-def test_an_instance_that_hangs_is_helped_and_changes_nothing_when_it_comes_back(bench):
+def test_a_hanging_instance_is_helped_and_changes_nothing_when_it_resumes(bench):
     g = Group(bench, 3)
     owner, others = g.owner(), g.others()
     post_lines(others[0], spread(500, 300, 10))
@@ -265,7 +265,7 @@ def late_after_a_start(bench, end):
 
 
 @pytest.mark.slow
-def test_a_daemon_that_was_killed_is_late_by_no_more_than_what_is_left_to_its_dead_self(bench):
+def test_a_killed_daemon_delays_jobs_by_at_most_its_remaining_leases(bench):
     assert late_after_a_start(bench, Tarry.kill)[-1] < soon_s(LATE_S + 0.02 + BUSY_S)
 
 

@@ -118,7 +118,7 @@ def test_null_value_job_makes_a_tombstone_a_job(bench):
 
 
 @pytest.mark.slow
-def test_header_values_come_through_as_bytes(bench):
+def test_header_values_are_passed_on_as_bytes(bench):
     r = Records(bench, "binary_ints = true;")
     due_ms = int(time.time() * 1000) + 700
     values = [("bin", struct.pack(">q", -2)), ("null", None), ("empty", b""), ("bin", b"\0\xff")]

@@ -59,7 +59,7 @@ class Policies:
 
 
 @pytest.mark.smoke
-def test_what_is_later_than_max_lateness_is_delivered_dropped_or_kept_as_the_route_says(bench):
+def test_a_job_beyond_max_lateness_is_delivered_dropped_or_buried_by_the_routes_policy(bench):
     p = Policies(bench, "late", ("deliver", "drop", "dead"), 'max_lateness = "500ms";')
     p.post_all("late", deliver_after="2s")
     p.post_all("soon", deliver_after="1h")
@@ -119,7 +119,7 @@ def test_deliver_before_ends_the_retries(bench):
     p.tarry.stop()
 
 
-def test_a_delay_that_is_too_long_is_refused_clamped_or_kept_as_the_route_says(bench):
+def test_a_delay_that_is_too_long_is_refused_clamped_or_buried_by_the_routes_policy(bench):
     p = Policies(bench, "too_long", ("reject", "clamp", "dead"), 'max_delay = "1h";')
     status, body = p.post("reject", "a", deliver_after="2h")
     assert (status, body["error"]) == (400, "too-long")
@@ -142,7 +142,7 @@ def test_a_delay_that_is_too_long_is_refused_clamped_or_kept_as_the_route_says(b
     p.tarry.stop()
 
 
-def test_where_nobody_hears_a_refusal_a_delay_that_is_too_long_is_a_dead_letter(bench):
+def test_a_delay_that_is_too_long_from_a_broker_is_a_dead_letter(bench):
     broker = bench.mosquitto()
     tarry = bench.tarry(bench.redis().url, f'''
         sources: {{ in: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "$delayed/#" ]; }}; }};

@@ -66,7 +66,7 @@ FINE = {"produce": 201, "consume": 204, "metrics": 200, "admin": 200, "nobody": 
 # ------------------------------------------------------------------ the admin listener
 
 @pytest.mark.smoke
-def test_operation_has_a_listener_of_its_own_and_the_other_says_so(bench):
+def test_operators_have_a_separate_listener_and_the_other_names_it(bench):
     port = free_port()
     daemon = bench.tarry(bench.redis().url,
                          f'admin: {{ listen = "127.0.0.1:{port}"; }};{PARTS}').start()
@@ -95,7 +95,7 @@ def test_no_admin_listener_no_operation(bench):
 # ----------------------------------------------------------------------------- tokens
 
 @pytest.mark.smoke
-def test_a_token_opens_what_its_roles_name_and_nothing_else(bench):
+def test_a_token_grants_its_roles_and_nothing_else(bench):
     both = f'token = "{"b" * 16}"; roles = [ "produce", "consume" ];'
     daemon = bench.tarry(bench.redis().url, tokens(both=both) + PARTS).start()
     closed = {role: 401 for role in TOKENS}
@@ -142,7 +142,7 @@ def test_a_page_of_another_site_changes_nothing(bench):
     daemon.stop()
 
 
-def test_a_page_of_another_site_is_known_by_its_origin_where_the_browser_says_no_more(bench):
+def test_a_page_of_another_site_is_recognized_by_its_origin_alone(bench):
     """Without TLS, browsers send Sec-Fetch-Site only to this machine."""
     daemon = bench.tarry(bench.redis().url, PARTS).start()
     daemon.stop()
@@ -215,7 +215,7 @@ OWN_NAMES = ["127.0.0.1", "127.0.0.1:1", "127.9.9.9:7700", "10.1.2.3", "[::1]:77
 
 
 @pytest.mark.smoke
-def test_a_page_whose_name_has_come_to_lead_here_gets_nothing(bench):
+def test_a_page_after_dns_rebinding_is_refused(bench):
     """DNS rebinding: the browser considers this listener the page's own site, and sends its name in Host."""
     port = free_port()
     daemon = bench.tarry(bench.redis().url, f'admin: {{ listen = "127.0.0.1:{port}"; }};{PARTS}').start()
@@ -259,7 +259,7 @@ def test_the_compatible_apis_are_asked_by_names_of_this_host_too(bench, api):
     daemon.stop()
 
 
-def test_names_count_where_nobody_shows_who_he_is_or_where_some_are_listed(bench, authority):
+def test_host_names_are_checked_without_authentication_or_if_listed(bench, authority):
     def status(options, name, body="", **more):
         daemon = (tls_daemon(bench, options, body) if more else
                   bench.tarry(bench.redis().url, body + PARTS))
@@ -295,7 +295,7 @@ def test_a_name_that_can_be_none_is_refused(tmp_path, name):
     assert done.returncode == 78 and f'admin.hosts: "{name}" is not a host name' in done.stderr, done.stderr
 
 
-def test_a_body_is_not_read_for_who_may_not_send_it(bench):
+def test_an_unauthorized_request_body_is_not_read(bench):
     daemon = bench.tarry(bench.redis().url, tokens() + PARTS).start()
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=30) as s:
         s.sendall(b"POST /v1/routes/hooks/jobs HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
@@ -362,7 +362,7 @@ STRANGERS = "every client that can connect to 0.0.0.0:7777 may use it; set "
     ("lmstfy", 'admin_listen = "{0}";', f"sources.s.admin_listen: {STRANGERS}accounts, or admin_tls_client_ca"),
     ("lmstfy", 'admin_listen = "{0}"; accounts: {{ boss: "x"; }};', "passwords travel to 0.0.0.0:7777 without TLS"),
 ])
-def test_an_api_for_strangers_is_warned_of(tmp_path, kind, options, why):
+def test_a_public_api_is_warned_of(tmp_path, kind, options, why):
     """The setting tokens: { } does not apply to these listeners."""
     (tmp_path / "cert").write_text("")
 
@@ -377,7 +377,7 @@ def test_an_api_for_strangers_is_warned_of(tmp_path, kind, options, why):
     assert len(lines) == (why is not None) and all(why in line and "tarry.conf:3: " in line for line in lines), lines
 
 
-def test_an_api_for_strangers_is_warned_of_at_the_start_and_when_a_reload_brings_it(bench, hook):
+def test_a_public_api_is_warned_of_at_the_start_and_when_a_reload_adds_it(bench, hook):
     def body(*ports):
         return hooked(hook, sources="\n".join(f's{p}: {{ type = "delayqueue"; listen = "0.0.0.0:{p}"; }};' for p in ports),
                       more_sinks='q: { type = "queue"; };',
@@ -455,7 +455,7 @@ def test_over_tls_requests_that_wait_and_those_behind_them_are_answered_in_order
 
 
 @pytest.mark.slow
-def test_a_handshake_that_stands_still_costs_no_processor(bench, authority):
+def test_a_handshake_that_hangs_costs_no_processor(bench, authority):
     daemon = tls_daemon(bench, tls(authority.issue("tarry")))
     hello = bytes.fromhex("1603010200010001fc0303")  # the first bytes of a ClientHello
     waiting = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(20)]
@@ -472,7 +472,7 @@ def test_a_handshake_that_stands_still_costs_no_processor(bench, authority):
 
 
 @pytest.mark.parametrize("sent", ["", "1603010200010001fc0303"], ids=["nothing", "half of a hello"])
-def test_a_handshake_that_stands_still_ends_with_the_deadline(bench, authority, sent):
+def test_a_handshake_that_hangs_ends_with_the_deadline(bench, authority, sent):
     daemon = tls_daemon(bench, tls(authority.issue("tarry")) + ' deadline = "500ms";')
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=60) as s:
         started = time.monotonic()
@@ -486,7 +486,7 @@ def test_a_handshake_that_stands_still_ends_with_the_deadline(bench, authority, 
     daemon.stop()
 
 
-def test_a_large_body_comes_over_tls_as_it_was_sent(bench, authority):
+def test_a_large_body_arrives_unchanged_over_tls(bench, authority):
     daemon = tls_daemon(bench, tls(authority.issue("tarry")), daemon='job_max = "1MiB";')
     body = bytes(n * 7 % 251 for n in range(700_000))
     context = authority.trusting()
@@ -512,7 +512,7 @@ def test_clients_are_asked_for_a_certificate_of_the_right_authority(bench, autho
     daemon.stop()
 
 
-def test_a_certificate_opens_what_the_roles_of_its_name_say(bench, authority):
+def test_a_certificate_grants_the_roles_of_its_name(bench, authority):
     daemon = tls_daemon(
         bench, tls(authority.issue("tarry"), tls_client_ca=authority.pem),
         tokens(by_name='certificate = "shop-1"; roles = [ "produce" ];',
@@ -594,7 +594,7 @@ FAULTS = [('tls_key = "/x";', "tls_key requires tls_cert"), ('tls_client_ca = "/
 
 @pytest.mark.parametrize("option, why", FAULTS, ids=[why for _, why in FAULTS])
 @pytest.mark.parametrize("api", [*APIS, "admin_lmstfy"])
-def test_what_cannot_be_of_a_listener_is_refused_of_the_compatible_apis_too(tmp_path, api, option, why):
+def test_invalid_listener_options_are_refused_for_compatible_apis_too(tmp_path, api, option, why):
     """Without its certificate, a listener would request no client certificates, and be open to everyone."""
     kind = api.removeprefix("admin_")
     named = option if kind == api else "admin_" + option
@@ -660,7 +660,7 @@ def serial_seen(port, authority):
         return int(s.getpeercert()["serialNumber"], 16)
 
 
-def test_a_renewed_certificate_is_shown_after_a_reload_and_what_is_open_stays(bench, authority):
+def test_a_renewed_certificate_is_used_after_a_reload_and_connections_stay_open(bench, authority):
     pair = authority.issue("tarry")
     daemon = tls_daemon(bench, tls(pair))
     assert serial_seen(daemon.port, authority) == 1
@@ -764,7 +764,7 @@ def test_idle_connections_leave_room_for_probes_and_producers_and_are_counted(be
 
 
 @pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
-def test_clients_that_hang_up_in_the_midst_of_a_request_hold_no_connection(bench, authority, over_tls):
+def test_clients_that_hang_up_during_a_request_keep_no_connection(bench, authority, over_tls):
     daemon = (tls_daemon(bench, tls(authority.issue("tarry"))) if over_tls else
               bench.tarry(bench.redis().url, PARTS).start())
     context = authority.trusting() if over_tls else None
@@ -784,7 +784,7 @@ def test_clients_that_hang_up_in_the_midst_of_a_request_hold_no_connection(bench
     daemon.stop()
 
 
-def test_one_address_holds_no_more_connections_than_the_option_says(bench):
+def test_connections_per_address_are_limited(bench):
     daemon = bench.tarry(bench.redis().url, PARTS)
     daemon.conf.write_text(
         daemon.conf.read_text().replace("http: {", "http: { connections_per_address = 3;", 1))

@@ -742,7 +742,7 @@ def test_section_7_gauges_of_the_pools_redis_are_its_own(one, store):
 
 
 @pytest.mark.slow
-def test_section_7_sizes_are_gauges_read_every_five_seconds_and_leave_with_their_queue(one, ns):
+def test_section_7_sizes_are_gauges_and_leave_with_their_queue(one, ns):
     token = one.token(ns)
     of_queue = {"namespace": ns, "pool": "default", "queue": "q"}
     puts(one, ns, token, 3)
@@ -759,7 +759,7 @@ def test_section_7_sizes_are_gauges_read_every_five_seconds_and_leave_with_their
     wait_for("the gauge to go", lambda: one.metric("redis_queue_sizes", **of_queue) is None, step_s=0.1)
 
 
-def test_section_7_the_first_look_at_the_gauges_finds_them_and_counters_begin_at_0(store, ns):
+def test_section_7_the_first_look_at_the_gauges_finds_them_and_counters_start_at_0(store, ns):
     """No scrape here has read them before: the daemon reads them from Redis at once."""
     fresh = Api(store.top / "fresh", store.url, name="fresh", more="skip_token_check = true;")
     try:
@@ -791,7 +791,7 @@ def test_section_7_a_stalled_redis_does_not_keep_the_statistics_waiting(store, n
 # ---------------------------------------------------------------- Redis down
 
 
-def test_section_2_without_redis_what_is_not_known_is_500_and_all_comes_back(one, store, ns):
+def test_section_2_without_redis_what_is_not_known_is_500_and_all_returns(one, store, ns):
     token = one.token(ns)
     assert puts(one, ns, token, 1) == [201]
     store.kill()

@@ -147,7 +147,7 @@ def test_the_journal_gets_the_level_of_each_line(bench):
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("closed", ["<&- >&- 2>&-", "2>&-"])
-def test_no_line_goes_into_a_socket_that_took_the_place_of_a_closed_stderr(bench, closed):
+def test_no_line_is_written_to_a_socket_in_place_of_a_closed_stderr(bench, closed):
     """The first descriptors that a program opens get the lowest free numbers."""
     hook = bench.keep(collect.FromHttp(lambda arrival: 500))
     tarry = bench.tarry(bench.redis().url, conf(hook.url))

@@ -94,7 +94,7 @@ TWICE = pytest.mark.parametrize("times", [(1,), (1, 2)], ids=["once", "twice"])
 
 @pytest.mark.slow
 @TWICE
-def test_a_job_that_was_stored_is_accepted_and_comes_once(bench, times):
+def test_a_stored_job_with_a_lost_answer_is_accepted_once(bench, times):
     c = Case(bench)
     trap = c.proxy.lose("enqueue", times, of=b"a")
     status, _, body = c.post("a", "2s")
@@ -106,7 +106,7 @@ def test_a_job_that_was_stored_is_accepted_and_comes_once(bench, times):
 
 
 @pytest.mark.slow
-def test_records_of_kafka_that_were_stored_come_once(bench, monkeypatch):
+def test_records_of_kafka_that_were_stored_arrive_once(bench, monkeypatch):
     made = {}
 
     def behind_a_proxy():
@@ -146,7 +146,7 @@ def test_an_ack_is_done(bench, times):
 
 
 @TWICE
-def test_a_retry_is_done_and_the_next_attempt_comes(bench, times):
+def test_a_retry_with_a_lost_answer_is_done_and_the_next_attempt_follows(bench, times):
     c = Case(bench, lambda a: 503 if a.header("delay-attempt") == b"1" else 200)
     trap = c.proxy.lose("retry", times, of=b"a")
     c.post("a")
@@ -222,7 +222,7 @@ def test_a_replacement_of_a_job_in_flight_leaves_the_order_of_its_key(bench):
 
 @TWICE
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "later"])
-def test_the_jobs_of_a_claim_come_within_2_s_of_the_reconnection(bench, times, before):
+def test_the_jobs_of_a_lost_claim_are_delivered_within_2_s_of_the_reconnect(bench, times, before):
     """They were never delivered, so it is still their first attempt."""
     c = Case(bench)
     for n in range(before):
@@ -252,7 +252,7 @@ def test_a_claim_that_was_answered_is_left_alone_when_a_later_one_is_lost(bench)
 
 
 @pytest.mark.slow
-def test_jobs_that_ask_for_their_place_go_back_and_come_again(bench):
+def test_jobs_with_a_lost_pace_call_are_released_and_claimed_again(bench):
     """So many jobs that they would be sent in the middle of the turn, on the connection that is closing."""
     c = Case(bench, route="target_rate = 1000; target_burst = 100;")
     at, ids = str(int(time.time() * 1000) + 3000), [f"j{n}" for n in range(10, 50)]
@@ -271,7 +271,7 @@ def test_the_next_run_of_a_job_is_its_only_one(bench, times):
     assert c.ids() == ["a"] * 3
 
 
-def test_a_run_that_was_given_up_is_one_dead_letter(bench):
+def test_an_exhausted_run_is_one_dead_letter(bench):
     c = Case(bench, lambda _: 422)
     trap = c.proxy.lose("retry", of=b"a")
     c.post("a", delay_repeat="every 1h", delay_repeat_count="3")
@@ -304,7 +304,7 @@ def test_a_drop_counts_only_where_the_job_was_still_leased(bench):
 
 
 @TWICE
-def test_dead_letters_that_are_replayed_come_once(bench, times):
+def test_dead_letters_that_are_replayed_arrive_once(bench, times):
     answers = [422]
     c = Case(bench, lambda _: answers.pop() if answers else 200)
     c.post("a")
@@ -335,7 +335,7 @@ def test_a_consumers_ack_is_done(bench, keep, times):
 
 @pytest.mark.slow
 @TWICE
-def test_a_job_of_a_queue_that_was_stored_is_accepted_and_comes_once(bench, times):
+def test_a_stored_queue_job_with_a_lost_answer_is_accepted_once(bench, times):
     c = Case(bench)
     q = bench.keep(Queues(c.tarry))
     trap = c.proxy.lose("enqueue", times, of=b"a")

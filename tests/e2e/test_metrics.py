@@ -77,7 +77,7 @@ def send(tarry, route, **headers):
 
 
 @pytest.mark.smoke
-def test_every_counter_stands_at_0_from_the_start(bench):
+def test_every_counter_is_0_at_the_start(bench):
     tarry = bench.tarry(bench.redis().url, FULL + CONF.format(url=NOBODY)).start()
     found = families(scrape(tarry))
     for name, (kind, lines) in found.items():
@@ -117,7 +117,7 @@ def test_brief_metrics_show_rare_series_with_their_first_event(bench):
     tarry.stop()
 
 
-def test_promtool_has_nothing_to_say(bench, promtool):
+def test_promtool_reports_nothing(bench, promtool):
     hook = bench.keep(collect.FromHttp(lambda arrival: 500 if arrival.payload == b"bad" else 200))
     tarry = bench.tarry(bench.redis().url, CONF.format(url=hook.url)).start()
     send(tarry, "first")
@@ -129,7 +129,7 @@ def test_promtool_has_nothing_to_say(bench, promtool):
     tarry.stop()
 
 
-def test_what_no_route_takes_is_no_routes(bench):
+def test_a_message_without_a_route_is_counted_for_no_route(bench):
     tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY)).start()
     assert send(tarry, "nobody")[0] == 404
     assert tarry.metric("tarry_source_unrouted_total", source="http") == 1
@@ -164,7 +164,7 @@ def test_a_scrape_does_not_wait_for_a_redis_that_hangs(bench):
     tarry.stop()
 
 
-def test_it_tells_of_its_process_its_build_and_the_time_that_redis_takes(bench):
+def test_metrics_cover_process_build_and_redis_time(bench):
     tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY)).start()
     send(tarry, "second", deliver_after="1h")
     pid = tarry.child.pid
@@ -220,7 +220,7 @@ def test_too_few_replicas_are_counted(bench):
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_the_numbers_of_queues_say_how_old_they_are(bench):
+def test_the_counts_of_queues_contain_their_age(bench):
     tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY),
                         redis_options='horizon = "1h";').start()
     for name, after in (("a", "0s"), ("a", "1m"), ("b", "9h")):

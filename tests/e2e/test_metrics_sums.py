@@ -57,7 +57,7 @@ class Sums:
 # ---------------------------------------------------------------------------- queues
 
 @pytest.mark.slow
-def test_a_queue_whose_ready_jobs_were_deleted_is_still_counted_with_what_it_has(bench):
+def test_a_queue_whose_ready_jobs_were_deleted_still_counts_the_rest(bench):
     tarry = bench.tarry(bench.redis().url, '''
         sinks:  { q: { type = "queue"; lease = "1h"; }; };
         routes: { r: { from = "http"; to = "q"; }; };''').start()
@@ -89,7 +89,7 @@ def test_status_counts_each_delivery_of_a_queue_that_failed_once(bench):
 
 
 @pytest.mark.slow
-def test_the_sums_hold_for_each_way_out_of_lmstfy(bench):
+def test_the_sums_add_up_for_each_way_out_of_lmstfy(bench):
     port, admin_port = free_port(), free_port()
     tarry = bench.tarry(bench.redis().url, test_lmstfy.conf(port, admin_port)).start()
     api, sums = test_lmstfy.Api(port, admin_port), Sums(tarry, "most", "queues")
@@ -114,7 +114,7 @@ def test_the_sums_hold_for_each_way_out_of_lmstfy(bench):
 
 
 @pytest.mark.slow
-def test_the_sums_hold_for_each_way_out_of_delayqueue(bench):
+def test_the_sums_add_up_for_each_way_out_of_delayqueue(bench):
     api = test_delayqueue.Api(bench.folder, bench.redis().url)
     tarry = bench.keep(api.daemon).start()
     sums = Sums(tarry, "r", "q")
@@ -138,7 +138,7 @@ def test_the_sums_hold_for_each_way_out_of_delayqueue(bench):
 
 
 @pytest.mark.slow
-def test_the_sums_hold_for_each_way_out_of_camellia(bench):
+def test_the_sums_add_up_for_each_way_out_of_camellia(bench):
     port = free_port()
     tarry = bench.tarry(bench.redis().url, test_camellia.conf(port)).start()
     api, sums = camellia_client.Api(port), Sums(tarry, "all", "delayed", [*OF_QUEUES, "tarry_queue_exhausted_total"])
@@ -163,7 +163,7 @@ def test_the_sums_hold_for_each_way_out_of_camellia(bench):
 
 
 @pytest.mark.slow
-def test_the_sums_hold_for_each_way_out_of_later(bench):
+def test_the_sums_add_up_for_each_way_out_of_later(bench):
     hook = bench.keep(Hook())
     tarry = bench.keep(Later(bench.folder, bench.redis().url, first="200ms")).start()
     sums = Sums(tarry, "tasks")
@@ -268,14 +268,14 @@ class Ends:
 
 
 @pytest.mark.slow
-def test_the_sums_hold_for_each_way_from_mqtt_to_mqtt(bench):
+def test_the_sums_add_up_for_each_way_from_mqtt_to_mqtt(bench):
     route = mqtt_to_mqtt(bench)
     route.every_way()
     route.tarry.stop()
 
 
 @pytest.mark.slow
-def test_the_sums_hold_for_each_way_from_kafka_to_http(bench):
+def test_the_sums_add_up_for_each_way_from_kafka_to_http(bench):
     route = kafka_to_http(bench)
     route.every_way()
     route.send(b"bad", {"delay-id": "bad"})

@@ -99,7 +99,7 @@ def test_the_earlier_of_expiry_interval_and_deliver_before_counts(bench):
 
 
 @pytest.mark.slow
-def test_what_remains_of_the_expiry_interval_is_published(bench):
+def test_the_remaining_expiry_interval_is_published(bench):
     p = Place(bench)
     p.client.publish("$delayed/3/out/a", b"a", MessageExpiryInterval=100)
     p.client.publish("$delayed/1/out/b", b"b")
@@ -127,7 +127,7 @@ def test_an_expired_dead_letter_is_published_without_expiry_interval(bench):
 
 
 @pytest.mark.slow
-def test_a_message_that_expires_while_the_broker_is_away_is_not_published(bench):
+def test_a_message_that_expires_while_the_broker_is_down_is_not_published(bench):
     p = Place(bench, route='retry = [ "100ms", "200ms", "400ms" ];')
     p.broker.stop()
     assert p.tarry.ask("POST", "/v1/routes/h/jobs", "x", {"deliver-before": "2s"})[0] == 201
@@ -167,7 +167,7 @@ def test_the_payload_format_indicator_travels(bench):
     p.tarry.stop()
 
 
-def test_a_payload_format_that_cannot_be_true_goes_out_as_a_user_property(bench):
+def test_a_wrong_payload_format_is_sent_as_a_user_property(bench):
     p = Place(bench)
     for value, payload in (("1", b"\xff\xfe"), ("text", b"x")):
         assert p.tarry.ask("POST", "/v1/routes/h/jobs", payload,
@@ -222,7 +222,7 @@ def test_a_delayed_topic_without_a_target_is_a_dead_letter_at_once(bench, topic)
     p.tarry.stop()
 
 
-def test_a_dead_letter_that_comes_back_to_its_own_source_is_kept_and_not_sent_again(bench):
+def test_a_dead_letter_that_returns_to_its_own_source_is_kept_and_not_sent_again(bench):
     p = Place(bench, route='dead = "out";')  # to its own topic, to which tarry subscribes
     p.client.publish("$delayed/x/y", b"x")
     wait_for("both dead letters", lambda: p.tarry.metric("tarry_dead_letters", route="r") == 2)

@@ -67,7 +67,7 @@ def begin(bench, manager, redis_url, body=BODY, env=(), **more):
 
 
 @pytest.mark.slow
-def test_it_is_ready_when_redis_is_there_and_says_what_it_waits_for(bench, manager):
+def test_readiness_is_notified_when_redis_connects(bench, manager):
     redis = bench.redis()
     redis.stop()
     tarry = begin(bench, manager, redis.url)
@@ -83,7 +83,7 @@ def test_it_is_ready_when_redis_is_there_and_says_what_it_waits_for(bench, manag
     tarry.stop()
 
 
-def test_a_stop_is_told_with_the_time_it_may_take(bench, listener):
+def test_a_stop_is_notified_with_its_time_limit(bench, listener):
     tarry = begin(bench, listener, bench.redis().url, daemon='stop_timeout = "40s";')
     listener.wait("READY=1")
     tarry.stop()
@@ -92,7 +92,7 @@ def test_a_stop_is_told_with_the_time_it_may_take(bench, listener):
     assert "EXTEND_TIMEOUT_USEC=55000000" in lines, "its timeout and 15 s for a Redis of its own"
 
 
-def test_a_reload_is_told_whatever_comes_of_it(bench, listener):
+def test_a_reload_is_notified_whatever_its_result(bench, listener):
     tarry = begin(bench, listener, bench.redis().url)
     listener.wait("READY=1")
     for text in (tarry.conf.read_text(), "nonsense"):
@@ -107,7 +107,7 @@ def test_a_reload_is_told_whatever_comes_of_it(bench, listener):
 
 
 @pytest.mark.slow
-def test_it_says_that_it_lives_while_the_loop_turns(bench, listener):
+def test_watchdog_messages_are_sent_while_the_loop_runs(bench, listener):
     tarry = begin(bench, listener, bench.redis().url, env=[("WATCHDOG_USEC", "2000000")])
     listener.wait("READY=1")
     started = time.monotonic()
@@ -122,7 +122,7 @@ def test_it_says_that_it_lives_while_the_loop_turns(bench, listener):
 
 
 @pytest.mark.slow
-def test_it_lives_while_redis_is_away(bench, listener):
+def test_watchdog_messages_continue_while_redis_is_down(bench, listener):
     redis = bench.redis()
     tarry = begin(bench, listener, redis.url, env=[("WATCHDOG_USEC", "2000000")])
     listener.wait("READY=1")
@@ -138,7 +138,7 @@ def test_it_lives_while_redis_is_away(bench, listener):
 @pytest.mark.slow
 @pytest.mark.parametrize("env", [[], [("WATCHDOG_USEC", "1000000"), ("WATCHDOG_PID", "1")]],
                          ids=["unasked", "asked of another process"])
-def test_a_watchdog_that_is_not_ours_is_told_nothing(bench, listener, env):
+def test_a_watchdog_of_another_process_is_not_notified(bench, listener, env):
     tarry = begin(bench, listener, bench.redis().url, env=env)
     listener.wait("READY=1")
     assert "WATCHDOG=1" not in listener.listen(2.5)
@@ -161,7 +161,7 @@ def test_no_child_can_speak_for_it(bench, listener):
 
 
 @pytest.mark.slow
-def test_a_manager_that_hears_late_holds_nothing_up(bench, listener):
+def test_a_slow_service_manager_blocks_nothing(bench, listener):
     listener.socket.settimeout(0.2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
         other.setblocking(False)
@@ -177,7 +177,7 @@ def test_a_manager_that_hears_late_holds_nothing_up(bench, listener):
 
 @pytest.mark.parametrize("name, why", [("nowhere", "is neither a path nor an @name"),
                                        ("/" + "x" * 108, "is longer than 107 bytes")])
-def test_a_name_that_is_none_is_said_and_changes_nothing(bench, name, why):
+def test_an_invalid_notify_socket_is_logged_and_changes_nothing(bench, name, why):
     tarry = bench.tarry(bench.redis().url, BODY, env=[("NOTIFY_SOCKET", name)]).start()
     assert why in tarry.log.read_text()
     tarry.stop()

@@ -145,6 +145,6 @@ def test_the_edges_are_answered_as_described(d):
 @pytest.mark.parametrize("part,which", [  # each needs half a minute of CPU
     ("jobs", ("--exclude-path-regex", "^/v1/(queues|admin)")), ("queues", ("--include-path-regex", "^/v1/queues")),
     ("admin", ("--include-path-regex", "^/v1/admin"))])
-def test_whatever_comes_is_answered_as_described(d, part, which):
+def test_every_request_is_answered_as_described(d, part, which):
     seed(d)
     judge(d, f"fuzz-{part}", CHECKS, "--phases", "fuzzing", "--max-examples", str(EXAMPLES), *which)

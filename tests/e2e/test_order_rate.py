@@ -138,7 +138,7 @@ def test_jobs_of_one_key_leave_one_at_a_time_in_due_order_then_in_order_of_arriv
 
 
 @pytest.mark.slow
-def test_a_failing_job_holds_only_those_of_its_key(bench):
+def test_a_failing_job_blocks_only_jobs_of_its_key(bench):
     fails = ["a1"] * 2
 
     def answer(arrival):
@@ -155,7 +155,7 @@ def test_a_failing_job_holds_only_those_of_its_key(bench):
     h.stop()
 
 
-def test_a_job_that_is_given_up_or_cancelled_lets_the_next_of_its_key_go(bench):
+def test_a_buried_or_cancelled_job_releases_the_next_of_its_key(bench):
     h = Hook(bench, 'order = "key"; retry = "never";',
              lambda arrival: 503 if arrival.header("delay-id") == b"a1" else 200)
     for name in ("a1", "a2"):

@@ -79,7 +79,7 @@ def test_a_rate_is_kept_while_the_answers_of_redis_are_late_by_turns(bench, hook
     tarry.stop()
 
 
-def test_a_low_rate_over_many_buckets_holds_no_claimed_job_until_its_lease_expires(bench, hooks):
+def test_a_low_rate_over_many_buckets_lets_no_lease_of_a_waiting_job_expire(bench, hooks):
     """Each of 16 buckets grants one job at once. At 1 a second, the last job would wait for longer than a
     lease."""
     tarry, = start(bench, conf("rate = 1; buckets = 16;"))
@@ -91,7 +91,7 @@ def test_a_low_rate_over_many_buckets_holds_no_claimed_job_until_its_lease_expir
 
 
 @pytest.mark.slow
-def test_jobs_whose_places_are_reached_while_the_daemon_stands_still_do_not_leave_together(bench, hooks):
+def test_jobs_whose_places_pass_while_the_daemon_hangs_do_not_leave_together(bench, hooks):
     tarry, = start(bench, conf("target_rate = 20; target_burst = 1;"))
     url, due_ms = hooks[0].url(response()), int(time.time() * 1000) + 1000
     post_all(tarry, url, [{"deliver-at": str(due_ms)} for _ in range(60)])
@@ -141,7 +141,7 @@ def test_a_rate_is_kept_over_a_restart_of_redis_and_nothing_is_lost(bench, hooks
 
 # ---------------------------------------------------------------------------------- stops
 
-def test_a_stop_waits_for_a_redis_that_is_away(bench, hooks):
+def test_a_stop_waits_for_a_redis_that_is_down(bench, hooks):
     url = hooks[0].url(("after", 1.0, GONE))
     store = bench.redis()
     tarry = bench.tarry(store.url, conf("")).start()

@@ -110,7 +110,7 @@ routes: {{ r: {{ from = "http"; to = "audit"; }}; }};
     t.stop()
 
 
-def test_a_reload_brings_a_plugin_and_never_takes_it_away(bench, installed):
+def test_a_reload_loads_a_plugin_and_never_unloads_it(bench, installed):
     build_example(bench.folder, installed)
     redis = bench.redis()
     written = bench.folder / "written.txt"
@@ -174,7 +174,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_does_not_fit_is_refused_with_file_and_line(bench, what):
+def test_an_invalid_option_is_refused_with_file_and_line(bench, what):
     code, why = REFUSED[what]
     made = build(bench.folder, code)
     done, text = check(bench, made)
@@ -206,7 +206,7 @@ def test_a_file_that_others_can_write_is_not_loaded(bench):
     ('[ "none.so" ]', "No such file"), ('[ "." ]', "not a regular file"),
     ('[ "p.conf" ]', "p.conf: "), ("[ 5 ]", "must be a list of files"), ('[ "" ]', "must be a list"),
     ("{ a = 1; }", "must be a list")])
-def test_what_is_no_file_of_that_kind_is_refused(bench, list_, why):
+def test_a_file_that_is_no_plugin_is_refused(bench, list_, why):
     code, text = check(bench, text=f"plugins = {list_};")
     assert code == 78 and any(line.startswith(f"{bench.folder}/p.conf:1: plugins") and why in line
                               for line in text.splitlines())
@@ -225,7 +225,7 @@ def test_plugins_can_call_what_their_header_declares_and_nothing_else():
     assert (symbols() & functions) - replaced == {name for name in wanted if not name.startswith("fault_")}
 
 
-def test_the_interface_is_what_its_number_says():
+def test_the_interface_matches_its_abi_number():
     """A plugin with that ABI number was built for this layout. To change it, raise TARRY_PLUGIN_ABI
     in bridge/plugin.h, then run `python3 tests/golden/plugin_abi.py`."""
     if sys.maxsize < 2 ** 63 - 1:

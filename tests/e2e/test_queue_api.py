@@ -96,7 +96,7 @@ def test_a_job_is_stored_pulled_and_acknowledged(c, q):
     assert c.counts(q) == (0, 0, 0, 0, 0)
 
 
-def test_any_bytes_come_back_as_they_went_in(c, q):
+def test_any_bytes_are_returned_unchanged(c, q):
     payload = bytes(range(256))
     c.put(q, payload, id_="b")
     c.put(q, b"", id_="e")
@@ -108,7 +108,7 @@ def test_any_bytes_come_back_as_they_went_in(c, q):
     assert one(c.pull(q))["payload"] == large.decode()
 
 
-def test_jobs_come_out_in_the_order_in_which_they_are_due(c, q):
+def test_jobs_are_delivered_in_the_order_of_due_times(c, q):
     for i in range(8):
         c.put(q, id_=f"n{i}")
         nap(2)
@@ -373,7 +373,7 @@ def test_a_wait_ends_in_time_and_not_sooner(d, q):
         assert ms <= answer.ms - started < soon_ms(ms + SOON_MS)
 
 
-def test_waiting_pulls_are_served_first_come_first_served(d, c, q):
+def test_waiting_pulls_are_served_in_order_of_arrival(d, c, q):
     waiting, waiters = [], 0
     wait_held(d, 0)
     for i in range(6):
@@ -413,7 +413,7 @@ def raw_pull(d, q, wait="20s"):
     return s
 
 
-def test_a_client_that_went_away_takes_no_job(d, c, q):
+def test_a_disconnected_client_gets_no_job(d, c, q):
     gone = [raw_pull(d, q) for _ in range(5)]
     wait_held(d, 5)
     for s in gone:
@@ -447,7 +447,7 @@ def test_clients_that_disconnect_as_jobs_arrive_lose_none(d, c, q):
     assert len(got) == 20
 
 
-def test_a_pull_takes_up_to_a_hundred_and_the_next_takes_the_rest(c, q):
+def test_a_pull_returns_up_to_a_hundred_and_the_next_returns_the_rest(c, q):
     c.batch(q, [{"id": str(i), "payload": str(i)} for i in range(230)])
     got = [c.pull(q, max=100).ids for _ in range(4)]
     assert [len(ids) for ids in got] == [100, 100, 30, 0]
@@ -545,7 +545,7 @@ def test_queues_are_listed_the_most_recently_used_first(c):
     assert not [x for x in seen["queues"] if x["name"].startswith("kept/")], "another sink's"
 
 
-def test_names_may_hold_any_byte_but_a_comma(c):
+def test_names_may_contain_any_byte_except_a_comma(c):
     for name in ("a/b/c", "grüße ☃", "100%", "a?b=c&d", "..", "'\"\\", "{topic}", "x" * 1024):
         made = c.put(name, id_="i/d ü")
         assert made.status == 201, (name, made)
@@ -722,7 +722,7 @@ def test_kill_9_of_redis_with_jobs_in_flight_loses_nothing(bench):
 
 
 @pytest.mark.slow
-def test_without_redis_a_pull_is_answered_503_and_waits_go_on_after_it(bench):
+def test_without_redis_a_pull_is_answered_503_and_waiting_pulls_continue_later(bench):
     store = bench.redis("always")
     daemon = bench.tarry(store.url, PLAIN).start()
     c = Queues(daemon)
@@ -936,7 +936,7 @@ def test_thousands_of_queues(bench):
 
 
 @pytest.mark.slow
-def test_many_consumers_share_the_work_and_each_job_comes_once(bench):
+def test_many_consumers_share_the_work_and_each_job_arrives_once(bench):
     daemon = bench.tarry(bench.redis().url, PLAIN).start()
     consumers = Consumers([daemon], ["q"], 24, lease="5m")
     ids = fill(daemon, "q", 4000)

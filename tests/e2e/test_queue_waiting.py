@@ -171,7 +171,7 @@ def test_jobs_collected_for_a_disconnected_client_return_without_an_attempt(benc
     daemon.stop()
 
 
-def test_pulls_that_are_sent_in_one_go_are_answered_at_once(d):
+def test_pipelined_pulls_are_answered_at_once(d):
     pull, took_ms = b"POST /v1/queues/%s/pull HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", []
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", d.port), timeout=30) as s:
@@ -240,7 +240,7 @@ def test_a_job_that_is_released_out_of_tries_is_counted(d, c, q):
 
 # ----------------------------------------------------------------- the list of queues
 
-def test_to_look_for_a_job_by_a_route_whose_queue_only_a_topic_names_is_answered(c, q):
+def test_a_job_lookup_by_a_route_with_a_templated_queue_is_answered(c, q):
     c.put(q, id_="a")
     for method in ("GET", "DELETE"):
         assert c.ask(method, "/v1/routes/all/jobs/a").error == (404, "no-route")
@@ -263,7 +263,7 @@ def test_unpulled_jobs_expire_and_their_queue_is_listed_again(redis, c, q):
     wait_for("all expired jobs to be removed", lambda: not redis.exists(key(q, "pool")), 30)
 
 
-def test_a_message_that_no_route_takes_is_a_dead_letter_that_can_be_found(bench):
+def test_a_message_without_a_route_is_a_dead_letter(bench):
     broker = bench.mosquitto()
     daemon = bench.tarry(bench.redis().url, f'''
         sources: {{ in: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "t/#" ]; }}; }};
@@ -281,7 +281,7 @@ def test_a_message_that_no_route_takes_is_a_dead_letter_that_can_be_found(bench)
 
 # --------------------------------------------------------------------------- faults
 
-def test_while_redis_takes_no_writes_an_empty_pull_is_answered_at_once(bench):
+def test_an_empty_pull_is_answered_at_once_while_redis_rejects_writes(bench):
     redis, daemon = start(bench)
     redis.config_set("min-replicas-to-write", 1)
     in_background(Queues(daemon).put, "other")

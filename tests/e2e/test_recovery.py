@@ -97,7 +97,7 @@ def test_an_attempt_is_bounded_by_the_lease_of_its_route(bench):
 
 
 @pytest.mark.parametrize("late", [200, 503, 422], ids=["delivered", "failed", "rejected"])
-def test_an_outcome_that_comes_while_its_lease_is_renewed_counts(bench, late):
+def test_an_outcome_during_the_renewal_of_its_lease_counts(bench, late):
     """Redis renews the lease, the reply is lost, and the outcome arrives before the next renewal."""
     hook = bench.keep(collect.FromHttp(
         lambda a: ("after", 4.6, late) if a.header("delay-attempt") == b"1" else 200))
@@ -166,7 +166,7 @@ def test_a_daemon_that_was_stopped_beyond_its_lease_alone_delivers_once(bench):
 
 
 @pytest.mark.long
-def test_a_delivery_of_a_route_that_a_reload_took_out_is_delivered_once(bench):
+def test_a_job_of_a_removed_route_is_delivered_once(bench):
     hook = bench.keep(collect.FromHttp(lambda a: ("after", 14, 200)))
     redis = bench.redis()
     daemon = bench.tarry(redis.url, hooks(hook.url)).start()

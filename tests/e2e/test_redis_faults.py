@@ -67,7 +67,7 @@ def test_a_user_without_the_wake_channel_loses_only_the_wakes(bench, hook):
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_route_that_redis_denies_holds_up_no_other(bench, hook):
+def test_a_route_that_redis_denies_blocks_no_other(bench, hook):
     rules = ["~tarry:{a/0}:*", "~tarry:meta", "~tarry:alive", "&*", "+@all"]
     tarry = start(bench, hook, bench.redis(), ("half", rules))
     post(tarry, "b", deliver_after="1s")  # denied, and retried repeatedly

@@ -23,7 +23,7 @@ def expect(batch, collector, keys=True):
 
 @pytest.mark.slow
 @pytest.mark.smoke
-def test_a_route_changes_in_place_and_what_waits_goes_by_the_new_one(bench, hook):
+def test_pending_jobs_follow_a_changed_route(bench, hook):
     d = Reloaded(bench, bench.redis(), hooked(hook))
     for i in range(3):
         d.post(f"before {i}", headers={"deliver-after": "6s"})
@@ -40,7 +40,7 @@ def test_a_route_changes_in_place_and_what_waits_goes_by_the_new_one(bench, hook
 
 
 @pytest.mark.slow
-def test_what_waits_keeps_its_source_when_its_route_gets_another(bench, hook):
+def test_pending_jobs_keep_their_source_when_the_route_changes_it(bench, hook):
     d = Reloaded(bench, bench.redis(), hooked(hook))
     d.post("of before", headers={"deliver-after": "3s"})
     other = f'm: {{ type = "mqtt"; url = "mqtt://127.0.0.1:{free_port()}"; topics = [ "x" ]; }};'
@@ -51,7 +51,7 @@ def test_what_waits_keeps_its_source_when_its_route_gets_another(bench, hook):
 
 
 @pytest.mark.slow
-def test_what_waits_goes_where_a_template_of_wildcards_says_by_now(bench, hook):
+def test_pending_jobs_follow_a_changed_wildcard_template(bench, hook):
     broker = bench.mosquitto()
 
     def body(topic):
@@ -68,7 +68,7 @@ def test_what_waits_goes_where_a_template_of_wildcards_says_by_now(bench, hook):
 
 
 @pytest.mark.smoke
-def test_what_is_the_same_is_not_touched(bench, hook):
+def test_unchanged_parts_are_not_touched(bench, hook):
     """The consumer stays in its group, connections in and out stay open, the rest changes."""
     topic = f"{bench.name}.in"
     bench.kafka.add_topic(topic)
@@ -100,7 +100,7 @@ def test_what_is_the_same_is_not_touched(bench, hook):
 
 
 @pytest.mark.slow
-def test_parts_come_and_go_and_a_route_that_comes_back_takes_up_its_jobs(bench, hook):
+def test_parts_are_added_and_removed_and_a_restored_route_gets_its_jobs(bench, hook):
     redis = bench.redis()
     d = Reloaded(bench, redis, hooked(hook))
     late = collect.FromHttp()
@@ -187,7 +187,7 @@ def test_an_mqtt_source_and_an_mqtt_sink_that_change_lose_and_double_nothing(ben
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_broker_that_is_starved_when_a_source_ends_reads_what_that_acknowledged(bench):
+def test_a_busy_broker_reads_the_acknowledgements_of_a_stopped_source(bench):
     """Otherwise it would send the same messages again to the next source."""
     broker, hook = bench.mosquitto(), bench.keep(collect.FromHttp())
 
@@ -219,7 +219,7 @@ def starve(child, rounds):
 
 
 @pytest.mark.slow
-def test_a_sink_that_changes_lets_old_deliveries_end_and_holds_its_limit(bench):
+def test_a_changed_sink_finishes_old_deliveries_within_its_limit(bench):
     """At most two at a time, including those of the old sink. No delivery is started twice."""
     slow = bench.keep(collect.FromHttp(lambda a: ("after", 5) if b"slow" in a.payload else 200))
     redis = bench.redis()
@@ -288,7 +288,7 @@ def test_rates_limits_of_targets_and_retries_change_under_way(bench, hook):
 
 
 @pytest.mark.slow
-def test_a_queue_changes_its_rules_goes_and_comes_back(bench, hook):
+def test_a_queue_is_changed_removed_and_added_again(bench, hook):
     redis = bench.redis()
 
     def body(queue):
@@ -323,7 +323,7 @@ def test_a_queue_changes_its_rules_goes_and_comes_back(bench, hook):
 
 @pytest.mark.parametrize("change", ["goes", "ends elsewhere"])
 @pytest.mark.parametrize("state", ["running", "paused"])
-def test_who_waits_at_a_queue_is_answered_when_its_route(bench, hook, state, change):
+def test_a_waiting_consumer_is_answered_when_its_route_changes(bench, hook, state, change):
     def body(to):
         return hooked(hook, more_sinks='q: { type = "queue"; }; q2: { type = "queue"; };',
                       more_routes='p: { from = "http"; to = "q"; match = "p/#"; }; ' +
@@ -345,7 +345,7 @@ def test_who_waits_at_a_queue_is_answered_when_its_route(bench, hook, state, cha
 
 
 @pytest.mark.slow
-def test_a_pop_is_answered_when_its_route_changes_so_that_it_is_asked_anew(bench, hook):
+def test_a_pop_is_answered_when_its_route_changes_so_that_it_is_asked_again(bench, hook):
     """An early null makes clients of delay-queue ask thousands of times a second: they must not get it."""
     port = free_port()
 
@@ -426,7 +426,7 @@ def test_a_queue_sink_that_returns_before_its_jobs_are_read_is_still_the_same(be
     d.tarry.stop()
 
 
-def test_includes_of_a_folder_bring_routes_and_take_them(bench, hook):
+def test_includes_of_a_folder_add_and_remove_routes(bench, hook):
     folder = bench.folder / "routes.d"
     folder.mkdir()
     d = Reloaded(bench, bench.redis(), hooked(hook, more_routes="\n@include \"routes.d/\"\n"))
@@ -502,7 +502,7 @@ def test_mqtt_parts_that_are_renamed_lose_and_double_nothing(bench):
 
 
 @pytest.mark.slow
-def test_a_sink_is_ready_before_it_takes_the_place_of_another(bench):
+def test_a_sink_is_ready_before_it_replaces_another(bench):
     """If a broker is down, the wait is short."""
     broker, topic = bench.mosquitto(), f"{bench.name}.out"
 

@@ -42,7 +42,7 @@ def test_a_storm_of_signals_under_load_ends_with_the_last_file(bench, hook):
 
 
 @pytest.mark.slow
-def test_a_reload_while_redis_is_away_counts_at_once_and_loses_nothing(bench, hook):
+def test_a_reload_while_redis_is_down_counts_at_once_and_loses_nothing(bench, hook):
     redis = bench.redis("always")
     d = Reloaded(bench, redis, hooked(hook))
     for i in range(5):
@@ -101,7 +101,7 @@ def test_a_reload_does_not_disturb_a_stop_nor_a_stop_a_reload(bench):
     d.tarry.stop()
 
 
-def test_a_reload_that_comes_too_late_hears_so_once(bench):
+def test_a_reload_during_a_stop_is_refused_once(bench):
     go_on = threading.Event()
     slow = bench.keep(collect.FromHttp(lambda _: ("when", go_on)))
     d = Reloaded(bench, bench.redis(), hooked(slow))
@@ -117,7 +117,7 @@ def test_a_reload_that_comes_too_late_hears_so_once(bench):
     d.tarry.check_log()
 
 
-def test_a_reload_as_redis_comes_ends_what_that_has_begun(bench):
+def test_a_reload_as_redis_connects_stops_the_started_parts(bench):
     """lmstfy's listener stops slowly. Meanwhile Redis becomes available, and the old MQTT source starts."""
     redis, ports = bench.redis(), [free_port() for _ in range(3)]
 
@@ -141,7 +141,7 @@ def test_a_reload_as_redis_comes_ends_what_that_has_begun(bench):
 
 
 @pytest.mark.slow
-def test_a_source_of_a_reload_as_redis_comes_begins(bench):
+def test_a_source_added_as_redis_connects_starts(bench):
     """The source is created before Redis is available. The reload waits until Redis has returned its state."""
     redis, broker = bench.redis(), bench.mosquitto()
 
@@ -224,7 +224,7 @@ def test_an_api_that_is_always_asked_ends_all_the_same(bench, hook):
 
 
 @pytest.mark.slow
-def test_brokers_that_are_away_hold_no_reload_up(bench, hook):
+def test_brokers_that_are_down_delay_no_reload(bench, hook):
     """Parts that never connected, or whose broker has died, can be changed and removed."""
     broker, away = bench.mosquitto(), free_port()
 
@@ -263,7 +263,7 @@ def test_brokers_that_are_away_hold_no_reload_up(bench, hook):
 
 
 @pytest.mark.slow
-def test_a_sink_that_never_connects_holds_a_reload_up_for_a_moment_only(bench, hook):
+def test_a_sink_that_never_connects_delays_a_reload_for_a_moment_only(bench, hook):
     """Also if stop_timeout is shorter than that moment."""
     broker, away = bench.mosquitto(), free_port()
 
@@ -306,7 +306,7 @@ def test_a_sink_that_still_leaves_does_not_meet_the_next_one_of_its_client_id(be
 
 
 @pytest.mark.slow
-def test_dead_letters_wait_for_a_dead_letter_sink_that_begins_anew(bench):
+def test_dead_letters_wait_for_a_dead_letter_sink_that_starts_again(bench):
     """For a second there is no dead-letter sink: the old one has stopped, and has the new one's client id."""
     broker, topic = bench.mosquitto(), f"{bench.name}.dead"
     hook = bench.keep(collect.FromHttp(lambda _: 422))
@@ -355,7 +355,7 @@ def test_reloads_while_parts_of_earlier_ones_still_drain(bench):
 
 
 @pytest.mark.slow
-def test_a_hundred_routes_come_and_go(bench, hook):
+def test_a_hundred_routes_are_added_and_removed(bench, hook):
     """Each has a job that is due only after its route is back."""
     redis = bench.redis()
     d = Reloaded(bench, redis, hooked(hook))

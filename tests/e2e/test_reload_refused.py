@@ -25,7 +25,7 @@ routes: { r: { from = "http"; to = "hoook"; delay = "soon"; }; };''',
 ]
 
 
-def test_what_is_wrong_is_refused_whole_with_every_reason(bench, hook):
+def test_an_invalid_configuration_is_refused_with_every_error(bench, hook):
     d = Reloaded(bench, bench.redis(), hooked(hook))
     for what, body, wanted in REFUSED:
         errors = d.refuses(body)
@@ -49,7 +49,7 @@ def test_what_is_wrong_is_refused_whole_with_every_reason(bench, hook):
     d.tarry.stop()
 
 
-def test_what_needs_a_restart_is_named_and_nothing_of_it_is_done(bench, hook):
+def test_options_that_need_a_restart_are_named_and_nothing_is_applied(bench, hook):
     redis = bench.redis()
     d = Reloaded(bench, redis, hooked(hook, "delay = \"1ms\";"))
     d.post("in")
@@ -77,7 +77,7 @@ def test_what_needs_a_restart_is_named_and_nothing_of_it_is_done(bench, hook):
     d.tarry.stop()
 
 
-def test_what_cannot_begin_is_undone_and_the_old_ones_go_on(bench, hook):
+def test_a_part_that_cannot_start_is_undone_and_the_old_parts_continue(bench, hook):
     """A listener whose port is in use: a new one, and one that replaces another."""
     ports = [free_port() for _ in range(2)]
     taken = socket.create_server(("127.0.0.1", free_port()))
@@ -144,7 +144,7 @@ def early(bench, hook):
     d.go_on()
 
 
-def test_a_source_that_fails_as_redis_comes_is_refused_and_ends_no_daemon(bench, hook, early):
+def test_a_source_that_fails_as_redis_connects_is_refused_and_stops_no_daemon(bench, hook, early):
     d = early
     d.write(with_broken_source(bench, hook))
     answers = []
@@ -183,7 +183,7 @@ def test_a_new_source_waits_for_redis_as_long_as_a_reload_may(bench, hook, early
 
 
 @pytest.mark.slow
-def test_a_sink_that_fails_before_redis_is_there_is_refused_and_ends_no_daemon(bench, hook, early):
+def test_a_sink_that_fails_before_redis_connects_is_refused_and_stops_no_daemon(bench, hook, early):
     d, broker = early, bench.mosquitto()
 
     def body(sink):
@@ -206,7 +206,7 @@ def test_a_sink_that_fails_before_redis_is_there_is_refused_and_ends_no_daemon(b
 
 
 @pytest.mark.slow
-def test_a_source_that_fails_in_the_place_of_another_is_refused_and_that_goes_on(bench, hook):
+def test_a_failing_replacement_of_a_source_is_refused_and_the_old_one_continues(bench, hook):
     """It can start only after the old one has stopped. No job is lost or duplicated."""
     bench.kafka.add_topic(bench.name)
 
@@ -271,7 +271,7 @@ REFUSING = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("word", REFUSING)
-def test_a_new_route_that_redis_does_not_note_is_given_up(bench, hook, word):
+def test_a_new_route_that_redis_cannot_record_is_undone(bench, hook, word):
     redis = bench.redis()
     d = Reloaded(bench, redis, hooked(hook), daemon='stop_timeout = "1500ms";')
     more = hooked(hook, "rate = 100.0;", more_sinks=f's: {{ type = "http"; url = "{hook.url}"; }};',

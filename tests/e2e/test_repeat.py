@@ -16,13 +16,13 @@ class Hooks:
 
     def __init__(self, bench, route="", policy=lambda _: 200, dead=False, retry='"never"'):
         self.hook = bench.keep(collect.FromHttp(policy))
-        self.morgue = bench.keep(collect.FromHttp())
+        self.dead_hook = bench.keep(collect.FromHttp())
         self.redis = bench.redis()
-        to_morgue = 'dead = "morgue";' if dead else ""
+        dead_option = 'dead = "dead_hook";' if dead else ""
         self.tarry = bench.tarry(self.redis.url, f'''
             sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }};
-                       morgue: {{ type = "http"; url = "{self.morgue.url}"; }}; }};
-            routes: {{ r: {{ from = "http"; to = "hook"; retry = {retry}; {to_morgue}
+                       dead_hook: {{ type = "http"; url = "{self.dead_hook.url}"; }}; }};
+            routes: {{ r: {{ from = "http"; to = "hook"; retry = {retry}; {dead_option}
                              repeat_min = "100ms"; {route} }}; }};''').start()
 
     def post(self, repeat, **headers):
@@ -96,7 +96,7 @@ def test_between_two_runs_the_job_is_cancelled_by_its_id(bench):
 
 
 @pytest.mark.slow
-def test_a_cancel_amid_a_run_is_too_late_for_it_but_ends_those_to_come(bench):
+def test_a_cancel_during_a_run_prevents_the_later_runs(bench):
     answered = threading.Event()
     hooks = Hooks(bench, policy=lambda _: ("when", answered))
     hooks.begin("every 1s")
@@ -110,7 +110,7 @@ def test_a_cancel_amid_a_run_is_too_late_for_it_but_ends_those_to_come(bench):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dead", [False, True], ids=["kept", "sent on"])
-def test_a_run_that_fails_for_good_is_a_dead_letter_of_its_own_and_the_next_one_comes(bench, dead):
+def test_a_failed_run_is_a_separate_dead_letter_and_the_next_run_follows(bench, dead):
     answers = [200, 422, 200]
     hooks = Hooks(bench, policy=lambda _: answers.pop(0), dead=dead)
     due = hooks.begin("every 500ms", delay_repeat_count=3)
@@ -123,16 +123,16 @@ def test_a_run_that_fails_for_good_is_a_dead_letter_of_its_own_and_the_next_one_
     wait_for("it to be counted", lambda: hooks.tarry.metric(
         "tarry_jobs_dead_total", route="r", reason="rejected") == 1)
     if dead:
-        letter = hooks.morgue.wait_count(1)[0]
+        letter = hooks.dead_hook.wait_count(1)[0]
         assert letter.header("delay-id") == lost.encode() and letter.payload == b"again"
         assert letter.header("delay-dead-reason") == b"rejected"
         assert runs([letter]) == [(2, due + 500)]
     hooks.is_over()
-    assert len(hooks.morgue.arrivals) == dead
+    assert len(hooks.dead_hook.arrivals) == dead
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_is_tried_again_and_the_next_one_keeps_its_time(bench):
+def test_a_run_that_fails_is_retried_and_the_next_one_keeps_its_time(bench):
     answers = [200, 503, 200, 200]
     hooks = Hooks(bench, policy=lambda _: answers.pop(0), retry='[ "200ms" ]')
     due = hooks.begin("every 1s", delay_repeat_count=3)
@@ -163,7 +163,7 @@ def test_runs_that_a_daemon_missed_are_delivered_one_after_the_other(bench):
 
 
 @pytest.mark.slow
-def test_missed_runs_that_are_too_late_are_dropped_where_the_route_says_so(bench):
+def test_missed_runs_that_are_too_late_are_dropped_by_the_routes_policy(bench):
     hooks = Hooks(bench, route='late = "drop"; max_lateness = "2s";')
     due = hooks.begin("every 1s", delay_repeat_count=11)
     hooks.hook.wait_count(1)
@@ -208,7 +208,7 @@ def test_kill_9_loses_no_run(bench):
     hooks.is_over()
 
 
-def test_what_is_no_repeat_is_refused_in_words(bench):
+def test_an_invalid_repeat_is_refused_with_a_message(bench):
     hooks = Hooks(bench)
     ago = now_ms() - 3600_000
     for repeat, more, words in (
@@ -251,7 +251,7 @@ def test_a_route_may_allow_no_repeats(bench):
     tarry.stop()
 
 
-def test_a_cron_line_is_due_when_its_clock_says_so(bench):
+def test_a_cron_line_is_due_by_the_clock_of_its_zone(bench):
     hooks = Hooks(bench)
     utc, berlin = datetime.timezone.utc, ZoneInfo("Europe/Berlin")
 

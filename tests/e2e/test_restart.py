@@ -52,6 +52,6 @@ def test_mosquitto_is_restarted(bench):
 
 
 @pytest.mark.long
-def test_the_callback_server_is_away_for_ten_seconds(bench):
+def test_the_callback_server_is_down_for_ten_seconds(bench):
     way = ways.Way(bench, "http-http", route='lease = "5s";')
     run(way, way.collector.go_away, way.collector.come_back, 10)

@@ -12,12 +12,12 @@ class Hooks:
     def __init__(self, bench, answers, retry='[ "500ms", "1s" ]'):
         self.answers = list(answers)
         self.hook = bench.keep(collect.FromHttp(lambda _: self.answers.pop(0)))
-        self.morgue = bench.keep(collect.FromHttp())
+        self.dead_hook = bench.keep(collect.FromHttp())
         self.redis = bench.redis()
         self.tarry = bench.tarry(self.redis.url, f'''
             sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; }};
-                       morgue: {{ type = "http"; url = "{self.morgue.url}"; }}; }};
-            routes: {{ r: {{ from = "http"; to = "hook"; dead = "morgue";
+                       dead_hook: {{ type = "http"; url = "{self.dead_hook.url}"; }}; }};
+            routes: {{ r: {{ from = "http"; to = "hook"; dead = "dead_hook";
                              retry = {retry}; }}; }};''').start()
         status, _, body = self.tarry.ask("POST", "/v1/routes/r/jobs", b"pay\0load",
                                          {"delay-id": "one", "x-colour": "blue"})
@@ -28,7 +28,7 @@ class Hooks:
         return [b - a for a, b in zip(times, times[1:])]
 
     def is_dead(self, reason, error, attempts):
-        letter = self.morgue.wait_count(1)[0]
+        letter = self.dead_hook.wait_count(1)[0]
         assert letter.payload == b"pay\0load" and letter.header("x-colour") == b"blue"
         for name, value in (("delay-dead-reason", reason), ("delay-id", b"one"),
                             ("delay-route", b"r")):
@@ -45,14 +45,14 @@ class Hooks:
 
 
 @pytest.mark.smoke
-def test_a_failed_callback_is_tried_again_by_the_schedule(bench):
+def test_a_failed_callback_is_retried_by_the_schedule(bench):
     hooks = Hooks(bench, [503, 500, 200])
     attempts = [a.header("delay-attempt") for a in hooks.hook.wait_count(3)]
     assert attempts == [b"1", b"2", b"3"]
     first, second = hooks.gaps_s()
     assert 0.5 <= first < soon_s(1.0) and 1.0 <= second < soon_s(1.5)
     wait_for("the job to be removed", lambda: hooks.tarry.metric("tarry_jobs_delivered_total") == 1)
-    assert hooks.tarry.metric("tarry_jobs_dead_total") == 0 and not hooks.morgue.arrivals
+    assert hooks.tarry.metric("tarry_jobs_dead_total") == 0 and not hooks.dead_hook.arrivals
     hooks.tarry.stop()
 
 
@@ -62,7 +62,7 @@ def test_when_the_schedule_is_used_up_the_job_is_a_dead_letter(bench):
 
 
 @pytest.mark.smoke
-def test_what_the_other_end_rejects_is_a_dead_letter_at_once(bench):
+def test_a_rejected_job_is_a_dead_letter_at_once(bench):
     Hooks(bench, [422]).is_dead(b"rejected", b"422", attempts=1)
 
 

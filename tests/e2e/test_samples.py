@@ -54,7 +54,7 @@ def test_every_sample_is_good(path):
 
 
 @pytest.mark.slow
-def test_an_order_that_nobody_paid_is_reported_and_one_that_was_paid_is_not(bench):
+def test_an_unpaid_order_is_reported_and_a_paid_one_is_not(bench):
     placed, unpaid = f"{bench.name}.placed", f"{bench.name}.unpaid"
     for topic in (placed, unpaid):
         bench.kafka.add_topic(topic)
@@ -92,7 +92,7 @@ PAYMENTS = [(WAITS, SHORT), ('[ "2m", "10m" ]', '[ "100ms", "200ms" ]')]
 
 
 @pytest.mark.slow
-def test_a_payment_is_told_again_after_each_wait_until_the_merchant_has_heard(bench):
+def test_a_payment_is_retried_by_its_schedule_until_delivered(bench):
     answers = [503] * 7 + [200]
     merchant = bench.keep(collect.FromHttp(lambda _: answers.pop(0)))
     daemon = Sample(bench, "payments", PAYMENTS, MERCHANT_URL=merchant.url)
@@ -111,7 +111,7 @@ def test_a_payment_is_told_again_after_each_wait_until_the_merchant_has_heard(be
 
 
 @pytest.mark.slow
-def test_a_payment_that_is_not_heard_is_kept_until_it_is_replayed_and_one_may_ask_for_less(bench):
+def test_a_failed_payment_is_kept_until_replayed_and_may_select_fewer_attempts(bench):
     answers = [503] * 11
     merchant = bench.keep(collect.FromHttp(lambda _: answers.pop() if answers else 200))
     daemon = Sample(bench, "payments", PAYMENTS, MERCHANT_URL=merchant.url)

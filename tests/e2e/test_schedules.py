@@ -74,7 +74,7 @@ def test_a_schedule_that_is_unknown_or_not_allowed_is_refused(bench):
     h.tarry.stop()
 
 
-def test_a_route_without_retry_allow_lets_no_message_choose(bench):
+def test_a_message_cannot_select_a_schedule_without_retry_allow(bench):
     h = Hook(bench, 'retry = "quick";')
     assert h.post("a", delay_retry="quick")[1]["error"] == "bad-retry"
     h.tarry.stop()
@@ -97,7 +97,7 @@ def test_a_message_may_ask_for_fewer_attempts_or_for_more_within_attempts_max(be
     h.tarry.stop()
 
 
-def test_without_attempts_max_a_message_may_ask_for_no_more_than_its_schedule_gives(bench):
+def test_without_attempts_max_a_message_cannot_exceed_its_schedule(bench):
     h = Hook(bench, 'retry = "once"; retry_allow = "quick";')
     assert h.post("a", delay_attempts="3")[0] == 400
     assert h.post("a", delay_attempts="2")[0] == 201
@@ -108,7 +108,7 @@ def test_without_attempts_max_a_message_may_ask_for_no_more_than_its_schedule_gi
 
 
 @pytest.mark.slow
-def test_a_job_that_waits_for_its_retry_holds_up_no_other(bench):
+def test_a_job_that_waits_for_its_retry_blocks_no_other(bench):
     """Even if the sink allows one delivery at a time."""
     h = Hook(bench, 'retry = [ "4s", "1h" ];', "max_in_flight = 1;")
     assert h.post("bad")[0] == 201

@@ -47,7 +47,7 @@ def read_request(listener, got):
 
 
 @pytest.mark.slow
-def test_to_http_only_what_can_stand_there_goes_along(bench, topic_in):
+def test_only_headers_valid_in_http_are_passed_on_to_http(bench, topic_in):
     got = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=read_request, args=(listener, got), daemon=True).start()
@@ -66,7 +66,7 @@ def test_to_http_only_what_can_stand_there_goes_along(bench, topic_in):
 
 
 @pytest.mark.slow
-def test_to_mqtt_only_text_goes_along(bench, topic_in):
+def test_only_text_headers_are_passed_on_to_mqtt(bench, topic_in):
     broker = bench.mosquitto()
     out = bench.keep(collect.FromMqtt(broker.port, "out/#"))
     tarry = bench.tarry(bench.redis().url, kafka_body(

@@ -58,7 +58,7 @@ def options(redis):
 
 
 @pytest.mark.slow
-def test_all_of_it_goes_by_tls_with_the_least_user(bench, redis):
+def test_everything_works_over_tls_with_the_minimal_user(bench, redis):
     hook = bench.keep(collect.FromHttp(lambda a: 410 if a.header("test-gone") else 500 if a.header("test-fail") else 200))
     tarry = bench.tarry(f"rediss://tarry:{acl.PASSWORD}@127.0.0.1:{redis.port}/0", BODY.format(url=hook.url),
                         redis_options=options(redis)).start()

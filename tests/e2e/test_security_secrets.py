@@ -29,7 +29,7 @@ def tarry_check(conf, **env):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_check_names_what_is_unwise(bench):
+def test_check_names_what_is_deprecated(bench):
     folder = bench.folder
     (folder / "open").write_text("SECRETopen\n")
     (folder / "open").chmod(0o644)
@@ -103,7 +103,7 @@ def test_credentials_of_the_service_manager(bench):
     'sinks: { h: { type = "http"; signing_keys = [ "whsec_SECRET1" ]; }; };',
     'sinks: { h: { type = "http"; headers: { Authorization = "Bearer SECRET1\\r\\nX: SECRET2"; }; }; };',
     'tokens: { t: { token = "SECRET"; roles = [ "none" ]; }; };'])
-def test_an_error_in_the_configuration_tells_no_secret(bench, conf):
+def test_a_configuration_error_reveals_no_secret(bench, conf):
     file = bench.folder / "bad.conf"
     file.write_text(conf + "\n")
     code, text = tarry_check(file)
@@ -176,7 +176,7 @@ class Silent:
 
 
 @pytest.mark.slow
-def test_nothing_tells_a_secret(bench):
+def test_nothing_reveals_a_secret(bench):
     """Every kind of secret, at debug level, with failures of every kind: log, answers, ps."""
     redis = bench.keep(RedisWithPassword(bench.folder / "redis", str(bench.sockets / "r.sock"))).start()
     hook = bench.keep(collect.FromHttp(lambda a: 500))
@@ -244,7 +244,7 @@ class Waiting(Server):
 
 
 @pytest.mark.parametrize("daemon,owner", [("", "root"), ("core_dumps = true;", "its own")])
-def test_who_may_look_into_the_process(bench, daemon, owner):
+def test_the_process_is_protected_from_other_users(bench, daemon, owner):
     """For a process that is not dumpable, the kernel gives ownership of its /proc files to root."""
     waiting = bench.keep(Waiting(bench, daemon)).start()
     uid = os.stat(f"/proc/{waiting.child.pid}/environ").st_uid
@@ -284,7 +284,7 @@ def replace_file(path, text):
 
 
 @pytest.mark.slow
-def test_a_reload_reads_secrets_and_certificates_anew(bench):
+def test_a_reload_reads_secrets_and_certificates_again(bench):
     """With the same names: a wrong password and an expired certificate are replaced."""
     ca = secure.Authority(bench.folder / "ca")
     broker = bench.keep(secure.SecureMosquitto(bench.folder / "mosquitto", ca, strict=True)).start()

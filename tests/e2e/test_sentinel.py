@@ -159,7 +159,7 @@ def test_a_sentinel_that_is_down_is_no_matter(bench, hook, watched):
     tarry.stop()
 
 
-def test_work_goes_on_while_all_sentinels_are_down(bench, hook, watched):
+def test_jobs_are_delivered_while_all_sentinels_are_down(bench, hook, watched):
     tarry = start(bench, hook, watched.url)
     assert works(tarry)
     for sentinel in watched.sentinels:
@@ -185,7 +185,7 @@ def test_work_goes_on_while_all_sentinels_are_down(bench, hook, watched):
     tarry.stop()
 
 
-def test_a_wrong_name_is_told_and_no_sentinel_at_all_too(bench, hook, watched):
+def test_a_wrong_master_name_and_missing_sentinels_are_reported(bench, hook, watched):
     tarry = bench.tarry(watched.url_of(name="jobz"), ROUTE % hook.url)
     tarry.spawn(tarry.argv())
     wait_for("the reason", lambda: 'the sentinels know no master named \\"jobz\\"' in tarry.log.read_text())
@@ -228,7 +228,7 @@ def single(bench):
 
 
 @pytest.mark.parametrize("stale", ["READONLY", "MASTERDOWN"])
-def test_a_master_that_was_made_a_replica_is_told_and_left(bench, hook, single, stale):
+def test_a_master_that_becomes_a_replica_is_reported_and_left(bench, hook, single, stale):
     master = single.redises[0]
     tarry = start(bench, hook, f"redis://127.0.0.1:{master.port}")
     assert works(tarry)

@@ -174,7 +174,7 @@ def load(rnd, tarry, route, first, count):
 
 
 @pytest.mark.slow
-def test_so_they_do_over_two_instances_that_come_and_go_on_every_route(bench):
+def test_sums_add_up_over_two_restarting_instances_on_every_route(bench):
     rnd, redis = random.Random(11), bench.redis()
     hook = bench.keep(collect.FromHttp(lambda arrival: FATES.get(arrival.payload, 200)))
     grave = bench.keep(collect.FromHttp())
@@ -270,7 +270,7 @@ def is_counted(tarry, route, queues=(), **values):
     one(tarry).check(route, queues)
 
 
-def test_a_replacement_that_comes_again_while_it_is_delivered_is_not_stored_twice(bench):
+def test_a_repeated_replacement_in_flight_is_not_stored_twice(bench):
     """The producer received no answer, or a broker sent it again: the answer is that it is stored."""
     go = threading.Event()
     hook = bench.keep(collect.FromHttp(lambda _: ("when", go)))
@@ -335,7 +335,7 @@ UNREACHED = '''
 
 
 @pytest.mark.slow
-def test_a_job_that_too_few_replicas_have_is_stored_though_its_producer_hears_no(bench):
+def test_a_job_without_enough_replicas_is_stored_and_answered_with_an_error(bench):
     tarry = bench.tarry(bench.redis().url, UNREACHED, redis_options='durability = "replicas:1";').start()
     headers = {"delay-id": "a", "deliver-after": "1h"}
     assert tarry.ask("POST", "/v1/routes/r/jobs", b"x", headers)[0] == 503
@@ -346,7 +346,7 @@ def test_a_job_that_too_few_replicas_have_is_stored_though_its_producer_hears_no
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["DELETE", "header"])
-def test_a_cancel_that_too_few_replicas_know_of_is_counted_though_its_producer_hears_no(bench, by):
+def test_a_cancel_without_enough_replicas_is_counted_and_answered_with_an_error(bench, by):
     redis = bench.redis()
     plain = bench.tarry(redis.url, UNREACHED).start()
     headers = {"delay-id": "a", "deliver-after": "1h"}
@@ -364,7 +364,7 @@ def test_a_cancel_that_too_few_replicas_know_of_is_counted_though_its_producer_h
     tarry.stop()
 
 
-def test_a_run_that_was_given_up_twice_is_kept_once_and_counted_so(bench):
+def test_an_exhausted_run_twice_is_kept_once_and_counted_so(bench):
     """The job was replaced by another whose run has the same name."""
     hook = bench.keep(collect.FromHttp(lambda _: 400))
     tarry = bench.tarry(bench.redis().url, f'''

@@ -70,7 +70,7 @@ class Case:
 
 @pytest.mark.parametrize("headers", [{}, {"delay_repeat": "every 1h", "delay_repeat_count": "1"}], ids=["once", "run"])
 @pytest.mark.parametrize("status, script", [(200, "ack"), (400, "retry")])
-def test_a_word_about_a_job_that_was_replaced_is_no_delivery_however_often_it_is_sent(bench, status, script, headers):
+def test_an_outcome_of_a_replaced_job_is_never_counted_as_a_delivery(bench, status, script, headers):
     replaced = threading.Event()
     c = Case(bench, lambda a: ("when", replaced, status) if a.payload == b"old" else 200, LostAnswers)
     trap = c.proxy.lose(script, of=b"{r/0}")
@@ -83,7 +83,7 @@ def test_a_word_about_a_job_that_was_replaced_is_no_delivery_however_often_it_is
 
 
 @pytest.mark.parametrize("first", [200, 503])
-def test_a_word_that_came_when_another_had_delivered_is_no_delivery(bench, first):
+def test_a_late_outcome_after_another_delivery_is_not_counted(bench, first):
     """The daemon is disconnected before its outcome. It reports after the lease has expired, and the other
     daemon has claimed and delivered the job."""
     c = Case(bench, lambda a: ("after", 0.5, first) if a.header("delay-attempt") == b"1" else 200, Cut)

@@ -43,7 +43,7 @@ class World:
         return self.tarry.log.read_text()
 
 
-def test_an_empty_redis_begins_with_layout_1(bench):
+def test_an_empty_redis_starts_with_layout_1(bench):
     w = World(bench)
     w.tarry.start()
     assert w.r.hgetall("tarry:meta") == {b"layout": b"1", b"least_reader": b"1", b"least_writer": b"1",

@@ -11,7 +11,7 @@ ROOM, JOBS = 4, 40
 
 
 @pytest.mark.slow
-def test_claims_that_come_after_they_were_given_up_leave_the_limit_of_the_sink(bench):
+def test_late_claims_after_a_restart_keep_the_limit_of_the_sink(bench):
     """Redis hangs; meanwhile the watchdog restarts each bucket more than once, and it claims again. Then all
     replies arrive."""
     redis, most = bench.redis(), 0

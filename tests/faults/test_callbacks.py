@@ -4,29 +4,29 @@ import time
 
 import pytest
 
-from lib import collect, ill, jobs, load, machine, verify
+from lib import collect, faulty, jobs, load, machine, verify
 from lib.servers import wait_for
 from lib.tarry import SANITIZED
 
 SCHEDULE_S = (0.3, 0.6)
 SLACK_S = 0.005  # another process records the time of arrivals
-# (name, a function of clinic and authority that makes a server, the fate of its jobs)
-ILLS = [
-    ("trickle", lambda c, a: ill.Ill(c, ill.trickles), "retries"),
-    ("hang", lambda c, a: ill.Ill(c, ill.hangs), "retries"),
-    ("fails", lambda c, a: ill.Ill(c, ill.says(
+# (name, a function of thread and authority that makes a server, the fate of its jobs)
+FAULTY = [
+    ("trickle", lambda c, a: faulty.FaultyServer(c, faulty.trickles), "retries"),
+    ("hang", lambda c, a: faulty.FaultyServer(c, faulty.hangs), "retries"),
+    ("fails", lambda c, a: faulty.FaultyServer(c, faulty.says(
         b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")), "retries"),
-    ("busy", lambda c, a: ill.Ill(c, ill.says(
-        b"HTTP/1.1 429 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n", ill.OK)), "delivered"),
-    ("moved", lambda c, a: ill.Ill(c, ill.says(
+    ("busy", lambda c, a: faulty.FaultyServer(c, faulty.says(
+        b"HTTP/1.1 429 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n", faulty.OK)), "delivered"),
+    ("moved", lambda c, a: faulty.FaultyServer(c, faulty.says(
         b"HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n")), "rejected"),
-    ("flood", lambda c, a: ill.Ill(c, ill.floods), "delivered"),
-    ("reset", lambda c, a: ill.Ill(c, ill.resets), "retries"),
-    ("expired", lambda c, a: ill.Ill(c, ill.says(ill.OK), a.context("127.0.0.1", -1)), "retries"),
-    ("stranger", lambda c, a: ill.Ill(c, ill.says(ill.OK), a.context("else.example")), "retries"),
-    ("secure", lambda c, a: ill.Ill(c, ill.says(ill.OK), a.context("127.0.0.1")), "delivered"),
-    ("deaf", lambda c, a: ill.Deaf(), "retries"),
-    ("closes", lambda c, a: ill.Ill(c, ill.hangs_up), "delivered"),
+    ("flood", lambda c, a: faulty.FaultyServer(c, faulty.floods), "delivered"),
+    ("reset", lambda c, a: faulty.FaultyServer(c, faulty.resets), "retries"),
+    ("expired", lambda c, a: faulty.FaultyServer(c, faulty.says(faulty.OK), a.context("127.0.0.1", -1)), "retries"),
+    ("stranger", lambda c, a: faulty.FaultyServer(c, faulty.says(faulty.OK), a.context("else.example")), "retries"),
+    ("secure", lambda c, a: faulty.FaultyServer(c, faulty.says(faulty.OK), a.context("127.0.0.1")), "delivered"),
+    ("deaf", lambda c, a: faulty.Deaf(), "retries"),
+    ("closes", lambda c, a: faulty.FaultyServer(c, faulty.hangs_up), "delivered"),
 ]
 NOWHERE = "http://nowhere.invalid/hook"
 
@@ -35,17 +35,17 @@ def p99(late_ms):
     return sorted(late_ms)[len(late_ms) * 99 // 100]
 
 
-class Ward:
+class FaultyRoutes:
     """The daemon with a route for each faulty server, and a route `good` to a healthy one."""
 
     def __init__(self, bench):
-        self.clinic = bench.keep(ill.Clinic())
+        self.server_thread = bench.keep(faulty.ServerThread())
         self.hook = bench.keep(collect.FromHttp())
-        authority = ill.Authority(bench.folder)
-        self.ill = {name: make(self.clinic, authority) for name, make, _ in ILLS}
-        bench.keep(self.ill["deaf"])
-        self.becomes = {name: what for name, _, what in ILLS} | {"nowhere": "retries"}
-        urls = {name: server.url for name, server in self.ill.items()} | {"nowhere": NOWHERE}
+        authority = faulty.Authority(bench.folder)
+        self.faulty = {name: make(self.server_thread, authority) for name, make, _ in FAULTY}
+        bench.keep(self.faulty["deaf"])
+        self.becomes = {name: what for name, _, what in FAULTY} | {"nowhere": "retries"}
+        urls = {name: server.url for name, server in self.faulty.items()} | {"nowhere": NOWHERE}
         waits = ", ".join(f'"{int(s * 1000)}ms"' for s in SCHEDULE_S)
         routes = "".join(f'{name}: {{ from = "http"; to = "out"; topic = "{url}"; lease = "8s"; '
                          f'retry = [ {waits} ]; target_in_flight = 8; }};'
@@ -78,35 +78,35 @@ class Ward:
 
 
 def run(bench, scenario, good, each, number, name):
-    ward = Ward(bench)
-    calm = ward.good(good)
-    rss = ward.rss_mb()
-    for kind in ward.becomes:
-        scenario.fault(f"{each} jobs to a callback server that is ill: {kind}")
-        load.http(ward.tarry.port, kind,
+    routes = FaultyRoutes(bench)
+    calm = routes.good(good)
+    rss = routes.rss_mb()
+    for kind in routes.becomes:
+        scenario.fault(f"{each} jobs to a faulty callback server: {kind}")
+        load.http(routes.tarry.port, kind,
                   [jobs.make(seq, named=True, max_delay_ms=1500) for seq in range(each)])
-    storm = ward.good(good, good)
+    storm = routes.good(good, good)
     slowed_ms = machine.soon_ms(2 * p99(calm.late_ms) + 100)
-    for kind in ward.becomes:
-        ward.wait_ended(kind, each)
-    grown = ward.rss_mb() - rss
+    for kind in routes.becomes:
+        routes.wait_ended(kind, each)
+    grown = routes.rss_mb() - rss
     time.sleep(0.5)
-    counted = {kind: ward.counted(kind) for kind in ward.becomes}
-    verify.note(f"p99 of the good one: {p99(calm.late_ms):.0f} ms, beside the ill "
-                f"{p99(storm.late_ms):.0f} ms; flood took {ward.ill['flood'].sent_bytes / 1e6:.0f} "
+    counted = {kind: routes.counted(kind) for kind in routes.becomes}
+    verify.note(f"p99 of the good one: {p99(calm.late_ms):.0f} ms, beside the faulty "
+                f"{p99(storm.late_ms):.0f} ms; flood took {routes.faulty['flood'].sent_bytes / 1e6:.0f} "
                 f"MB of {each} GB; {grown:.0f} MB grown")
     # Each server is classified correctly.
-    for kind, what in ward.becomes.items():
+    for kind, what in routes.becomes.items():
         expected = {"retries": 0, "rejected": 0, "delivered": 0} | {what: each}
         assert counted[kind] == expected, f"{kind}: {counted[kind]}, but should be {expected}"
     # I6: attempts, and the delays between them.
-    for kind, server in ward.ill.items():
+    for kind, server in routes.faulty.items():
         for gaps in getattr(server, "gaps_s", list)():
             assert len(gaps) <= len(SCHEDULE_S), (kind, gaps)
             least = (1.0,) if kind == "busy" else SCHEDULE_S
             assert all(gap >= s - SLACK_S for gap, s in zip(gaps, least)), (kind, gaps)
     attempts = {kind: {len(t) for t in server.calls.values()}
-                for kind, server in ward.ill.items() if isinstance(server, ill.Ill)}
+                for kind, server in routes.faulty.items() if isinstance(server, faulty.FaultyServer)}
     assert attempts["hang"] == attempts["trickle"] == attempts["fails"] == attempts["reset"] == {3}
     for kind in ("moved", "flood", "secure", "closes"):
         assert attempts[kind] == {1}, (kind, attempts[kind])
@@ -114,7 +114,7 @@ def run(bench, scenario, good, each, number, name):
     assert not attempts["expired"] and not attempts["stranger"], "a certificate was not looked at"
     # A faulty server slows no other one, and no answer fills the memory.
     assert p99(storm.late_ms) < slowed_ms, (str(calm), str(storm))
-    assert ward.ill["flood"].sent_bytes < each * 8e6
+    assert routes.faulty["flood"].sent_bytes < each * 8e6
     assert grown < 60 or SANITIZED, "a sanitizer keeps freed memory"
     ended = sum(sum(c.values()) for c in counted.values())
     scenario.row(number, name, 2 * good + each * len(counted), scenario.faults,
@@ -122,11 +122,11 @@ def run(bench, scenario, good, each, number, name):
                  calm.early + storm.early,
                  calm.corrupt + storm.corrupt + calm.unknown + storm.unknown,
                  calm.twice + storm.twice, 0)
-    ward.tarry.stop()
+    routes.tarry.stop()
 
 
 @pytest.mark.smoke
-def test_callback_servers_that_are_ill_are_told_apart_and_slow_no_other(bench, scenario):
+def test_faulty_callback_servers_are_distinguished_and_slow_no_other(bench, scenario):
     run(bench, scenario, 400, 4, 21, "callback servers ill in 13 ways, few jobs")
 
 

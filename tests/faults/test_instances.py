@@ -67,7 +67,7 @@ def test_the_owner_is_stopped_again_and_again_under_load(bench, scenario):
 
 
 @pytest.mark.slow
-def test_a_paused_owner_comes_back_when_its_leases_are_over(bench, scenario):
+def test_a_paused_owner_resumes_after_its_leases_expired(bench, scenario):
     lease_s, in_flight = 4, 32
     # Slow enough that the owner is busy when it is paused.
     hook = bench.keep(collect.FromHttp(lambda arrival: ("after", 0.05)))

@@ -69,7 +69,7 @@ def subscriber(broker):
 
 @pytest.mark.smoke
 @pytest.mark.slow
-def test_the_publisher_outlives_a_broker_that_comes_back_without_its_subscriber(bench):
+def test_the_publisher_outlives_a_broker_that_restarts_without_its_subscriber(bench):
     """The broker rejects what is published, including what it had acknowledged before it was killed."""
     broker = bench.mosquitto()
     with subscriber(broker):
@@ -107,7 +107,7 @@ def test_each_part_killed_once_while_a_few_thousand_pass(bench, scenario):
     run.tarry.stop()
 
 
-def test_a_fault_free_run_brings_nothing_twice(bench, scenario):
+def test_a_fault_free_run_delivers_nothing_twice(bench, scenario):
     run = million.Million(bench)
     run.start(scenario.jobs(20000, least=2000), 2500, spread_ms=2000)
     judge(scenario, "0", "no fault", run.end(), bound=0)

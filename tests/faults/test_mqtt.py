@@ -137,7 +137,7 @@ def pubacks(way):
 
 
 @pytest.mark.slow
-def test_while_redis_is_away_no_message_is_acknowledged_and_after_it_all_are_there(bench, scenario):
+def test_no_message_is_acknowledged_while_redis_is_down_and_none_is_lost(bench, scenario):
     away_s = 20
     way = MqttWay(bench, broker="log_type debug")
     batch = way.make_jobs(scenario.jobs(away_s * 400), named=True, max_delay_ms=2000)

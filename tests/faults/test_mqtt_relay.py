@@ -144,7 +144,7 @@ def test_killed_a_hundred_times_at_random_moments_nothing_is_lost(bench, scenari
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["3.1.1", "5"])
-def test_the_connection_survives_a_redis_that_stands_still_longer_than_the_keepalive(bench, scenario, version):
+def test_the_connection_survives_a_redis_that_hangs_longer_than_the_keepalive(bench, scenario, version):
     way = Relayed(bench, version, options='keepalive = "2s";', broker="max_inflight_messages 0")
     os.kill(way.redis.child.pid, signal.SIGSTOP)
     scenario.fault("Redis: stands still for 10 s")

@@ -72,7 +72,7 @@ def test_a_wire_to_redis_that_carries_one_way_hangs_nothing(bench, scenario, wir
 
 
 @pytest.mark.slow
-def test_a_wire_to_the_receiver_alone_holds_up_no_job_that_comes_in(bench, scenario, wire):
+def test_a_dead_wire_to_the_receiver_blocks_no_incoming_job(bench, scenario, wire):
     redis = bench.redis()
     hook = bench.keep(netns.Hook(wire.far))
     daemon = http_to_http(bench, wire, redis.url, hook)

@@ -179,7 +179,7 @@ def run(bench, scenario, good, number, each, large, kill=False):
 
 
 @pytest.mark.smoke
-def test_poison_is_kept_with_its_reason_and_holds_nothing_up(bench, scenario):
+def test_poison_is_kept_with_its_reason_and_blocks_nothing(bench, scenario):
     run(bench, scenario, 500, 16, each=2, large=1)
 
 
@@ -190,7 +190,7 @@ def test_poison_amid_a_kill_is_kept_once(bench, scenario):
 
 # ------------------------------------------------------------------ over MQTT and HTTP
 
-def test_poison_over_mqtt_is_kept_and_the_session_goes_on(bench, scenario):
+def test_poison_over_mqtt_is_kept_and_the_session_continues(bench, scenario):
     way = ways.Way(bench, "mqtt-mqtt", route='lease = "5s";')
     client = new_client("poisoner")
     client.connect("127.0.0.1", way.broker.port)

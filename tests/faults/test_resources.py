@@ -54,7 +54,7 @@ class RedisOnSmallDisk(servers.Redis):
 
 
 @pytest.mark.slow
-def test_a_redis_whose_disk_is_full_takes_nothing_it_could_lose(bench, scenario):
+def test_a_redis_with_a_full_disk_accepts_no_job(bench, scenario):
     if subprocess.run(["unshare", "-m", "true"], check=False).returncode:
         pytest.skip("mount namespaces are not allowed here (unshare -m)")
     redis = bench.keep(RedisOnSmallDisk(bench.folder / "redis", str(bench.sockets / "r.sock")))
@@ -210,7 +210,7 @@ class Good:
 
 
 @pytest.mark.slow
-def test_clients_that_take_their_time_cost_the_good_ones_little(bench, scenario):
+def test_slow_clients_cost_the_good_ones_little(bench, scenario):
     hook = bench.keep(collect.FromHttp())
     daemon = bench.tarry(bench.redis().url, f'''
         sinks:  {{ out: {{ type = "http"; url = "{hook.url}"; }}; }};
@@ -319,7 +319,7 @@ def test_a_sink_that_was_renamed_gets_the_jobs_that_wait(bench, scenario):
     finish(way, batch, scenario, "27b", "restart; the sink was renamed", 0)
 
 
-def test_the_jobs_of_a_route_that_is_gone_wait_for_it(bench, scenario):
+def test_the_jobs_of_a_removed_route_wait_for_it(bench, scenario):
     way = ways.Way(bench, "http-http", route=LEASE)
     batch = way.make_jobs(scenario.jobs(2000), named=True, max_delay_ms=4000)
     way.send(batch)

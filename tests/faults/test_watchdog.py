@@ -73,7 +73,7 @@ def test_a_lost_answer_to_a_claim_ends_no_route(bench, scenario):
 
 
 @pytest.mark.slow
-def test_an_answer_that_was_given_up_and_comes_after_all_is_taken(bench, scenario):
+def test_a_late_reply_after_its_timeout_is_used(bench, scenario):
     hook = bench.keep(collect.FromHttp(lambda arrival: 200))
     tarry = daemon(bench, hook.url, redis_options='command_timeout = "30s";').start()
     redis = bench.kept[1]
@@ -97,7 +97,7 @@ def test_an_answer_that_was_given_up_and_comes_after_all_is_taken(bench, scenari
 
 @pytest.mark.slow
 @pytest.mark.parametrize("held", ["rate", "breaker", "slow sink", "redis", "paused"])
-def test_what_is_held_back_is_no_alarm(bench, scenario, held):
+def test_back_pressure_is_no_alarm(bench, scenario, held):
     slow = [0.0]
 
     def answer(arrival):

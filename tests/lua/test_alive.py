@@ -15,19 +15,19 @@ def say(server):
     return lambda now, member, goes="": script(keys=[KEY], args=[now, member, goes, SPAN])
 
 
-def test_each_hears_of_all_in_the_order_of_their_texts(say):
+def test_each_instance_gets_all_members_in_order(say):
     assert say(1000, "b 2 r") == [b"b 2 r"]
     assert say(1000, "a 2 r") == [b"a 2 r", b"b 2 r"]
     assert say(2000, "b 2 r") == [b"a 2 r", b"b 2 r"]
 
 
-def test_who_is_silent_for_longer_than_a_word_counts_is_gone(say):
+def test_a_silent_member_expires(say):
     say(1000, "a 2 r")
     assert say(1000 + SPAN, "b 2 r") == [b"a 2 r", b"b 2 r"]
     assert say(1001 + SPAN, "b 2 r") == [b"b 2 r"]
 
 
-def test_who_goes_is_gone_at_once_and_the_last_leaves_nothing(say, server):
+def test_a_leaving_member_is_removed_at_once_and_the_last_leaves_nothing(say, server):
     say(1000, "a 2 r")
     say(1000, "b 2 r")
     assert say(1001, "a 2 r", "1") == [b"b 2 r"]
@@ -43,7 +43,7 @@ def test_an_instance_with_other_routes_replaces_its_former_member(say, server):
     assert server.zrange(KEY, 0, -1) == [b"ab r"]
 
 
-def test_a_clock_that_is_set_back_leaves_nobody_for_ever(say):
+def test_a_clock_that_is_set_back_keeps_no_member_forever(say):
     say(10_000_000, "a 2 r")
     say(10_000_000, "b 2 r")
     assert say(1000, "a 2 r") == [b"a 2 r"]

@@ -58,7 +58,7 @@ def fill(bucket):
     return lease
 
 
-def test_a_sound_bucket_has_no_finding_and_its_counts_are_told(bucket, server):
+def test_a_sound_bucket_has_no_finding_and_its_counts_are_returned(bucket, server):
     fill(bucket)
     before = {key: server.dump(key) for key in server.keys()}
     assert audit(bucket) == {} and bucket.counts == [5, 3, 1, 1, 0, 0]
@@ -66,7 +66,7 @@ def test_a_sound_bucket_has_no_finding_and_its_counts_are_told(bucket, server):
 
 
 @pytest.mark.parametrize("id_", "acde")
-def test_a_job_that_stands_nowhere_is_due_now(bucket, server, id_):
+def test_a_job_without_an_index_becomes_due_now(bucket, server, id_):
     fill(bucket)
     for part in ("delay", "unack", "error"):
         server.zrem(bucket.key[part], id_)
@@ -83,7 +83,7 @@ def test_a_job_that_stands_nowhere_is_due_now(bucket, server, id_):
 @pytest.mark.parametrize("parts,kept", [
     (("delay", "unack"), "delay"), (("unack", "error"), "unack"), (("delay", "error"), "delay"),
     (("delay", "unack", "error"), "delay")])
-def test_a_job_that_stands_twice_stays_where_it_is_delivered(bucket, server, parts, kept):
+def test_a_job_in_two_indexes_stays_in_flight(bucket, server, parts, kept):
     bucket.enqueue([("x", 6000), ("y", 6000)])
     for part in parts:
         server.zadd(bucket.key[part], {"x": 6500})
@@ -95,7 +95,7 @@ def test_a_job_that_stands_twice_stays_where_it_is_delivered(bucket, server, par
     assert audit(bucket) == {}
 
 
-def test_an_id_without_a_job_goes_and_the_sums_begin_anew(bucket, server):
+def test_an_id_without_a_job_is_removed_and_the_sums_restart(bucket, server):
     fill(bucket)
     server.hdel(bucket.key["pool"], "a", "c", "d", "e")
     wanted = {"no-body": ["a", "e", "c", "d"], "orphan": ["d", "e"], "counts": ["4"], "sums": ["-4"]}
@@ -107,7 +107,7 @@ def test_an_id_without_a_job_goes_and_the_sums_begin_anew(bucket, server):
 
 @pytest.mark.parametrize("part,value", [("tries", "1||0/0/0|1|1|x"), ("ended", "123"),
                                         ("place", A + "0" * 32), ("ttl", 6000)])
-def test_what_is_noted_of_no_job_goes(bucket, server, part, value):
+def test_entries_without_a_job_are_removed(bucket, server, part, value):
     fill(bucket)
     if part == "ttl":
         server.zadd(bucket.key[part], {"ghost": value})
@@ -127,7 +127,7 @@ def test_sums_that_do_not_agree_are_found_and_set_right(bucket, server, by):
     assert audit(bucket, repair=True) == {"sums": [str(-by)]} and audit(bucket) == {}
 
 
-def test_a_bucket_without_sums_gets_its_base_line_in_one_call_and_goes_on(bucket, server):
+def test_a_bucket_without_sums_gets_its_base_line_in_one_call(bucket, server):
     lease = fill(bucket)
     server.delete(bucket.key["sums"])
     assert audit(bucket) == {"sums": ["5"]}
@@ -153,7 +153,7 @@ def test_groups_that_are_sound_have_no_finding(keyed):
     assert front(keyed) == ["a1", "b1"] and audit(keyed) == {} and keyed.counts == [6, 2, 0, 0, 4, 0]
 
 
-def test_jobs_behind_a_leader_that_is_gone_come_to_the_front(keyed, server):
+def test_jobs_behind_a_missing_leader_become_the_front(keyed, server):
     groups(keyed)
     server.hdel(keyed.key["lead"], A)
     found = audit(keyed)
@@ -162,7 +162,7 @@ def test_jobs_behind_a_leader_that_is_gone_come_to_the_front(keyed, server):
     assert audit(keyed) == {} and "b1" in front(keyed)
 
 
-def test_a_leader_that_stands_nowhere_blocks_nobody(keyed, server):
+def test_a_group_leader_without_an_index_blocks_no_job(keyed, server):
     groups(keyed)
     server.zrem(keyed.key["delay"], "a1")
     assert audit(keyed) == {"order": ["a1"], "no-index": ["a1"], "counts": ["-1"]}
@@ -170,7 +170,7 @@ def test_a_leader_that_stands_nowhere_blocks_nobody(keyed, server):
     assert audit(keyed) == {} and len(front(keyed)) == 2
 
 
-def test_a_held_job_that_stands_at_no_place_of_its_own_is_placed_anew(keyed, server):
+def test_a_held_job_without_a_valid_place_is_placed_again(keyed, server):
     groups(keyed)
     member = next(m for m in server.zrange(keyed.key["held"], 0, -1) if m.endswith(b"a2"))
     server.zrem(keyed.key["held"], member)
@@ -180,7 +180,7 @@ def test_a_held_job_that_stands_at_no_place_of_its_own_is_placed_anew(keyed, ser
     assert audit(keyed) == {}
 
 
-def test_a_held_id_without_a_job_goes(keyed, server):
+def test_a_held_id_without_a_job_is_removed(keyed, server):
     groups(keyed)
     server.hdel(keyed.key["pool"], "a2")
     found = audit(keyed)
@@ -209,7 +209,7 @@ def replaced_in_flight(keyed):
     return lease
 
 
-def test_a_group_that_waits_for_nobody_goes_on(keyed, server):
+def test_a_group_that_waits_without_a_leader_continues(keyed, server):
     replaced_in_flight(keyed)
     server.delete(keyed.key["away"])
     assert len(audit(keyed)["order"]) == 1
@@ -217,7 +217,7 @@ def test_a_group_that_waits_for_nobody_goes_on(keyed, server):
     assert audit(keyed) == {} and front(keyed) == ["a2", "b1"]
 
 
-def test_one_that_is_away_and_for_whom_no_group_waits_is_forgotten(keyed, server):
+def test_a_replaced_job_in_flight_without_a_waiting_group_is_forgotten(keyed, server):
     lease = replaced_in_flight(keyed)
     server.zadd(keyed.key["away"], {B.encode() + b"b9": lease})
     assert audit(keyed) == {"orphan": ["b9"]}
@@ -225,7 +225,7 @@ def test_one_that_is_away_and_for_whom_no_group_waits_is_forgotten(keyed, server
     assert audit(keyed) == {} and keyed.ack(lease, "a1") == "y" and front(keyed) == ["a2", "b1"]
 
 
-def test_after_a_repair_every_job_still_comes(keyed, server):
+def test_after_a_repair_every_job_is_delivered(keyed, server):
     rnd = random.Random(3)
     for _ in range(20):
         server.flushall()
@@ -261,7 +261,7 @@ def test_a_sound_queue_has_no_finding_whatever_has_happened(q):
     assert q.sums()["delivered"] == 1
 
 
-def test_a_queues_job_that_stands_nowhere_is_due_now_in_us(q, server):
+def test_a_queues_job_without_an_index_becomes_due_now_in_us(q, server):
     q.put(("w", 9000, 9999))
     server.zrem(q.key["delay"], "w")
     found = audit(q, repair=True)
@@ -292,7 +292,7 @@ def test_out_of_memory_a_repair_is_done_all_the_same(bucket, server):
 
 
 @pytest.mark.slow
-def test_what_moves_between_the_steps_is_no_finding(bucket):
+def test_a_job_that_moves_between_the_steps_is_no_finding(bucket):
     rnd, now, ids = random.Random(5), [1000], [f"job{i}" for i in range(300)]
 
     def anything():

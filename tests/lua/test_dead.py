@@ -71,7 +71,7 @@ def test_each_filter_leaves_out_what_does_not_match(letters):
     assert letters.ask("l", id_="x", whole="1", upto=29) == []
 
 
-def test_a_page_ends_at_its_limits_and_the_next_goes_on_behind_it(letters):
+def test_a_page_ends_at_its_limits_and_the_next_continues_behind_it(letters):
     for n in range(25):
         letters.bury(f"{n:02}", 10 * (n // 10))  # many in the same ms
     assert letters.run_through("l", most=4) == ([f"{n:02}" for n in range(25)], 7)
@@ -91,7 +91,7 @@ def test_no_call_looks_at_more_than_it_may_also_when_nothing_matches(letters):
     assert letters.run_through("l", reason="late")[1] == 3
 
 
-def test_a_cursor_is_good_when_its_letter_and_those_before_it_are_gone(letters):
+def test_a_cursor_is_valid_after_its_letter_and_earlier_ones_are_removed(letters):
     for n in range(6):
         letters.bury(f"{n}\xff", 10)
     assert letters.ask("l", most=3) == ["0\xff", "1\xff", "2\xff"]
@@ -107,7 +107,7 @@ def test_a_cursor_does_not_lead_back_behind_a_later_beginning(letters):
     assert letters.ask("l", since=20, after=letters.at) == ["2", "3"]
 
 
-def test_a_run_does_not_meet_what_is_buried_after_its_first_call(letters):
+def test_a_replay_ignores_letters_buried_after_its_first_call(letters):
     for n in range(4):
         letters.bury(str(n), 10)
     assert letters.ask("r", most=2, now=1000) == ["0", "1"]
@@ -119,7 +119,7 @@ def test_a_run_does_not_meet_what_is_buried_after_its_first_call(letters):
     assert letters.ask("l", now=2000) == ["0"]
 
 
-def test_a_replay_brings_a_letter_back_once_and_it_begins_anew(letters):
+def test_a_replayed_letter_is_stored_once_with_new_attempts(letters):
     letters.bury("a", 10, "retries", attempts=5)
     letters.bury("old", 20)
     letters.client.hset(letters.key["tries"], "old", "3|retries|2|1|2|as an older version wrote it")
@@ -142,7 +142,7 @@ def test_a_letter_that_was_replayed_too_often_is_refused_and_stays(letters):
     assert letters.ask("l") == ["b"]
 
 
-def test_a_letter_that_no_route_took_is_refused_and_stays(letters):
+def test_a_letter_without_a_route_is_not_replayed(letters):
     letters.bury("lost", 10, "no-route")
     letters.bury("found", 11, "rejected")
     assert letters.ask("r") == ["lost", "found"]
@@ -157,7 +157,7 @@ def test_with_a_rate_each_has_a_due_time_of_its_own_over_all_pages(letters):
     assert [due for _, due in letters.waiting()] == [1000, 1003, 1005, 1008, 1010, 1013, 1015, 1018]
 
 
-def test_a_replay_may_begin_later(letters):
+def test_a_replay_may_start_later(letters):
     letters.bury("a", 10)
     letters.ask("r", now=1000, first=5000000)
     assert letters.waiting() == [("a", 5000)]
@@ -166,7 +166,7 @@ def test_a_replay_may_begin_later(letters):
     assert letters.waiting()[1] == ("b", 9000)
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(letters, server):
+def test_a_dry_run_prints_the_same_and_changes_nothing(letters, server):
     letters.bury("a", 10)
     letters.bury("b", 20, replays=10)
     before = {key: server.dump(key) for key in server.keys("*")}
@@ -177,7 +177,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing(letters, server):
     assert {key: server.dump(key) for key in server.keys("*")} == before
 
 
-def test_a_dropped_letter_is_gone_wholly(letters, server):
+def test_a_dropped_letter_is_removed_completely(letters, server):
     letters.bury("a", 10, "late")
     letters.bury("b", 20)
     assert letters.ask("d", reason="late") == ["a"] and letters.done == 1
@@ -202,7 +202,7 @@ def test_a_replay_wakes_others_when_the_head_became_earlier(letters, server):
     assert heard == [b"r/0 me"]
 
 
-def test_replayed_jobs_of_one_key_come_one_at_a_time(letters, server):
+def test_replayed_jobs_of_a_key_are_delivered_one_at_a_time(letters, server):
     place, group = letters.key["pool"][:-4] + "place", "0123456789abcdef"
     for n, id_ in enumerate(("a", "b", "c")):
         letters.bury(id_, 10 + n)
@@ -215,7 +215,7 @@ def test_replayed_jobs_of_one_key_come_one_at_a_time(letters, server):
         assert letters.cancel(id_) == "c"
 
 
-def test_the_largest_page_goes_through(letters):
+def test_the_largest_page_is_accepted(letters):
     for n in range(501):
         letters.bury(f"{n:03}", 10)
     for what in "lr":

@@ -60,7 +60,7 @@ def keyed(server):
     made.check()
 
 
-def test_what_is_due_beyond_the_horizon_waits_in_a_slot(far):
+def test_a_job_beyond_the_horizon_waits_in_a_slot(far):
     near = NOW + HORIZON
     assert far.put(("near", near), ("far", FAR), ("now", "")) == "sss"
     assert far.slot == START
@@ -72,7 +72,7 @@ def test_what_is_due_beyond_the_horizon_waits_in_a_slot(far):
 
 @pytest.mark.parametrize("due,is_far", [(NOW + HORIZON, False), (NOW + HORIZON + WIDTH - 1, None),
                                         (NOW + HORIZON + WIDTH, True)])
-def test_a_slot_that_begins_within_the_horizon_is_near(far, due, is_far):
+def test_a_slot_that_starts_within_the_horizon_is_near(far, due, is_far):
     far.put(("a", due))
     begins_beyond = due - due % WIDTH - NOW > HORIZON
     assert bool(far.far()[0]) == (begins_beyond if is_far is None else is_far)
@@ -104,7 +104,7 @@ def test_without_a_horizon_none_is_far_and_those_that_are_stay(far):
     assert far.put(("a", FAR)) == "d"
 
 
-def test_a_slot_is_moved_shortly_before_it_begins(far):
+def test_a_slot_is_moved_shortly_before_it_starts(far):
     far.put(("a", FAR), ("b", START), ("c", START + WIDTH))
     before = START - EARLY
     assert far.move(before - 1, early=EARLY) == (0, 0, 0) and far.slot == START
@@ -125,7 +125,7 @@ def test_a_slot_is_moved_shortly_before_it_begins(far):
     assert far.rest() == [], "a bucket without jobs has no keys of far jobs"
 
 
-def test_a_move_that_makes_the_first_job_tells_others(far, server):
+def test_a_move_that_changes_the_first_job_notifies_others(far, server):
     far.put(("a", FAR), ("b", FAR))
     with server.pubsub() as pubsub:
         pubsub.subscribe("wake")
@@ -135,7 +135,7 @@ def test_a_move_that_makes_the_first_job_tells_others(far, server):
     assert heard == [b"r/0 me"]
 
 
-def test_an_earlier_slot_is_told_to_others_and_no_later_one(far, server):
+def test_others_are_notified_of_an_earlier_slot_and_of_no_later_one(far, server):
     """Another instance may have to move that slot before its next look."""
     with server.pubsub() as pubsub:
         pubsub.subscribe("wake")
@@ -148,7 +148,7 @@ def test_an_earlier_slot_is_told_to_others_and_no_later_one(far, server):
 
 @pytest.mark.parametrize("body", [b"\x94\x01\xcf" + bytes(8), b"\x94\x01\xcf", b"", b"\xcf\xcf\xcf" * 9,
                                   record(FAR + 1), record(FAR), record(FAR)[:11], record(FAR)[:12]])
-def test_a_record_comes_out_as_it_went_in(far, body):
+def test_a_record_is_delivered_unchanged(far, body):
     far.put(("a", FAR), body=body)
     assert far.find("a")[2] == body and far.far()[0]["a"][1] == body
     far.move_all(START)
@@ -156,7 +156,7 @@ def test_a_record_comes_out_as_it_went_in(far, body):
 
 
 @pytest.mark.parametrize("expires", [START + WIDTH, FAR + 9 * HOUR])
-def test_an_expiry_goes_along(far, expires):
+def test_an_expiry_is_passed_on(far, expires):
     far.put(("a", FAR, "", 0, -1, expires))
     far.move_all(START)
     assert far.client.zscore(far.key["ttl"], "a") == expires
@@ -164,7 +164,7 @@ def test_an_expiry_goes_along(far, expires):
 
 # --- ids ---
 
-def test_an_id_is_there_once(far):
+def test_an_id_exists_once(far):
     assert far.put(("a", FAR), ("a", FAR + 1)) == "sd"
     assert far.put(("a", NOW), ("b", FAR), ("b", NOW)) == "dsd"
     assert far.put(("n", NOW), ("n", FAR)) == "sd"
@@ -184,7 +184,7 @@ def test_a_far_job_is_replaced_by_a_near_one_and_the_other_way_round(far):
     assert far.waiting() == {"a": NOW + 1, "n": FAR + 1, "x": FAR}
 
 
-def test_a_replacement_that_is_told_is_not_made_again(far):
+def test_a_recorded_replacement_is_not_repeated(far):
     far.put(("a", FAR))
     rows = [("a", FAR + 5, "r7")]
     assert far.put(*rows) == "r" and far.put(*rows) == "r" and far.sums()["stored"] == 2
@@ -199,7 +199,7 @@ def test_a_job_that_is_sent_again_is_here(far):
     assert far.put(("new", FAR, "+")) == "s" and far.sums()["stored"] == 2
 
 
-def test_one_in_flight_may_have_a_far_successor(far):
+def test_a_job_in_flight_may_have_a_far_successor(far):
     far.put(("a", NOW))
     _, lease, _ = far.claim(NOW)
     assert far.put(("a", FAR, "r")) == "i" and far.put(("a", FAR, "b")) == "d"
@@ -219,7 +219,7 @@ def test_a_remembered_id_is_not_stored(far):
     assert list(far.far()[0]) == ["a"]
 
 
-def test_a_cancelled_job_is_gone(far):
+def test_a_cancelled_job_is_removed(far):
     far.put(("a", FAR), ("b", FAR), ("c", FAR))
     assert far.cancel("b", "x", "b", numbers=(1, 2, 3)) == "cnn"
     assert far.cancel("b", numbers=(1,)) == "c", "the result must be repeated"
@@ -305,7 +305,7 @@ def test_no_job_is_lost_where_two_have_one_name(far):
     assert far.cancel("t/0/5") == "c"
 
 
-def test_a_name_that_a_producers_job_keeps_for_later_is_not_taken(far):
+def test_an_id_of_a_producers_far_job_is_not_reused(far):
     kafka(far, (5, FAR))
     far.put(("t/0/5", FAR + HOUR))
     assert far.move_all(START) == 1 and far.waiting() == {f"t/0/5/{START}.0": FAR}
@@ -319,7 +319,7 @@ def test_a_record_does_not_stand_for_a_job_of_its_name_in_one_call(far):
     assert far.waiting() == {f"t/0/5/{START}.0": FAR, "t/0/5": FAR + 1}
 
 
-def test_two_records_of_one_name_both_come(far):
+def test_two_records_with_the_same_id_are_both_delivered(far):
     kafka(far, (5, FAR))
     far.client.delete(far.key["ingest"])
     kafka(far, (5, FAR + 1))
@@ -349,7 +349,7 @@ def test_jobs_of_a_key_keep_their_order_across_the_move(keyed):
     assert keyed.rest() == ["lead"]
 
 
-def test_the_order_holds_when_the_horizon_changes(keyed):
+def test_the_order_is_kept_when_the_horizon_changes(keyed):
     keyed.put(("a1", FAR, "", 0, -1, "", A))
     for n, horizon in enumerate(("", 4000, 86_400_000), 2):
         keyed.horizon = horizon
@@ -408,7 +408,7 @@ def test_out_of_memory_loses_nothing(far, server, script):
 
 # --- whole buckets ---
 
-def test_what_else_is_done_to_a_bucket_leaves_far_jobs_alone(far):
+def test_other_scripts_do_not_change_far_jobs(far):
     far.put(("a", FAR), ("n", NOW), ("m", NOW))
     _, lease, jobs = far.claim(NOW)
     assert [i for i, *_ in jobs] == [b"m", b"n"]
@@ -438,7 +438,7 @@ def test_a_sound_bucket_has_no_finding_also_while_slots_are_moved(far):
     assert far.count(NOW)[0] == 14 + 2 * FAR_PAGE == far.counts[0]
 
 
-def test_an_entry_that_nobody_finds_is_indexed_again(far, server):
+def test_an_entry_without_an_index_is_indexed_again(far, server):
     fill(far)
     server.hdel(far.key["where"], "b")
     assert audit(far) == {"no-index": ["b"]} == audit(far, repair=True)
@@ -447,14 +447,14 @@ def test_an_entry_that_nobody_finds_is_indexed_again(far, server):
 
 @pytest.mark.parametrize("place", [struct.pack(">QI", START, 0)[2:], struct.pack(">QI", START, 99)[2:],
                                    struct.pack(">QI", START + 1, 0)[2:], struct.pack(">QI", START, 3)[2:]])
-def test_an_index_of_no_entry_goes(far, server, place):
+def test_an_index_without_an_entry_is_removed(far, server, place):
     fill(far)
     server.hset(far.key["where"], "ghost", place)
     assert audit(far) == {"orphan": ["ghost"]} == audit(far, repair=True)
     assert audit(far) == {}
 
 
-def test_an_entry_that_is_none_goes(far, server):
+def test_an_invalid_entry_is_removed(far, server):
     fill(far)
     server.lset(far_list(far), 4, "x")  # the first of the Kafka records
     assert audit(far) == {"no-body": [f"{START}.4"]}
@@ -462,7 +462,7 @@ def test_an_entry_that_is_none_goes(far, server):
     assert audit(far) == {} and far.count(NOW)[0] == 13
 
 
-def test_a_far_job_whose_id_is_near_too_is_moved_under_another(far, server):
+def test_a_far_job_whose_id_exists_near_is_moved_under_another_id(far, server):
     fill(far)
     server.hset(far.key["pool"], "a", "body")
     server.zadd(far.key["delay"], {"a": 5})
@@ -482,7 +482,7 @@ def test_wrong_counts_are_found_and_put_right(far, server):
     assert audit(far) == {}
 
 
-def test_a_slot_that_nobody_would_move_is_found(far, server):
+def test_an_unregistered_slot_is_found(far, server):
     fill(far)
     server.zrem(far.key["far"], START)
     assert audit(far) == {"no-index": [str(START)]} == audit(far, repair=True)

@@ -62,7 +62,7 @@ def test_a_large_job_does_not_overtake_a_far_one_of_its_key_and_time(keyed):
     assert leave(keyed, 3) == ["small", "large", "last"]
 
 
-def test_the_order_holds_when_slots_grow_wider(keyed):
+def test_the_order_is_kept_when_slots_become_wider(keyed):
     due = START + WIDTH - 1
     keyed.horizon = 4000
     keyed.put(("first", due, "", 0, -1, "", A))
@@ -75,7 +75,7 @@ def test_the_order_holds_when_slots_grow_wider(keyed):
 
 # --- leftovers ---
 
-def test_lists_of_jobs_that_all_have_gone_go_too(far):
+def test_empty_lists_of_jobs_are_removed(far):
     far.put(("a", FAR), ("b", FAR + HOUR), ("c", FAR + HOUR))
     kafka(far, (1, FAR))
     assert far.cancel("a", "b") == "cc" and far.slot == START
@@ -85,7 +85,7 @@ def test_lists_of_jobs_that_all_have_gone_go_too(far):
     assert far.rest() == [] and far.count(NOW)[0] == 0
 
 
-def test_a_slot_begins_anew_within_the_call_that_emptied_it(far):
+def test_a_slot_starts_again_within_the_call_that_emptied_it(far):
     far.put(("a", FAR), ("b", FAR))
     assert far.move(START, early=EARLY, most=1)[0] == 1
     kafka(far, (1, FAR + HOUR))
@@ -103,7 +103,7 @@ def test_the_sums_of_a_queue_end_also_when_its_last_job_was_far(q, server):
     assert server.ttl(q.key["sums"]) > 0 and q.rest() == []
 
 
-def test_all_jobs_are_dropped_also_behind_a_slot_whose_jobs_have_gone(q):
+def test_all_jobs_are_dropped_also_behind_an_empty_slot(q):
     q.put(("a", FAR), ("b", FAR + HOUR))
     q.finish(NOW, "a", reason="deleted")
     now = START - EARLY
@@ -141,7 +141,7 @@ def test_a_wrong_count_of_thousands_of_slots_is_found_and_put_right(wide, server
 
 
 @pytest.mark.slow
-def test_of_thousands_of_slots_one_that_nobody_would_move_is_found(wide, server):
+def test_an_unregistered_slot_among_thousands_is_found(wide, server):
     lost = server.zrange(wide.key["far"], 700, 700)[0]
     server.zrem(wide.key["far"], lost)
     assert audit(wide) == {"no-index": [lost.decode()]} == audit(wide, repair=True)

@@ -66,7 +66,7 @@ def test_a_large_slot_is_moved_some_at_a_time(q):
         assert q.head == (START - EARLY if left else FAR), "it must look again at once while entries are left"
 
 
-def test_late_for_its_time_it_still_comes(q):
+def test_a_late_run_is_still_delivered(q):
     q.put(*[(f"job{n}", FAR) for n in range(250)])
     now = FAR + HOUR
     assert len(q.pull(now, (0, 1000))[0]) == 200 and q.head <= now
@@ -106,14 +106,14 @@ def test_a_far_job_can_be_ended(q, keep, how):
     assert q.put(("a", FAR)) == "s" and sorted(q.far()[0]) == ["a", "b"]
 
 
-def test_a_lease_says_nothing_of_a_far_job(q):
+def test_a_lease_is_not_valid_for_a_far_job(q):
     q.put(("a", FAR))
     assert q.finish(NOW, "a", lease=123) == "x" and q.release(NOW, "a") == "x" and q.release(NOW, "b") == "n"
     assert q.ask("touch", NOW, "a", "", 100)[0] == b"x" and q.ask("touch", NOW, "b", "", 100)[0] == b"n"
     assert q.cancel("a") == "c" and q.cancel("a") == "n"
 
 
-def test_an_id_is_there_once_and_can_be_replaced(q):
+def test_an_id_exists_once_and_can_be_replaced(q):
     q.put(("a", FAR), ("n", NOW))
     assert q.put(("a", NOW), ("n", FAR)) == "dd"
     assert q.put(("a", NOW, "", "r"), ("n", FAR, "", "r")) == "rr" and list(q.far()[0]) == ["n"]
@@ -130,7 +130,7 @@ def test_all_jobs_are_dropped_and_dead_or_ready_ones_are_not_far(q):
     assert q.client.ttl(q.key["sums"]) > 0, "the sums end with the last job"
 
 
-def test_the_sums_stay_while_there_are_far_jobs(q):
+def test_the_sums_are_kept_while_far_jobs_exist(q):
     q.put("a")
     q.finish(NOW, *q.pull(NOW + 1)[0])
     assert q.client.ttl(q.key["sums"]) > 0

@@ -17,7 +17,7 @@ def leased(bucket, now=1000, id_="a"):
 
 # ------------------------------------------------------------------------- tokens
 
-def test_within_a_ms_no_claim_of_a_bucket_gives_the_lease_of_another(bucket):
+def test_claims_within_a_ms_have_different_leases(bucket):
     tokens = set()
     for _ in range(50):
         bucket.enqueue([("a", 900)])
@@ -79,7 +79,7 @@ def test_a_group_waits_for_the_renewed_lease_of_a_job_that_was_replaced_in_fligh
 
 # ------------------------------------------------------- claims whose answer was lost
 
-def test_the_jobs_of_a_lost_claim_go_back_untried(bucket):
+def test_the_jobs_of_a_lost_claim_are_released_without_an_attempt(bucket):
     bucket.enqueue([("a", 900), ("b", 900)])
     known = bucket.claim(1000, most=1, claimant="claim:me")[1]
     lost = bucket.claim(1001, claimant="claim:me")[1]
@@ -88,7 +88,7 @@ def test_the_jobs_of_a_lost_claim_go_back_untried(bucket):
     assert bucket.ack(lost, "b") == "x" and bucket.ack(known, "a") == "a"
 
 
-def test_a_first_claim_that_is_lost_goes_back(bucket):
+def test_the_jobs_of_a_lost_first_claim_are_released(bucket):
     bucket.enqueue([("a", 900)])
     bucket.claim(1000, claimant="claim:me")
     assert bucket.recover(1001, "claim:me")[0] == 1 and len(bucket.claim(1001, claimant="claim:me")[2]) == 1
@@ -105,7 +105,7 @@ def test_a_claim_that_was_answered_or_never_made_or_is_anothers_stays(bucket):
     assert bucket.ack(known, "a") + bucket.ack(other, "b") == "aa"
 
 
-def test_what_a_lost_claim_had_counts_only_where_nothing_has_happened_to_it_since(bucket):
+def test_a_recovered_claim_ignores_jobs_changed_since(bucket):
     bucket.enqueue([("ended", 900), ("cancelled", 901), ("waits", 902)])
     lost = bucket.claim(1000, claimant="claim:me")[1]
     assert bucket.cancel("cancelled") == "f" and bucket.renew(("waits", lost, 2000)) == "r"
@@ -114,7 +114,7 @@ def test_what_a_lost_claim_had_counts_only_where_nothing_has_happened_to_it_sinc
     assert bucket.ack(2000, "waits") == "a"
 
 
-def test_claimants_whose_leases_have_ended_are_forgotten(bucket):
+def test_claimants_whose_leases_have_expired_are_forgotten(bucket):
     for n in range(30):
         bucket.enqueue([(f"j{n}", 900)])
         bucket.claim(1000 + 60 * n, claimant=f"claim:{n}")
@@ -124,7 +124,7 @@ def test_claimants_whose_leases_have_ended_are_forgotten(bucket):
 
 
 @pytest.mark.parametrize("word", ["ack", "lapse", "retry", "bury"])
-def test_a_word_that_is_sent_again_is_told_whether_its_first_answer_was_no(bucket, word):
+def test_a_repeated_outcome_returns_whether_the_first_was_rejected(bucket, word):
     """x: not known, the caller may have done it itself. y: the first call did nothing, either."""
     def say(lease, again=False):
         if word == "retry":
@@ -140,7 +140,7 @@ def test_a_word_that_is_sent_again_is_told_whether_its_first_answer_was_no(bucke
     assert say(lease) in "arb" and [say(lease, again=True) for _ in range(3)] == ["x"] * 3
 
 
-def test_a_word_that_comes_again_when_its_lease_has_ended_is_not_taken_for_one_that_was_done(bucket):
+def test_a_repeated_outcome_after_lease_expiry_is_not_counted_as_done(bucket):
     """The first call never arrived, so the outcome of another holder is not counted twice."""
     bucket.enqueue([("a", 900)])
     first = leased(bucket)
@@ -154,7 +154,7 @@ def test_a_word_that_comes_again_when_its_lease_has_ended_is_not_taken_for_one_t
     assert bucket.sums() == {"stored": 1, "claim": bucket.sums()["claim"]}
 
 
-def test_what_others_did_to_a_job_is_told_to_who_could_not_say_his_word(bucket):
+def test_a_repeated_outcome_returns_what_others_did_to_the_job(bucket):
     bucket.enqueue([("a", 900), ("b", 900)])
     lease = bucket.claim(1000)[1]
     bucket.reap(lease)
@@ -195,7 +195,7 @@ def test_a_clock_that_was_set_back_far_is_believed(bucket):
     assert leased(bucket, now=1000) == 1100
 
 
-def test_within_a_ms_no_pull_of_a_queue_gives_the_token_of_another(q):
+def test_pulls_within_a_ms_have_different_tokens(q):
     tokens = set()
     for _ in range(50):
         q.put("a")
@@ -224,7 +224,7 @@ def test_two_leases_of_one_job_acked_in_one_call_count_once(bucket):
     bucket.ack(second, "a")
 
 
-def test_a_consumer_can_neither_release_nor_touch_what_a_sink_has(bucket):
+def test_a_consumer_can_neither_release_nor_touch_a_job_of_a_sink(bucket):
     bucket.enqueue([("a", 900)])
     lease = leased(bucket)
     assert bucket.cancel("a") == "f"
@@ -248,7 +248,7 @@ def test_an_old_ack_does_not_end_a_new_job_of_a_queue_that_was_released_before(q
 
 
 @pytest.mark.parametrize("how", ["ended", "released"])
-def test_a_job_of_a_queue_that_was_done_may_be_acked_after_it_came_back(q, how):
+def test_a_released_queue_job_may_be_acked_by_its_first_consumer(q, how):
     q.put("a")
     q.pull(1001)
     old = q.token["a"]
@@ -261,7 +261,7 @@ def test_a_job_of_a_queue_that_was_done_may_be_acked_after_it_came_back(q, how):
 
 
 @pytest.mark.parametrize("keep", [0, 5000])
-def test_an_ack_that_comes_again_is_not_counted_where_another_has_ended_the_job(q, keep):
+def test_a_repeated_ack_is_not_counted_after_another_ended_the_job(q, keep):
     """The first ack never arrived. Meanwhile the job was deleted, in flight or after its release; or the next
     holder acked it."""
     q.keep = keep
@@ -300,7 +300,7 @@ ENDS_BY_ITSELF = {  # or by a call without a lease
 
 @pytest.mark.parametrize("keep", [0, 5000])
 @pytest.mark.parametrize("end", ENDS_BY_ITSELF)
-def test_an_ack_that_comes_again_is_not_counted_where_the_job_has_ended_without_it(q, end, keep):
+def test_a_repeated_ack_is_not_counted_after_the_job_ended_by_itself(q, end, keep):
     """The first ack never arrived."""
     case = {"tries": 0, "expires": "", "act": lambda q, old: None, "anew": False} | ENDS_BY_ITSELF[end]
     q.keep, q.tries, q.bury = keep, case["tries"], False
@@ -334,7 +334,7 @@ ENDS_OF_ANOTHER = {
 
 
 @pytest.mark.parametrize("end, code", zip(ENDS_OF_ANOTHER, ("b", "r", "k", "k", "f1", "fc", "fc")))
-def test_an_ack_that_comes_again_is_not_counted_where_another_holder_has_ended_the_job(bucket, end, code):
+def test_a_repeated_ack_is_not_counted_after_another_holder_ended_the_job(bucket, end, code):
     bucket.enqueue([("a", 900)])
     first = bucket.claim(1000)[1]
     bucket.reap(first)
@@ -342,7 +342,7 @@ def test_an_ack_that_comes_again_is_not_counted_where_another_holder_has_ended_t
     assert bucket.ack(first, "a", how="+") == "y"
 
 
-def test_an_ack_of_a_delivery_that_was_deleted_meanwhile_is_not_taken_for_done(bucket):
+def test_an_ack_of_a_deleted_delivery_is_not_counted(bucket):
     """The same for the job of a route, which the daemon held."""
     bucket.enqueue([("a", 900)])
     lease = leased(bucket)
@@ -364,7 +364,7 @@ def test_a_cancel_that_is_sent_again_answers_as_it_did(bucket):
     assert bucket.cancel("a", numbers=(10,)) == "c" and bucket.cancel("a", numbers=("",)) == "n"
 
 
-def test_a_cancel_of_kafka_whose_answer_was_lost_answers_as_it_did(bucket):
+def test_a_repeated_cancel_from_kafka_returns_the_first_result(bucket):
     bucket.enqueue([("a", 5000)])
     once = dict(partitions=[("t/0", "")], records=[(1, 7)], numbers=(3,))
     assert bucket.cancel("a", **once) == bucket.cancel("a", **once) == "c"
@@ -389,7 +389,7 @@ def test_a_replacement_that_is_sent_again_does_not_bring_an_acked_job_back(serve
     bucket.check()
 
 
-def test_what_was_answered_is_kept_for_some_thousands_of_changes_and_minutes(bucket, server):
+def test_outcomes_are_kept_for_thousands_of_changes_and_minutes(bucket, server):
     for n in range(0, 12000, 1000):
         bucket.enqueue([(f"{i}", 5000) for i in range(n, n + 1000)])
         assert set(bucket.cancel(*range(n, n + 1000), numbers=range(n, n + 1000), now=n)) == {"c"}
@@ -428,7 +428,7 @@ def test_the_sums_of_a_queue_end_a_day_after_its_last_job(q, server):
     assert server.pttl(q.key["sums"]) > 0
 
 
-def test_what_is_kept_after_its_end_is_counted_once(q):
+def test_a_kept_ended_job_is_counted_once(q):
     q.keep = 500
     q.put("a", "b", "c")
     q.pull(1001)

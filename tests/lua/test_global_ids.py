@@ -41,7 +41,7 @@ def test_a_job_that_moves_within_a_ms_does_not_get_its_former_token(two):
     assert b.finish(1000, "x", lease=b.token["x"]) == "f"
 
 
-def test_no_touch_and_claim_of_one_ms_give_one_token(two):
+def test_a_touch_and_a_claim_in_the_same_ms_have_different_tokens(two):
     a, b = two
     a.put("x", now=1000)
     a.pull(990, (100, 1))

@@ -37,7 +37,7 @@ def test_a_record_read_again_is_known_whatever_its_timestamp(bucket):
     assert send(bucket, rows[2]) == "k"
 
 
-def test_a_topic_made_anew_begins_with_its_first_record(bucket):
+def test_a_recreated_topic_starts_with_its_first_record(bucket):
     send(bucket, record(100, 500))
     assert send(bucket, record(0, 501, "new"), record(1, 400, "new")) == "ss"
     assert kept(bucket) == {PART: "1", PART + "@": "1 501"}
@@ -45,7 +45,7 @@ def test_a_topic_made_anew_begins_with_its_first_record(bucket):
     assert send(bucket, record(2, 300, "new"), before=1) == "s"
 
 
-def test_a_topic_that_lost_its_end_goes_on_amid_what_was_read(bucket):
+def test_a_topic_that_lost_its_end_continues_within_the_records_read_before(bucket):
     send(bucket, *(record(n, 100 + n) for n in range(10)))
     again = [record(6, 106), record(7, 107), record(8, 300, "new"), record(9, 301, "new")]
     assert send(bucket, *again) == "kkss"
@@ -53,7 +53,7 @@ def test_a_topic_that_lost_its_end_goes_on_amid_what_was_read(bucket):
     assert send(bucket, record(10, 302, "new"), before=9) == "s"
 
 
-def test_a_new_topic_whose_first_batch_failed_is_not_begun_by_the_second(bucket):
+def test_a_new_topic_whose_first_batch_failed_is_not_started_by_the_second(bucket):
     send(bucket, record(100, 500))
     assert send(bucket, record(2, 502, "new"), record(3, 503, "new"), before=1) == "gg"
     assert kept(bucket)[PART] == "100"
@@ -61,20 +61,20 @@ def test_a_new_topic_whose_first_batch_failed_is_not_begun_by_the_second(bucket)
     assert send(bucket, record(2, 502, "new"), record(3, 503, "new"), before=1) == "ss"
 
 
-def test_what_stands_before_a_refused_record_is_noted_and_no_more(bucket):
+def test_only_records_before_a_refused_one_are_recorded(bucket):
     send(bucket, record(100, 500))
     assert send(bucket, record(101, 501), record(0, 900, "new"), record(200, 901), before=100) == "sgg"
     assert kept(bucket)[PART] == "101"
 
 
-def test_a_record_without_a_timestamp_never_begins_a_topic_anew(bucket):
+def test_a_record_without_a_timestamp_never_starts_a_topic_again(bucket):
     send(bucket, record(100, 500))
     assert send(bucket, record(0, "", "new")) == "k"
     send(bucket, record(101, ""), before=100)
     assert kept(bucket)[PART + "@"] == "101 500"
 
 
-def test_old_timestamps_of_a_new_topic_are_not_told_from_old_records(bucket):
+def test_old_timestamps_of_a_new_topic_look_like_old_records(bucket):
     send(bucket, record(100, 500))
     assert send(bucket, record(0, 500, "new"), record(1, 499, "new")) == "kk"
     assert send(bucket, record(2, 501, "new")) == "s"
@@ -86,7 +86,7 @@ def test_where_none_had_a_timestamp_one_that_has_is_new(bucket):
     assert send(bucket, record(0, 5, "new")) == "s"
 
 
-def test_what_an_older_version_carried_out_is_known_though_it_kept_no_timestamp(bucket):
+def test_records_stored_by_an_older_version_are_recognized_without_a_timestamp(bucket):
     bucket.client.hset(bucket.key["ingest"], PART, 100)
     assert send(bucket, record(50, 900)) == "k"
     now_ms = int(time.time() * 1000)
@@ -97,13 +97,13 @@ def test_what_an_older_version_carried_out_is_known_though_it_kept_no_timestamp(
     assert send(bucket, record(0, int(ms) + 1, "new")) == "s"
 
 
-def test_a_timestamp_counts_only_for_the_offset_that_it_stands_with(bucket):
+def test_a_timestamp_counts_only_for_its_own_offset(bucket):
     send(bucket, record(100, 500))
     bucket.client.hset(bucket.key["ingest"], PART, 200)  # an older version continued
     assert send(bucket, record(150, 900)) == "k"
 
 
-def test_partitions_begin_anew_alone(bucket):
+def test_a_single_partition_may_be_recreated(bucket):
     parts = [(PART, ""), ("t/1", "")]
     other = ("other/5", 50, "", "", 2, 5, "", "body", "", 500)
     bucket.enqueue([record(100, 500), other], partitions=parts)
@@ -146,7 +146,7 @@ def send_rewound(bucket, *records, before=""):
     return bucket.enqueue(list(records), partitions=[(REWOUND, before)])[1]
 
 
-def test_rewound_partition_carries_out_again_what_left_and_keeps_what_is_pending_once(bucket):
+def test_rewound_partition_repeats_finished_jobs_and_keeps_pending_ones_once(bucket):
     send(bucket, *(record(n, 100 + n) for n in range(3)))
     bucket.cancel("old/0", "old/2")
     again = [record(n, 100 + n) for n in range(3)]

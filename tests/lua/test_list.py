@@ -22,7 +22,7 @@ def ids(rows):
     return [row[0].decode() for row in rows]
 
 
-def test_both_tiers_come_in_the_order_of_their_time(far):
+def test_both_tiers_are_delivered_in_the_order_of_their_time(far):
     far.enqueue([("near", 1500), ("late", 9500, "1|x|0/0/0|1|1|"), ("far-b", 9900), ("far-a", 9100),
                  ("later", 20000)])
     rows = far.list_all()
@@ -34,7 +34,7 @@ def test_both_tiers_come_in_the_order_of_their_time(far):
 
 
 @pytest.mark.parametrize("most,look", [(1, 500), (2, 3), (100, 1), (7, 7)])
-def test_pages_of_any_size_give_each_job_once(far, most, look):
+def test_pages_of_any_size_contain_each_job_once(far, most, look):
     far.enqueue([(f"j{n:03}", 1500 + n // 5) for n in range(60)])
     far.enqueue([(f"k{n:03}", 9000 + 37 * n) for n in range(60)])
     far.cancel("k003", "k004", "k059")
@@ -44,7 +44,7 @@ def test_pages_of_any_size_give_each_job_once(far, most, look):
 
 
 @pytest.mark.slow
-def test_a_slot_of_several_lists_is_gone_through_whole(far):
+def test_a_slot_of_several_lists_is_audited_completely(far):
     for n in range(0, 9000, 500):
         far.enqueue([(f"k{k:04}", 9000 + k % 900) for k in range(n, n + 500)])
     rows = far.list_all(most=500)
@@ -63,7 +63,7 @@ def test_filters(far):
     assert far.list(to_ms=1050) == (0, [0, -1, b""], [])
 
 
-def test_a_filter_that_finds_little_stops_and_goes_on(bucket):
+def test_a_filter_with_few_matches_stops_and_continues(bucket):
     for n in range(0, 5000, 500):
         bucket.enqueue([(f"x{k}", 2000 + k) for k in range(n, n + 500)])
     bucket.enqueue([("wanted", 9000)])
@@ -137,14 +137,14 @@ def test_the_time_in_the_record_follows(far):
     assert far.far() == ({}, [])
 
 
-def test_what_does_not_wait_is_told_apart_and_stays(bucket):
+def test_jobs_that_are_not_pending_are_distinguished_and_not_moved(bucket):
     bucket.enqueue([("flies", 1000), ("dead", 1000, "1|x|0/0/0|1|1|", "d")])
     bucket.claim(1000)
     assert [bucket.move_due(i, 1000, at=5000)[0] for i in ("flies", "dead", "none")] == ["f", "d", "n"]
     assert bucket.list_all() == []
 
 
-def test_now_takes_a_job_out_of_its_turn(bucket):
+def test_now_moves_a_job_before_its_turn(bucket):
     bucket.kind = "k"
     bucket.enqueue([(i, due, "", "", 0, -1, "", "", GROUP) for i, due in (("a", 2000), ("b", 3000), ("c", 4000))])
     assert bucket.move_due("c", 1000, after=0) == ("m", 1000)
@@ -155,7 +155,7 @@ def test_now_takes_a_job_out_of_its_turn(bucket):
     assert [j[0] for j in bucket.claim(1000)[2]] == [b"b"]
 
 
-def test_one_that_was_tried_stays_in_front(bucket):
+def test_a_job_that_was_tried_stays_the_front(bucket):
     bucket.kind = "k"
     bucket.enqueue([(i, due, "", "", 0, -1, "", "", GROUP) for i, due in (("a", 900), ("b", 950))])
     _, lease, _ = bucket.claim(1000)
@@ -179,7 +179,7 @@ def test_others_are_woken_only_for_an_earlier_head(bucket):
 
 
 @pytest.mark.parametrize("horizon", ["", 2000])
-def test_of_those_moved_to_one_time_the_first_that_came_leaves_first(bucket, horizon):
+def test_jobs_moved_to_the_same_time_leave_in_order_of_arrival(bucket, horizon):
     bucket.kind, bucket.horizon = "k", horizon
     bucket.enqueue([(i, due, "", "", 0, -1, "", "", GROUP) for i, due in (("a", 9000), ("b", 9500), ("c", 9700))])
     for id_ in "cba":

@@ -44,7 +44,7 @@ def test_the_next_of_a_group_is_not_early(keyed):
     assert names(keyed.claim(500)) == ["2"]
 
 
-def test_an_answer_tells_the_head_only_when_a_job_has_come_to_the_front(keyed):
+def test_a_reply_contains_the_head_only_if_a_job_became_the_front(keyed):
     keyed.enqueue([job("1", 10, A), job("2", 30, A), job("3", 10, B)])
     _, lease, _ = keyed.claim(20)
     keyed.ack(lease, "3")
@@ -56,7 +56,7 @@ def test_an_answer_tells_the_head_only_when_a_job_has_come_to_the_front(keyed):
     assert keyed.head == 40
 
 
-def test_one_due_earlier_takes_the_front_unless_that_is_under_way_or_was_tried(keyed, server):
+def test_an_earlier_job_becomes_the_front_unless_the_front_is_in_flight_or_was_tried(keyed, server):
     keyed.enqueue([job("late", 100, A)])
     assert keyed.enqueue([job("early", 50, A)])[0] == 50
     assert server.zrange(keyed.key["delay"], 0, -1) == [b"early"]
@@ -112,14 +112,14 @@ def test_the_front_that_is_replaced_while_in_flight_is_waited_for(keyed, word):
     assert keyed.claim(50)[2] == [(b"1", b"new", None)]
 
 
-def test_the_lease_of_a_replaced_one_ends_without_a_word(keyed):
+def test_the_lease_of_a_replaced_job_expires_without_an_outcome(keyed):
     lease = replaced_in_flight(keyed)
     assert keyed.reap(lease - 1) == [0, lease, -1, 0] and names(keyed.claim(lease - 1)) == []
     assert keyed.reap(lease) == [0, -1, 10, 0]
     assert names(keyed.claim(lease)) == ["2"]
 
 
-def test_a_replaced_one_holds_up_its_own_group_and_no_other(keyed):
+def test_a_replaced_one_blocks_its_own_group_and_no_other(keyed):
     lease = replaced_in_flight(keyed, group=B)
     claimed = keyed.claim(50)
     assert claimed[2] == [(b"1", b"new", None)]  # it belongs to another group now
@@ -142,7 +142,7 @@ def test_a_job_that_is_cancelled_behind_a_replaced_one_leaves_the_group_waiting(
     assert keyed.head == 5 and names(keyed.claim(50)) == ["3"]
 
 
-def test_a_job_acked_by_an_ended_lease_is_waited_for_where_it_is_in_flight_again(keyed):
+def test_a_job_acked_by_an_expired_lease_is_waited_for_where_it_is_in_flight_again(keyed):
     keyed.enqueue([job("1", 10, A), job("2", 10, A)])
     _, first, _ = keyed.claim(10)
     keyed.reap(first)
@@ -166,7 +166,7 @@ def test_a_front_and_one_that_waits_behind_it_are_acked_in_one_call(keyed):
     assert names(keyed.claim(old + 1000)) == [] and "delay" not in keyed.rest()
 
 
-def test_a_cancelled_front_in_flight_leaves_when_its_lease_ends(keyed):
+def test_a_cancelled_front_in_flight_leaves_when_its_lease_expires(keyed):
     keyed.enqueue([job("1", 10, A), job("2", 10, A)])
     keyed.claim(10)
     assert keyed.cancel("1") == "f"
@@ -185,7 +185,7 @@ def test_the_next_run_of_a_job_is_a_new_one_of_its_group(keyed):
     assert keyed.claim(70)[2] == [(b"every", b"run 2", None)]
 
 
-def test_a_dead_letter_does_not_hold_up_its_group_and_comes_back_to_it(keyed, server):
+def test_a_dead_letter_does_not_block_its_group_and_returns_to_it(keyed, server):
     keyed.enqueue([job("1", 10, A), job("2", 10, A), job("x", "", A, "d", "0|loop|0/0/0|1|1|x")])
     _, lease, _ = keyed.claim(10)
     keyed.bury(10, ("1", lease, "1|rejected|0/0/0|1|1|x"))
@@ -216,7 +216,7 @@ def test_a_body_that_is_missing_does_not_block_its_group(keyed, server):
     assert names(keyed.claim(10)) == ["2"]
 
 
-def test_held_jobs_still_go_when_the_order_is_switched_off(keyed):
+def test_held_jobs_are_delivered_after_the_order_is_switched_off(keyed):
     keyed.enqueue([job(str(n), n, A) for n in range(5)])
     keyed.kind = ""
     assert keyed.enqueue([("free", 1)])[1] == "s"
@@ -231,14 +231,14 @@ def test_the_largest_batch_of_one_group(keyed, server):
     assert all_in_turn(keyed, 2000) == [[id_] for id_ in ids[::-1]]
 
 
-def test_keys_that_order_needed_are_gone_but_for_the_counter(keyed, server):
+def test_keys_of_the_order_are_removed_except_the_counter(keyed, server):
     keyed.enqueue([job("1", 10, A), job("2", 20, A), job("3", 20, B)])
     keyed.cancel("1", "2", "3")
     assert keyed.rest() == ["lead"]
     assert server.hkeys(keyed.key["lead"]) == [b"#"]
 
 
-def test_a_server_out_of_memory_lets_the_next_of_a_group_leave(keyed, server):
+def test_a_server_out_of_memory_delivers_the_next_of_a_group(keyed, server):
     keyed.enqueue([job("1", 10, A), job("2", 20, A), job("3", 30, A)])
     server.config_set("maxmemory", 1)
     try:

@@ -64,12 +64,12 @@ def run(pace, arrivals, late, **how):
     return left, back
 
 
-def test_as_many_as_burst_go_at_once_and_the_others_one_by_one(pace):
+def test_burst_jobs_leave_at_once_and_the_others_one_by_one(pace):
     assert pace(NOW, *"aaaaa", burst=3) == [0, 0, 0, -100000, -200000]
     assert pace(NOW, "a", burst=3) == [-300000]
 
 
-def test_who_comes_back_at_the_promised_time_goes(pace):
+def test_a_job_that_returns_at_its_place_leaves(pace):
     assert pace(NOW, *"aaa") == [0, -100000, -200000]
     assert pace(NOW + 100000, ("a", True)) == [0]
     assert pace(NOW + 200000, ("a", True)) == [0]
@@ -101,14 +101,14 @@ def test_a_job_that_is_late_does_not_shorten_the_way_of_the_next(pace):
     assert pace(NOW + 200000, ("a", True), hold=HOLD) == [30000]
 
 
-def test_a_place_that_nobody_came_for_is_not_saved_up(pace):
+def test_an_unused_place_is_not_saved(pace):
     pace(NOW, *"aaa")
     assert pace(NOW + 3600 * S, ("a", True), ("a", True), "a") == [0, -100000, -200000]
 
 
 @pytest.mark.parametrize("rate, burst", [(0.5, 1), (10, 1), (10, 4), (3, 2), (700, 7), (1000, 10)])
 @pytest.mark.parametrize("hold", [0, HOLD, None])
-def test_no_window_sees_more_than_its_share_whenever_jobs_come_back(pace, rate, burst, hold):
+def test_no_window_exceeds_the_rate_whenever_jobs_return(pace, rate, burst, hold):
     luck = random.Random(f"{rate} {burst} {hold}")
     hold = (lambda: luck.choice([0, 20000, HOLD])) if hold is None else hold
     span = 100 / rate * S
@@ -149,7 +149,7 @@ def test_each_instance_has_its_own_rate_or_all_share_one(pace):
     assert pace(NOW, "b") == [0] and pace(NOW, "b") == [-100000]
 
 
-def test_a_clock_that_was_set_back_holds_nobody_up(pace):
+def test_a_clock_that_was_set_back_delays_no_job(pace):
     assert pace(NOW, "a") == [0]
     assert pace(NOW - 3600 * S, ("a", True)) == [-1100000]
 
@@ -179,7 +179,7 @@ def test_targets_of_long_ago_are_deleted(pace, server):
     assert server.hlen(KEY) < 20
 
 
-def test_one_call_with_many_targets_of_long_ago_deletes_many(pace, server):
+def test_a_call_deletes_many_old_targets(pace, server):
     pace(NOW, *[f"t{n}" for n in range(100)])
     pace(NOW + S, *[f"u{n}" for n in range(100)])
     pace(NOW + 2 * S, *[f"v{n}" for n in range(100)])

@@ -8,7 +8,7 @@ from conftest import Bucket, script_text
 from queues import Queue, q, record  # noqa: F401 a fixture
 
 
-def test_jobs_come_in_the_order_in_which_they_were_stored(q):
+def test_jobs_are_delivered_in_the_order_of_storing(q):
     ids = [f"{'ba'[i % 2]}{99 - i}" for i in range(50)]
     q.put(*ids)
     q.put("later", now=1000.5)
@@ -33,7 +33,7 @@ def test_a_job_may_bring_its_own_lease_which_a_consumer_can_override(q):
     assert q.token == {"a": 1301, "b": 1021}
 
 
-def test_a_job_whose_lease_ended_comes_back_behind_the_others_and_that_counts(q):
+def test_a_job_with_an_expired_lease_returns_behind_the_others_with_one_more_try(q):
     q.put("a")
     q.pull(1001)
     q.put("b", now=1050)
@@ -41,7 +41,7 @@ def test_a_job_whose_lease_ended_comes_back_behind_the_others_and_that_counts(q)
     assert q.noted("a")[0] == "1" and q.noted("b") == [""]
 
 
-def test_what_comes_back_in_a_pull_is_handed_out_by_it_whatever_the_time(q):
+def test_a_job_released_by_a_pull_is_delivered_by_it(q):
     """Lua's numbers have 53 bits: a time in us needs 51 of them, and must not be multiplied."""
     for now in range(1795363158866, 1795363158866 + 80_000, 8000):
         q.put("a", now=now - 200)
@@ -78,7 +78,7 @@ def test_out_of_tries_a_job_ends_where_dead_letters_are_not_kept(q):
 
 
 @pytest.mark.parametrize("pulled", [False, True])
-def test_an_expired_job_vanishes_wherever_it_stands(q, pulled):
+def test_an_expired_job_is_removed_in_every_state(q, pulled):
     q.put(("a", "", 1500))
     if pulled:
         q.pull(1001, (9999, 1))
@@ -94,7 +94,7 @@ def test_an_expired_job_is_kept_with_its_reason_where_ended_ones_are(q):
     assert q.noted("a")[:2] == ["1", "expired"] and q.noted("b")[:2] == ["0", "expired"]
 
 
-def test_finish_takes_a_job_wherever_it_stands(q):
+def test_finish_takes_a_job_in_every_state(q):
     q.tries = 1
     q.put("dead")
     q.pull(1001)
@@ -144,7 +144,7 @@ def test_many_are_finished_at_once_each_by_its_own_token(q):
     assert q.finish(1014, "other", lease=token["other"]) == "f"
 
 
-def test_of_one_call_the_first_word_about_a_job_counts(q):
+def test_the_first_outcome_of_a_job_in_a_call_counts(q):
     q.put("a", "b")
     q.pull(1001)
     a, b = q.token["a"], q.token["b"]
@@ -154,7 +154,7 @@ def test_of_one_call_the_first_word_about_a_job_counts(q):
     assert sums == {b"delivered": 1, b"cancelled": 1}
 
 
-def test_a_delivered_job_may_be_finished_after_its_lease_ended(q):
+def test_a_delivered_job_may_be_finished_after_its_lease_expired(q):
     q.put("a")
     q.pull(1001)
     token = q.token["a"]
@@ -162,7 +162,7 @@ def test_a_delivered_job_may_be_finished_after_its_lease_ended(q):
     assert q.finish(1201, "a", lease=token) == "w"
 
 
-def test_what_has_ended_is_kept_and_can_be_told_from_what_never_was(q):
+def test_an_ended_job_is_kept_and_differs_from_an_unknown_one(q):
     q.keep = 100
     q.put("a")
     q.pull(1001)
@@ -188,7 +188,7 @@ def test_the_id_of_an_expired_job_is_free_at_once(q):
 
 
 @pytest.mark.parametrize("where", ["waiting", "flying", "dead", "ended"])
-def test_a_replacing_job_takes_the_place_of_the_old_one_wherever_that_stands(q, where):
+def test_a_replacing_job_replaces_the_old_one_in_every_state(q, where):
     q.tries, q.keep = 1, 1000
     q.put(("a", "" if where != "waiting" else 5000, 9000))
     if where in ("flying", "dead"):
@@ -215,7 +215,7 @@ def test_released_it_is_due_at_once_or_later_and_that_counts(q):
     assert q.pull(1500, (0, 1)) == [["b"]]
 
 
-def test_released_uncounted_it_stands_where_it_stood(q):
+def test_a_job_released_without_an_attempt_keeps_its_place(q):
     q.put("a")
     q.put("b", now=1001)
     q.pull(1002, (0, 1))
@@ -266,7 +266,7 @@ def test_measure_counts_every_part_and_the_spans_of_time(q):
     assert rest == [0, 2, 0, 1, 0, 0, 0, -1], "none is far, nothing was settled; ready is soon"
 
 
-def test_measure_tells_the_age_of_the_ready_ones_and_when_they_became_ready(q):
+def test_measure_returns_the_age_of_ready_jobs(q):
     q.put(("a", 1000), ("b", 2000), ("c", 3000), ("later", 9000), now=500)
     now, ready, waiting, in_flight, dead, ended, age, oldest, *rest = q.ask("measure", 4000, -2500, -1500, 60000)
     assert (ready, waiting, age, oldest) == (3, 1, 2000, 1000)

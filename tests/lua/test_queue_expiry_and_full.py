@@ -62,7 +62,7 @@ def test_a_job_that_the_daemon_buries_loses_its_expiry(q):
 
 # -------------------------------------------------------------------------- order
 
-def test_given_back_with_the_due_times_they_came_with_they_stand_where_they_stood(q):
+def test_jobs_released_with_their_due_times_keep_their_places(q):
     q.put("c", "b", "a", now=1000.25)
     reply = q.ask("pull", 1002, 100, 0, 2)
     due = {"c": reply[9] / 1000, "b": reply[16] / 1000}
@@ -139,7 +139,7 @@ def test_when_redis_is_full_jobs_expire_all_the_same(q):
 
 # ---------------------------------------------------------------------- repetition
 
-def test_to_finish_once_more_what_is_kept_says_that_it_has_ended_and_changes_nothing(q):
+def test_a_repeated_finish_of_a_kept_job_returns_ended(q):
     q.keep = 9000
     q.put("a")
     q.pull(1001)

@@ -60,7 +60,7 @@ def test_a_run_of_a_job_that_is_no_longer_ours_is_not_kept(bucket, what):
     assert bucket.find("a@10")[0] == b"n"
 
 
-def test_a_run_whose_name_is_another_jobs_is_kept_under_the_next_one(bucket):
+def test_an_exhausted_run_whose_id_is_another_jobs_gets_the_next_id(bucket):
     bucket.enqueue([("a@10", 99), ("a@010", 98, "", "d")])
     assert lose(bucket, begin(bucket)) == (60, "k")
     assert bucket.find("a@10")[:2] == [b"w", 99] and bucket.find("a@010")[0] == b"d"
@@ -68,7 +68,7 @@ def test_a_run_whose_name_is_another_jobs_is_kept_under_the_next_one(bucket):
     assert bucket.find("a") == [b"w", 60, b"run 2", None]
 
 
-def test_a_run_whose_name_is_a_far_jobs_is_kept_under_the_next_one(bucket):
+def test_an_exhausted_run_whose_id_is_a_far_jobs_gets_the_next_id(bucket):
     bucket.horizon = 1000
     bucket.enqueue([("a@10", 10**6)])
     assert bucket.far()[0], "it is far"
@@ -98,7 +98,7 @@ def test_in_the_order_of_keys_the_lost_run_and_the_next_are_jobs_of_one_group(ke
     assert seen == (["a@10", "b", "a"] if how == "s" else ["b", "a"])
 
 
-def test_out_of_memory_a_run_is_given_up_all_the_same(bucket):
+def test_an_exhausted_run_ends_even_without_memory(bucket):
     lease = begin(bucket)
     bucket.client.config_set("maxmemory", 1)
     try:

@@ -52,7 +52,7 @@ def test_a_job_that_is_no_job_goes_to_the_error_bucket_with_its_reason(bucket, s
     assert server.hget(bucket.key["tries"], "a") == b"0|bad-delay|0|1|1|x"
 
 
-def test_claim_takes_due_jobs_in_order_and_nothing_early(bucket):
+def test_claim_returns_due_jobs_in_order_and_none_early(bucket):
     bucket.enqueue([("c", 30), ("a", 10), ("b", 20)])
     head, lease, jobs = bucket.claim(20)
     assert (head, lease) == (30, 120)
@@ -60,14 +60,14 @@ def test_claim_takes_due_jobs_in_order_and_nothing_early(bucket):
     assert bucket.claim(29)[2] == []
 
 
-def test_claim_takes_no_more_than_it_is_asked_for(bucket):
+def test_claim_returns_no_more_than_requested(bucket):
     bucket.enqueue([("a", 1), ("b", 2), ("c", 3)])
     head, _, jobs = bucket.claim(100, most=2)
     assert head == 3 and [j[0] for j in jobs] == [b"a", b"b"]
 
 
 @pytest.mark.slow
-def test_claim_stops_before_its_reply_holds_more_than_16_mib_of_jobs(bucket):
+def test_claim_stops_before_its_reply_exceeds_16_mib_of_jobs(bucket):
     large = b"x" * (5 * 1024 * 1024)
     for n in range(7):
         assert bucket.enqueue([(f"large-{n}", 1, "", "", 0, -1, "", large)])[1] == "s"
@@ -79,7 +79,7 @@ def test_claim_stops_before_its_reply_holds_more_than_16_mib_of_jobs(bucket):
     assert len(bucket.claim(10, most=1000)[2]) == 301
 
 
-def test_claim_gives_one_job_of_any_size(bucket):
+def test_claim_returns_one_job_of_any_size(bucket):
     for n in range(2):
         bucket.enqueue([(f"huge-{n}", 1, "", "", 0, -1, "", b"x" * (17 * 1024 * 1024))])
     assert [len(bucket.claim(10)[2]) for _ in range(3)] == [1, 1, 0]
@@ -100,7 +100,7 @@ def test_claim_reports_an_id_whose_body_is_missing(bucket, server):
     assert bucket.claim(10)[2] == [(b"a", b"", None)]
 
 
-def test_ack_forgets_a_job_wherever_it_stands(bucket, server):
+def test_ack_forgets_a_job_in_every_state(bucket, server):
     bucket.enqueue([("a", 1), ("b", 1), ("c", 1), ("d", 999)])
     _, lease, _ = bucket.claim(10)
     bucket.reap(110)
@@ -113,7 +113,7 @@ def test_ack_forgets_a_job_wherever_it_stands(bucket, server):
     assert server.hlen(bucket.key["tries"]) == 0
 
 
-def test_an_ack_that_comes_again_leaves_a_new_job_of_the_same_id_alone(bucket, server):
+def test_a_repeated_ack_does_not_change_a_new_job_with_the_same_id(bucket, server):
     bucket.enqueue([("a", 1)])
     _, lease, _ = bucket.claim(10)
     assert bucket.ack(lease, "a") == "a"
@@ -122,7 +122,7 @@ def test_an_ack_that_comes_again_leaves_a_new_job_of_the_same_id_alone(bucket, s
     assert server.zscore(bucket.key["delay"], "a") == 50
 
 
-def test_an_ack_whose_lease_had_ended_still_forgets_the_job(bucket):
+def test_an_ack_after_lease_expiry_removes_the_job(bucket):
     bucket.enqueue([("a", 1), ("b", 1)])
     _, lease, _ = bucket.claim(10, lease=100)
     bucket.reap(110)
@@ -131,7 +131,7 @@ def test_an_ack_whose_lease_had_ended_still_forgets_the_job(bucket):
     assert bucket.ack(lease, "b") == "a"
 
 
-def test_the_largest_batch_goes_through_every_script(bucket):
+def test_the_largest_batch_passes_every_script(bucket):
     ids = [f"job-{n}" for n in range(1000)]
     assert bucket.enqueue([(id_, 1) for id_ in ids])[1] == "s" * 1000
     _, lease, jobs = bucket.claim(10, lease=100, most=1000)
@@ -155,14 +155,14 @@ def test_retry_and_bury_act_only_for_the_lease_that_claimed(bucket):
     assert bucket.bury(10, ("b", lease, "1|r|0|1|1|x"), ("a", lease, "y")) == "by"
 
 
-def test_a_failed_job_comes_back_with_what_is_known_of_its_attempts(bucket):
+def test_a_failed_job_returns_with_its_record_of_attempts(bucket):
     bucket.enqueue([("a", 1)])
     _, lease, _ = bucket.claim(10)
     bucket.retry(("a", lease, 50, "1||0|10|10|HTTP 503"))
     assert bucket.claim(50)[2] == [(b"a", b"body of a", b"1||0|10|10|HTTP 503")]
 
 
-def test_cancel_tells_waiting_dead_in_flight_and_unknown_apart(bucket):
+def test_cancel_distinguishes_pending_dead_in_flight_and_unknown(bucket):
     bucket.enqueue([("w", 99), ("f", 1), ("d", 1)])
     _, lease, _ = bucket.claim(10)
     bucket.bury(10, ("d", lease, "1|rejected|0|1|1|x"))
@@ -177,7 +177,7 @@ def claim_lease(bucket, *ids, now=10, lease=100):
     return token
 
 
-def test_a_job_cancelled_in_flight_is_never_tried_again(bucket, server):
+def test_a_job_cancelled_in_flight_is_never_retried(bucket, server):
     lease = claim_lease(bucket, "retried", "buried", "again", "lost", "acked")
     assert bucket.cancel("retried", "buried", "again", "lost", "acked") == "fffff"
     assert bucket.cancel("lost") == "f"
@@ -191,7 +191,7 @@ def test_a_job_cancelled_in_flight_is_never_tried_again(bucket, server):
     assert bucket.rest() == ["told"]
 
 
-def test_the_mark_of_a_cancel_keeps_what_is_known_and_takes_the_place_of_a_reason(bucket, server):
+def test_the_mark_of_a_cancel_replaces_only_the_reason(bucket, server):
     bucket.enqueue([("a", 1), ("b", 1, "2|retries|3/503/1|5|6|x|y"), ("c", 1, "1||0|5|6|old")])
     bucket.claim(10)
     assert bucket.cancel("a", "b", "c") == "fff"
@@ -215,7 +215,7 @@ def test_an_add_after_the_cancel_of_a_job_in_flight_is_a_new_job(bucket):
     assert bucket.claim(11)[2] == [(b"a", b"body of a", None)]
 
 
-def test_replace_says_what_was_there(bucket, server):
+def test_replace_returns_the_state_of_the_old_job(bucket, server):
     lease = claim_lease(bucket, "f", "d")
     bucket.bury(10, ("d", lease, "1|rejected|0/0/0|1|1|x"))
     bucket.enqueue([("w", 99)])
@@ -239,7 +239,7 @@ def test_words_of_a_replaced_lease_do_not_touch_the_new_job(bucket, server):
     assert bucket.claim(20)[2] == [(b"a", b"new", b"1||0/0/0|1|1|x")]
 
 
-def test_an_ack_of_an_ended_lease_is_not_taken_for_a_job_that_replaced_it(bucket):
+def test_an_ack_of_an_expired_lease_does_not_ack_the_replacement(bucket):
     old = claim_lease(bucket, "a")
     bucket.reap(110)
     assert bucket.enqueue([("a", 120, "", "r", 0, -1, "", "new")], now=115)[1] == "r"
@@ -249,7 +249,7 @@ def test_an_ack_of_an_ended_lease_is_not_taken_for_a_job_that_replaced_it(bucket
     assert bucket.claim(220)[2][0][1] == b"new"
 
 
-def test_a_replacement_that_comes_again_does_not_deliver_twice(bucket):
+def test_a_repeated_replacement_does_not_deliver_twice(bucket):
     row = ("a", 5, "", "r", 0, -1, "", "new")
     assert bucket.enqueue([row], now=10)[1] == "s"
     assert bucket.enqueue([row], now=10)[1] == "r"
@@ -270,7 +270,7 @@ def test_a_delivered_id_is_remembered_for_its_time(bucket, server):
     assert bucket.enqueue([("a", 50)], now=1020)[1] == "s"
 
 
-def test_what_is_remembered_is_pruned_as_more_comes(bucket, server):
+def test_remembered_ids_are_pruned_as_new_ones_arrive(bucket, server):
     bucket.remember = 100
     for now in range(10, 5000, 50):
         lease = claim_lease(bucket, f"j{now}", f"k{now}", now=now)
@@ -412,7 +412,7 @@ def test_no_more_are_in_flight_than_may_be(bucket):
     assert bucket.claim(10**7)[2] == [] and bucket.wait_us == 10**6
 
 
-def test_reap_brings_ended_leases_back_as_a_further_attempt(bucket):
+def test_reap_returns_expired_leases_as_a_further_attempt(bucket):
     bucket.enqueue([("a", 1), ("b", 2)])
     bucket.claim(10, lease=100, most=1)
     bucket.claim(20, lease=500)
@@ -423,7 +423,7 @@ def test_reap_brings_ended_leases_back_as_a_further_attempt(bucket):
     assert dict((j[0], j[2]) for j in bucket.claim(9999)[2])[b"a"] == b"2||0/0/0|110|110|lease ended"
 
 
-def test_find_says_where_a_job_stands(bucket):
+def test_find_returns_the_state_of_a_job(bucket):
     bucket.enqueue([("w", 99), ("f", 1), ("d", 2)])
     _, lease, _ = bucket.claim(10)
     bucket.bury(11, ("d", lease, "1|rejected|0|1|1|x"))
@@ -439,7 +439,7 @@ def test_count_adds_up(bucket):
     assert bucket.count(10) == [3, 1, 0, 2, 2, 101, 10]
 
 
-def test_a_server_out_of_memory_takes_nothing_in_but_lets_due_jobs_leave(bucket, server):
+def test_a_server_out_of_memory_stores_nothing_and_delivers_due_jobs(bucket, server):
     bucket.remember, bucket.limits = 1000, (1000, 10, "", 10)
     bucket.enqueue([("a", 1), ("b", 1), ("c", 1)])
     server.config_set("maxmemory", 1)
@@ -490,7 +490,7 @@ def test_any_sequence_of_calls_keeps_every_job_in_one_place(bucket):
     assert seen > 100
 
 
-def test_a_job_that_is_sent_again_is_told_that_it_was_stored(bucket):
+def test_a_repeated_enqueue_returns_stored(bucket):
     """A: its answer was lost. So only a job that is unchanged since it was stored can be that one."""
     assert bucket.enqueue([("a", 10), ("gone", 10)])[1] == "ss"
     bucket.enqueue([("other", 10, "", "", 0, -1, "", "not the same")])
@@ -502,7 +502,7 @@ def test_a_job_that_is_sent_again_is_told_that_it_was_stored(bucket):
     assert bucket.enqueue([("d", 10, "0|loop|0/0/0|1|1|x", "d+")])[1] == "s" and bucket.count(0)[2] == 1
 
 
-def test_a_record_that_is_sent_again_is_told_that_it_was_stored(bucket):
+def test_a_repeated_enqueue_of_a_record_returns_stored(bucket):
     row = [("a", 10, "", "", 1, 5)]
     assert bucket.enqueue(row, partitions=[("k/t/0", "")])[1] == "s"
     assert bucket.enqueue(row, partitions=[("k/t/0", "")])[1] == "k"

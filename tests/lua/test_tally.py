@@ -38,7 +38,7 @@ def test_an_amount_that_would_exceed_the_limit_is_not_counted_at_all(tally):
     assert tally(1, limit=0, key="other") == 0
 
 
-def test_what_is_given_back_can_be_counted_again_and_never_falls_below_zero(tally):
+def test_a_returned_permit_can_be_used_again_and_the_count_never_falls_below_zero(tally):
     assert [tally(1), tally(1), tally(-1)] == [1, 1, 1]
     assert tally.counted == 1
     assert tally(-5) == 1 and tally.counted == 0

@@ -58,7 +58,7 @@ def test_the_unit_is_fenced_in(tmp_path):
 # --- what make builds, and the paths of make install ---
 
 @pytest.mark.parametrize("path", ["sinks/kafka/kafka.o", "lua.o"])
-def test_an_object_whose_header_changed_is_built_anew_by_each_name_of_its_folder(tmp_path, path):
+def test_an_object_whose_header_changed_is_built_again_by_each_name_of_its_folder(tmp_path, path):
     good("make", "-s", f"B={tmp_path}", f"{tmp_path}/obj/{path}", cwd=TOP)
     header = re.search(r"bridge/\S+\.h", (tmp_path / f"obj/{path}").with_suffix(".d").read_text())[0]
     for folder in (str(tmp_path), os.path.relpath(tmp_path, TOP)):
@@ -97,7 +97,7 @@ def test_the_files_that_the_manual_names_are_installed(tmp_path):
     assert named and [path for path in named if not (tmp_path / path.lstrip("/")).is_file()] == []
 
 
-def test_the_example_of_a_plugin_is_built_from_what_was_installed(tmp_path):
+def test_the_example_plugin_builds_from_installed_files(tmp_path):
     good("make", "-s", f"B={Path(BIN).parent}", f"PREFIX={tmp_path}", f"SYSCONFDIR={tmp_path}/etc",
          "install", cwd=TOP)
     example = tmp_path / "share/doc/tarry/examples/plugin"
@@ -137,7 +137,7 @@ def manifest():
 
 
 @pytest.mark.slow  # installs a validator
-def test_the_manifest_is_what_kubernetes_takes(tmp_path):
+def test_the_manifest_is_valid_for_kubernetes(tmp_path):
     check = tool("kubernetes-validate", "1.37.0", "kubernetes-validate")
     good(check, "--strict", str(TOP / "etc/kubernetes/tarry.yaml"))
     broken = tmp_path / "broken.yaml"
@@ -179,7 +179,7 @@ def test_the_chart_makes_the_manifest(helm):
     assert monitor["endpoints"][0]["authorization"]["credentials"]["name"] == "own"
 
 
-def test_the_compose_file_names_what_exists(tmp_path):
+def test_the_compose_file_names_existing_files(tmp_path):
     """Each configuration exists, each file exists, and the daemon accepts its own configuration."""
     file = TOP / "etc/docker/compose.yaml"
     parts = yaml.safe_load(file.read_text())
@@ -234,7 +234,7 @@ def sbom(tmp_path_factory):
     return file
 
 
-def test_the_list_of_parts_names_what_is_linked(sbom):
+def test_the_sbom_names_the_linked_libraries(sbom):
     document = json.loads(sbom.read_text())
     versions = {package["name"]: package["versionInfo"] for package in document["packages"]}
     assert versions["tarry"] == VERSION

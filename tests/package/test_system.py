@@ -46,13 +46,13 @@ def installed(machine):
 
 # --- the package itself ---
 
-def test_two_builds_give_the_same_bytes(debs):
+def test_two_builds_produce_the_same_bytes(debs):
     assert debs.this.name == debs.again.name
     assert digest(debs.this) == digest(debs.again)
     assert digest(debs.this) != digest(debs.next)
 
 
-def test_who_builds_it_may_answer_for_it(debs):
+def test_the_builder_can_set_the_maintainer(debs):
     def maintainer(deb):
         return sh("dpkg-deb", "-f", str(deb), "Maintainer").strip()
 
@@ -60,7 +60,7 @@ def test_who_builds_it_may_answer_for_it(debs):
     assert maintainer(debs.next) == SITE
 
 
-def test_it_holds_what_make_install_brings_and_the_list_of_parts(debs):
+def test_the_package_contains_what_make_install_installs_and_the_sbom(debs):
     names = re.findall(r"(?m) \./(\S+)$", sh("dpkg-deb", "-c", str(debs.this)))
     names = {re.sub(r"^usr/|\.gz$", "", name) for name in names}
     doc = "share/doc/tarry"
@@ -75,7 +75,7 @@ def test_it_holds_what_make_install_brings_and_the_list_of_parts(debs):
     assert f"{doc}/LICENSE" not in names, "it is in copyright"
 
 
-def test_lintian_has_nothing_to_say(debs):
+def test_lintian_reports_nothing(debs):
     warnings = [line for line in debs.lintian().splitlines() if re.match(r"[EWIP]: ", line)]
     assert warnings == []
 
@@ -157,7 +157,7 @@ def test_a_private_redis_and_mqtt_work_within_the_fence(installed):
     installed.do("test -s /var/lib/tarry/tarry-data/appendonlydir/*.manifest")
 
 
-def test_a_secret_comes_as_a_credential(installed):
+def test_a_secret_can_be_a_credential(installed):
     installed.do("mkdir -p /etc/systemd/system/tarry.service.d && "
                  "redis-cli config set requirepass geheim")
     installed.write("secret", "redis://:geheim@127.0.0.1:6379/0\n")
@@ -175,7 +175,7 @@ def test_a_secret_comes_as_a_credential(installed):
     installed.do("redis-cli -a geheim config set requirepass ''")
 
 
-def test_a_drop_in_gives_it_a_low_port(installed):
+def test_a_drop_in_allows_a_low_port(installed):
     installed.do("mkdir -p /etc/systemd/system/tarry.service.d")
     installed.write("etc/systemd/system/tarry.service.d/port.conf",
                     "[Service]\nPrivateUsers=no\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n"
@@ -186,7 +186,7 @@ def test_a_drop_in_gives_it_a_low_port(installed):
     installed.do("systemctl reload tarry && curl -fsS http://127.0.0.1/readyz")
 
 
-def test_a_reload_is_refused_with_what_is_wrong(installed):
+def test_a_refused_reload_reports_its_errors(installed):
     pid = main_pid(installed)
     installed.do("systemctl reload tarry")
     installed.do("echo 'nonsense: { };' >> /etc/tarry/tarry.conf")
@@ -200,7 +200,7 @@ def test_a_reload_is_refused_with_what_is_wrong(installed):
     assert installed.do("systemctl show -P NRestarts tarry") == "0", "78 is not tried again"
 
 
-def test_one_that_hangs_is_started_again(installed):
+def test_a_hanging_service_is_restarted(installed):
     installed.do("mkdir -p /etc/systemd/system/tarry.service.d")
     installed.write("etc/systemd/system/tarry.service.d/dog.conf", "[Service]\nWatchdogSec=3\n")
     installed.do("systemctl daemon-reload && systemctl restart tarry")

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_admin_api import Yard
+from test_admin_api import Setup
 
 from lib.servers import BUILD, TOP, wait_for, within
 
@@ -70,8 +70,8 @@ def browser():
 
 
 @pytest.fixture
-def yard(bench, browser):
-    return Yard(bench)
+def testbed(bench, browser):
+    return Setup(bench)
 
 
 def be_admin(y):

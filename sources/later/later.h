@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * later_job.h - converts tasks of Later's API to jobs, and jobs to its answers. No I/O,
- * no state.
+ * later.h - converts tasks of Later's API to jobs, and jobs to its answers, for the tests
+ * and the import.
  *
  * A job's payload is the complete body of the callback request, its target the callback
  * URL. Later's number of retries is the job's tries minus one. The creation time is the
  * job's timestamp. Later's execute_time is the first due time in whole seconds.
  */
-#ifndef SOURCES_LATER_LATER_JOB_H
-#define SOURCES_LATER_LATER_JOB_H
+#ifndef SOURCES_LATER_LATER_H
+#define SOURCES_LATER_LATER_H
 
 #include "bridge/http/http_args.h"
 #include "bridge/plugin.h"
-
-enum { LATER_ID_SIZE = 37 }; /* with the NUL */
 
 struct later_task {
     struct slice id, topic, callback, content; /* UTF-8 */
@@ -35,9 +33,6 @@ void later_set_times(struct later_task *task, int64_t now_ms);
 
 /* Appends the answer to /query. job: from Redis; failures: attempts so far. */
 void later_show(struct buf *out, const struct job *job, unsigned failures);
-
-/* Writes a random UUID, version 4. */
-void later_new_id(char out[LATER_ID_SIZE]);
 
 /* --- later_import.c: imports from the Redis layout of Later (btfak/later) --- */
 struct import;

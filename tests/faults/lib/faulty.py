@@ -18,15 +18,15 @@ from lib.servers import free_port
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
-class Ill:
+class FaultyServer:
     """One faulty server. answer(self, writer, nth) is a coroutine that answers the nth request of
     one job (from 1). It returns whether the connection stays open."""
 
-    def __init__(self, clinic, answer, tls=None, host="127.0.0.1"):
+    def __init__(self, thread, answer, tls=None, host="127.0.0.1"):
         self.answer, self.port, self.calls = answer, free_port(), defaultdict(list)
         self.sent_bytes = 0
         self.url = f"{'https' if tls else 'http'}://{host}:{self.port}/hook"
-        clinic.run(asyncio.start_server(self.serve, "127.0.0.1", self.port, backlog=1000, ssl=tls))
+        thread.run(asyncio.start_server(self.serve, "127.0.0.1", self.port, backlog=1000, ssl=tls))
 
     async def serve(self, reader, writer):
         try:
@@ -48,7 +48,7 @@ class Ill:
         return [[b - a for a, b in zip(times, times[1:])] for times in self.calls.values()]
 
 
-class Clinic:
+class ServerThread:
     """Runs all faulty servers on one thread."""
 
     def __init__(self):
