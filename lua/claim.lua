@@ -29,23 +29,27 @@ if #ids > 0 then
   local lease = at + lease_ms
   out[3] = lease
   local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
-  local leased, bytes, body_of = {}, 0, claim_bodies(ids)
-  for i, id in ipairs(ids) do
-    local body = body_of(i)
-    bytes = bytes + #(body or '')
-    if bytes > CLAIM_BYTES and i > 1 then
-      break
-    end
-    taken = i
-    local n = #out
-    out[n + 1], out[n + 2], out[n + 3] = id, body or '', tried[i] or false
-    if body then
-      leased[#leased + 1] = lease
-      leased[#leased + 1] = id
-    else
-      redis.call('HDEL', tries, id)
-      redis.call('HDEL', base .. ':ended', id)
-      order().left(id)
+  local leased, bytes = {}, 0
+  while taken < #ids and bytes <= CLAIM_BYTES do
+    local from, upto = taken + 1, math.min(taken + CLAIM_AT_ONCE, #ids)
+    local bodies = redis.call('HMGET', pool, unpack(ids, from, upto))
+    for i = from, upto do
+      local id, body = ids[i], bodies[i - from + 1]
+      bytes = bytes + #(body or '')
+      if bytes > CLAIM_BYTES and i > 1 then
+        break
+      end
+      taken = i
+      local n = #out
+      out[n + 1], out[n + 2], out[n + 3] = id, body or '', tried[i] or false
+      if body then
+        leased[#leased + 1] = lease
+        leased[#leased + 1] = id
+      else
+        redis.call('HDEL', tries, id)
+        redis.call('HDEL', base .. ':ended', id)
+        order().left(id)
+      end
     end
   end
   redis.call('ZREM', delay, unpack(ids, 1, taken))

@@ -18,9 +18,12 @@ if #names > 0 then
   local notes = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(names)) or {}
   local ends = redis.call('EXISTS', ttl) == 1 and redis.call('ZMSCORE', ttl, unpack(names)) or {}
   local consumer, left, leased, taken, bytes = 1, tonumber(ARGV[FIRST_ROW + MAX]), {}, {}, 0
-  local from_ms, body = claim_time(soon), claim_bodies(names)
+  local from_ms, bodies = claim_time(soon), {}
   for i, id in ipairs(names) do
-    local over_ms, record = tonumber(ends[i] or nil), body(i)
+    if i % CLAIM_AT_ONCE == 1 then
+      bodies = redis.call('HMGET', pool, unpack(names, i, math.min(i + CLAIM_AT_ONCE - 1, #names)))
+    end
+    local over_ms, record = tonumber(ends[i] or nil), bodies[(i - 1) % CLAIM_AT_ONCE + 1]
     bytes = bytes + #(record or '')
     if bytes > CLAIM_BYTES and i > 1 then
       break

@@ -239,6 +239,8 @@ void opt_list_add(struct opt_list *list, const char *text);
 
 /* Returns whether the row's field has the same value in a and b. */
 bool opt_same(const struct opt *row, const void *a, const void *b);
+/* The same for all rows. */
+bool opt_all_same(const struct opt *rows, const void *a, const void *b);
 /* Exchanges the fields of all rows. */
 void opt_exchange(const struct opt *rows, void *a, void *b);
 

@@ -13,11 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct opt_value *conf_check_place(const struct check *c, const char *section,
-                                         const char *part, const char *key)
+const struct opt_value *conf_check_place(const struct check *c, struct conf_place at)
 {
     const struct opt_value *v = c->root;
-    const char *const path[] = {section, part, key};
+    const char *const path[] = {at.section, at.part, at.key};
 
     for (size_t i = 0; i < 3 && path[i] != NULL; i++) {
         const struct opt_value *next = conf_tree_member(v, path[i]);
@@ -36,9 +35,9 @@ void conf_check_error(const struct check *c, struct conf_place at, const char *f
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    conf_error_at(c->errors, conf_check_place(c, at.section, at.part, at.key),
-                  "%s%s%.64s%s%s%s", at.section, at.part ? "." : "",
-                  at.part ? at.part : "", at.key ? "." : "", at.key ? at.key : "", text);
+    conf_error_at(c->errors, conf_check_place(c, at), "%s%s%.64s%s%s%s", at.section,
+                  at.part ? "." : "", at.part ? at.part : "", at.key ? "." : "",
+                  at.key ? at.key : "", text);
 }
 
 const void *conf_check_named(const struct check *c, struct conf_place at,
@@ -82,9 +81,7 @@ static bool is_from(const struct conf_route *route, const struct conf_source *so
 
 static void check_rename(const struct check *c, const struct conf_source *source)
 {
-    struct conf_place place = source_key(source, "headers");
-    const struct opt_value *at =
-        conf_check_place(c, place.section, place.part, place.key);
+    const struct opt_value *at = conf_check_place(c, source_key(source, "headers"));
 
     for (size_t i = 0; i < source->rename.n; i++) {
         const struct pair *pair = &source->rename.v[i];
@@ -148,7 +145,7 @@ static void check_url(const struct check *c, const struct conf_redis *redis,
     if (strcmp(redis->url, "embedded") != 0 &&
         redis_url_parse(redis->url, &parsed, &err) != 0)
         conf_check_error(c, at, ": %s",
-                         conf_check_place(c, at.section, at.part, at.key)->expanded
+                         conf_check_place(c, at)->expanded
                              ? "must be redis://HOST:PORT/DB, unix://PATH, "
                                "redis+sentinel://HOST:PORT,.../MASTER, "
                                "redis+cluster://HOST:PORT,... or \"embedded\""
@@ -161,7 +158,7 @@ static void check_url(const struct check *c, const struct conf_redis *redis,
              (redis->sentinel_user || redis->sentinel_password)) {
         at =
             redis_key(pool, redis->sentinel_user ? "sentinel_user" : "sentinel_password");
-        conf_error_at(c->errors, conf_check_place(c, at.section, at.part, at.key),
+        conf_error_at(c->errors, conf_check_place(c, at),
                       "%s%s.sentinel_user and sentinel_password apply only to a url that "
                       "begins with redis+sentinel:// or rediss+sentinel://; remove them",
                       pool ? "pools." : "redis", pool ? pool : "");
@@ -228,7 +225,8 @@ void conf_check(const struct check *c)
     for (size_t i = 0; i < conf->route_count; i++)
         conf_check_route(c, conf->routes[i]);
     if (conf->route_count == 0)
-        conf_error_at(c->errors, conf_check_place(c, "routes", NULL, NULL),
+        conf_error_at(c->errors,
+                      conf_check_place(c, (struct conf_place){"routes", NULL, NULL}),
                       "no route is configured; add one: routes: { NAME: { from = "
                       "\"...\"; to = \"...\"; }; };");
 }

@@ -25,8 +25,9 @@ static void check_opts(const struct check *c, const struct listener *l)
         if (checks[i](l->opts, &err) == 0)
             continue;
         snprintf(key, sizeof(key), "%.*s", (int)strcspn(err.text, ": "), err.text);
-        conf_error_at(c->errors, conf_check_place(c, l->section, key, NULL), "%s.%s",
-                      l->section, err.text);
+        conf_error_at(c->errors,
+                      conf_check_place(c, (struct conf_place){l->section, key, NULL}),
+                      "%s.%s", l->section, err.text);
     }
 }
 
@@ -39,9 +40,15 @@ static void warn_of_strangers(const struct check *c, const struct listener *l)
     snprintf(prefix, sizeof(prefix), "%s.", l->section);
     httpd_warn_insecure(l->opts, prefix, &tokens, &line);
     if (line.n > 0)
-        conf_warn_at(c->errors, conf_check_place(c, l->section, "listen", NULL), "%.*s",
-                     (int)line.n - 1, line.p);
+        conf_warn_at(c->errors,
+                     conf_check_place(c, (struct conf_place){l->section, "listen", NULL}),
+                     "%.*s", (int)line.n - 1, line.p);
     buf_free(&line);
+}
+
+static struct conf_place key_of(const struct conf_token *token, const char *key)
+{
+    return (struct conf_place){"tokens", token->name, key};
 }
 
 static void check_twins(const struct check *c, const struct conf_token *token)
@@ -50,27 +57,16 @@ static void check_twins(const struct check *c, const struct conf_token *token)
         const struct conf_token *other = c->conf->tokens[i];
         if (token->token && other->token && strcmp(token->token, other->token) == 0)
             conf_error_at(
-                c->errors, conf_check_place(c, "tokens", token->name, "token"),
+                c->errors, conf_check_place(c, key_of(token, "token")),
                 "tokens.%s has the same token as tokens.%s; use different tokens",
                 token->name, other->name);
         if (token->certificate && other->certificate &&
             strcmp(token->certificate, other->certificate) == 0)
-            conf_error_at(c->errors,
-                          conf_check_place(c, "tokens", token->name, "certificate"),
+            conf_error_at(c->errors, conf_check_place(c, key_of(token, "certificate")),
                           "tokens.%s names the same certificate as tokens.%s; merge "
                           "their roles into one entry",
                           token->name, other->name);
     }
-}
-
-static bool asks_for_certificates(const struct conf *conf)
-{
-    return conf->http.tls_client_ca || conf->admin.tls_client_ca;
-}
-
-static struct conf_place key_of(const struct conf_token *token, const char *key)
-{
-    return (struct conf_place){"tokens", token->name, key};
 }
 
 static void check_token(const struct check *c, const struct conf_token *token)
@@ -81,7 +77,8 @@ static void check_token(const struct check *c, const struct conf_token *token)
         conf_check_error(c, key_of(token, NULL), " requires either token or certificate");
     if (token->token && tokens_check(token->token, &err) < 0)
         conf_check_error(c, key_of(token, "token"), " %s", err.text);
-    if (token->certificate && !asks_for_certificates(c->conf))
+    if (token->certificate && !c->conf->http.tls_client_ca &&
+        !c->conf->admin.tls_client_ca)
         conf_check_error(
             c, key_of(token, "certificate"),
             ": no listener requests client certificates; set http.tls_client_ca "

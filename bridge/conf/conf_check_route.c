@@ -53,7 +53,7 @@ static void check_sink(const struct check *c, const struct conf_route *route,
             "sink of another type",
             name);
     if (sink != NULL && sink->ops != NULL && sink->ops->target == NULL && topic == NULL)
-        conf_error_at(c->errors, conf_check_place(c, "routes", route->name, key),
+        conf_error_at(c->errors, conf_check_place(c, key_of(route, key)),
                       "routes.%s requires \"%s\": the sink %s (%s) has no default target",
                       route->name, topic_key, name, sink->ops->name);
 }

@@ -81,18 +81,15 @@ static void diff_section(const struct conf_section *section, const struct conf *
 static void diff_pools(const struct conf *old, const struct conf *now,
                        struct conf_diff *d)
 {
-    struct conf_diff found = {0};
     for (size_t i = 0; i < now->pool_count; i++) {
         const struct conf_pool *pool = now->pools[i];
         const struct conf_pool *was = conf_find(old, CONF_POOLS, slice_of(pool->name));
-        if (was == NULL ||
-            compare(conf_redis_rows, &was->redis, &pool->redis, "", NULL, &found))
+        if (was == NULL || !opt_all_same(conf_redis_rows, &was->redis, &pool->redis))
             refuse(d, "pools", pool->name);
     }
     for (size_t i = 0; i < old->pool_count; i++)
         if (!conf_find(now, CONF_POOLS, slice_of(old->pools[i]->name)))
             refuse(d, "pools", old->pools[i]->name);
-    conf_diff_free(&found);
 }
 
 /* Sources, sinks and routes of both are compared one by one: conf_diff_source() ... */

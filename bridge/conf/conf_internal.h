@@ -180,14 +180,13 @@ struct check {
 void conf_check(const struct check *c);
 void conf_check_http(const struct check *c);
 void conf_check_route(const struct check *c, const struct conf_route *route);
-/* Returns the value whose line an error names: the key, else the part, else the
- * section. */
-const struct opt_value *conf_check_place(const struct check *c, const char *section,
-                                         const char *part, const char *key);
 /* section.part.key; part and key may be NULL. */
 struct conf_place {
     const char *section, *part, *key;
 };
+/* Returns the value whose line an error names: the key, else the part, else the
+ * section. */
+const struct opt_value *conf_check_place(const struct check *c, struct conf_place at);
 /* Adds an error at that place unless a part of that kind has the name. Returns the part,
  * or NULL. */
 const void *conf_check_named(const struct check *c, struct conf_place at,

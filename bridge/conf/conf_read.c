@@ -390,7 +390,7 @@ static void read_section(struct conf *conf, const struct conf_section *section,
 static void unknown_sections(const struct opt_value *root, struct conf_errors *errors)
 {
     for (size_t i = 0; i < root->count; i++) {
-        const char *name = root->item[i].name;
+        const struct opt_value *item = &root->item[i];
         struct opt_names names = {0};
         char hint[OPT_HINT_SIZE];
         for (const struct conf_section *s = conf_sections; s->name != NULL; s++)
@@ -398,11 +398,10 @@ static void unknown_sections(const struct opt_value *root, struct conf_errors *e
         for (size_t k = 0; k < CONF_KINDS; k++)
             opt_names_add(&names, conf_kinds[k].section);
         opt_names_add(&names, PLUGINS);
-        bool known = opt_find(names.v, name) != NULL;
-        opt_hint(&names, name, hint);
+        bool known = opt_find(names.v, item->name) != NULL;
+        opt_hint(&names, item->name, hint);
         if (!known)
-            conf_error_at(errors, &root->item[i], "unknown section \"%s\"; %s", name,
-                          hint);
+            conf_error_at(errors, item, "unknown section \"%s\"; %s", item->name, hint);
     }
 }
 

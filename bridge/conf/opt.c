@@ -388,6 +388,13 @@ bool opt_same(const struct opt *row, const void *a, const void *b)
     return type->same ? type->same(x, y) : memcmp(x, y, type->size) == 0;
 }
 
+bool opt_all_same(const struct opt *rows, const void *a, const void *b)
+{
+    while (rows->name != NULL && opt_same(rows, a, b))
+        rows++;
+    return rows->name == NULL;
+}
+
 void opt_exchange(const struct opt *rows, void *a, void *b)
 {
     char room[sizeof(struct retry_policy)]; /* large enough for every field */

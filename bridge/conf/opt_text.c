@@ -138,26 +138,24 @@ static bool same_letter(char a, char b)
     return a == b;
 }
 
-/* Returns the edit distance: insertions, deletions, changes and swaps of letters. */
+/* Returns the edit distance: insertions, deletions and changes of letters. */
 static unsigned distance(const char *a, const char *b)
 {
-    unsigned row[3][NAME_MAX_COMPARED + 1];
-    size_t n = strlen(a), m = strlen(b);
+    unsigned
+        row[NAME_MAX_COMPARED + 1]; /* from the letters of a so far to each start of b */
+    size_t m = strlen(b);
 
     for (size_t j = 0; j <= m; j++)
-        row[0][j] = (unsigned)j;
-    for (size_t i = 1; i <= n; i++) {
-        unsigned *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
-        now[0] = (unsigned)i;
+        row[j] = (unsigned)j;
+    for (; *a != '\0'; a++) {
+        unsigned corner = row[0]++;
         for (size_t j = 1; j <= m; j++) {
-            unsigned changed = last[j - 1] + !same_letter(a[i - 1], b[j - 1]);
-            now[j] = least(changed, least(last[j], now[j - 1]) + 1);
-            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
-                same_letter(a[i - 2], b[j - 1]))
-                now[j] = least(now[j], before[j - 2] + 1);
+            unsigned changed = corner + !same_letter(*a, b[j - 1]);
+            corner = row[j];
+            row[j] = least(changed, least(row[j], row[j - 1]) + 1);
         }
     }
-    return row[n % 3][m];
+    return row[m];
 }
 
 const char *opt_nearest(const struct opt *rows, const char *name)

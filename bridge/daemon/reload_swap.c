@@ -105,20 +105,12 @@ static void swap_sinks(struct reload *r)
 
 /* --- routes --- */
 
-static bool differs(const struct conf_route *a, const struct conf_route *b)
-{
-    struct conf_diff found = {0};
-    bool same = conf_diff_route(a, b, &found) == CONF_SAME;
-    conf_diff_free(&found);
-    return !same;
-}
-
 /* Even if the configuration has not changed, the sinks may have. */
 static void keep_route(struct route *route, struct conf_route **part)
 {
     struct sink *sink = inst_sink_named(route->bridge, (*part)->to);
     struct sink *dead = inst_sink_named(route->bridge, (*part)->dead);
-    bool other_conf = differs(route->conf, *part);
+    bool other_conf = !opt_all_same(conf_route_rows, route->conf, *part);
     if (other_conf || sink != route->sink || dead != route->dead) {
         if (other_conf)
             opt_exchange(conf_route_rows, route->conf, *part);

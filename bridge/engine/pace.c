@@ -447,6 +447,7 @@ static struct pace *pace_new(struct route *route)
     struct pace *p = mem_alloc(sizeof(*p));
     p->route = route;
     p->bucket = route->scheds[0]->bucket;
+    TAILQ_INIT(&p->by_use);
     TAILQ_INIT(&p->due);
     TAILQ_INIT(&p->asking);
     p->hook = loop_each_turn(on_turn, p);
@@ -463,7 +464,7 @@ void pace_change(struct route *route)
     if (p == NULL)
         p = route->pace = pace_new(route);
     read_conf(p);
-    for (t = p->targets; t; t = t->hh.next) {
+    TAILQ_FOREACH (t, &p->by_use, link) {
         if (!p->limits)
             t->breaker = (struct breaker){0};
         if (!TAILQ_EMPTY(&t->waiting))

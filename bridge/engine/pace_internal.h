@@ -34,8 +34,9 @@ struct ask {
 TAILQ_HEAD(ask_list, ask);
 
 struct target {
-    UT_hash_handle hh;            /* by name; in the order of last use */
-    TAILQ_ENTRY(target) due_link; /* of pace->due */
+    UT_hash_handle hh;        /* by name */
+    TAILQ_ENTRY(target) link; /* by last use, the latest at the end */
+    TAILQ_ENTRY(target) due_link;
     struct breaker breaker;
     struct gate gate;   /* enforces the rate at the delivery */
     unsigned in_flight; /* deliveries, and jobs that wait for their place in the rate */
@@ -64,7 +65,7 @@ struct pace {
     struct buf only, only_stop; /* its names */
     struct buf lower;           /* buffer of target_name() */
     struct target *targets;
-    TAILQ_HEAD(, target) due;
+    TAILQ_HEAD(target_list, target) by_use, due;
     struct ask_list asking; /* jobs that need a place in the rate */
     unsigned asks;          /* jobs without an answer */
     unsigned held;          /* of these: jobs that wait here with a timer */

@@ -76,27 +76,27 @@ static bool is_forgettable(const struct target *t)
 
 static void forget(struct pace *p, struct target *t)
 {
+    must(p->targets != NULL); /* it is in both containers */
     HASH_DEL(p->targets, t);
+    TAILQ_REMOVE(&p->by_use, t, link);
     gate_fini(&t->gate);
     free(t);
 }
 
 static void to_end(struct pace *p, struct target *t)
 {
-    if (t->hh.next == NULL)
-        return;
-    HASH_DEL(p->targets, t);
-    HASH_ADD_KEYPTR(hh, p->targets, t->name, t->name_n, t);
+    TAILQ_REMOVE(&p->by_use, t, link);
+    TAILQ_INSERT_TAIL(&p->by_use, t, link);
 }
 
 /* Delete the target that was used least recently. If none of those checked can be
  * deleted, because they are in flight or stopped, the limit is exceeded for a while. */
 static void forget_one(struct pace *p)
 {
-    struct target *t = p->targets;
+    struct target *t = TAILQ_FIRST(&p->by_use);
     for (int i = 0; i < SWEEP && t && !is_forgettable(t); i++) {
         to_end(p, t);
-        t = p->targets;
+        t = TAILQ_FIRST(&p->by_use);
     }
     if (t && is_forgettable(t))
         forget(p, t);
@@ -113,6 +113,7 @@ struct target *target_get(struct pace *p, struct slice name)
         slice_put(t->name, name);
         TAILQ_INIT(&t->waiting);
         HASH_ADD_KEYPTR(hh, p->targets, t->name, t->name_n, t);
+        TAILQ_INSERT_TAIL(&p->by_use, t, link);
     } else {
         to_end(p, t);
     }
@@ -123,9 +124,9 @@ struct target *target_get(struct pace *p, struct slice name)
 void targets_sweep(struct pace *p)
 {
     int64_t now_ms = loop_mono_ms();
-    struct target *t = p->targets, *next;
+    struct target *t = TAILQ_FIRST(&p->by_use), *next;
     for (int i = 0; i < SWEEP && t; i++, t = next) {
-        next = t->hh.next;
+        next = TAILQ_NEXT(t, link);
         if (t->used_ms > now_ms - p->breaker.window_ms)
             return;
         if (is_forgettable(t) && breaker_is_unused(&t->breaker, &p->breaker, now_ms))
@@ -138,7 +139,7 @@ void targets_sweep(struct pace *p)
 void targets_free(struct pace *p)
 {
     struct target *t;
-    while ((t = p->targets)) {
+    while ((t = TAILQ_FIRST(&p->by_use))) {
         struct ask *ask;
         while ((ask = TAILQ_FIRST(&t->waiting))) {
             TAILQ_REMOVE(&t->waiting, ask, link);
@@ -273,7 +274,7 @@ static void on_stops(void *arg, const struct redisReply *reply)
     struct pace *p = arg;
     struct target *t;
     const bool good = is_answer(p, reply);
-    for (t = p->targets; t; t = t->hh.next)
+    TAILQ_FOREACH (t, &p->by_use, link)
         t->seen = false;
     for (size_t i = 0; i < redis_items(reply); i++) {
         const struct slice name = redis_text(redis_item(reply, i));
@@ -287,7 +288,7 @@ static void on_stops(void *arg, const struct redisReply *reply)
         t->seen = true;
     }
     if (good && p->stopped_count > 0)
-        for (t = p->targets; t; t = t->hh.next)
+        TAILQ_FOREACH (t, &p->by_use, link)
             if (t->stopped && !t->unsaved && !t->seen)
                 go_on(p, t);
 }
@@ -298,7 +299,7 @@ void targets_read_stops(struct pace *p)
     struct target *t;
     p->read_ms = loop_mono_ms();
     if (p->stopped_count > 0)
-        for (t = p->targets; t; t = t->hh.next)
+        TAILQ_FOREACH (t, &p->by_use, link)
             if (t->stopped && t->unsaved)
                 note(p, t);
     ask(p, "HKEYS", (struct slice){NULL, 0}, (struct slice){NULL, 0}, on_stops, p);
@@ -376,7 +377,7 @@ void pace_list(const struct pace *p, pace_each *each, void *arg)
 {
     int64_t now_ms = loop_mono_ms();
     const struct target *t;
-    for (t = p->targets; t; t = t->hh.next) {
+    TAILQ_FOREACH (t, &p->by_use, link) {
         struct breaker_slice sum = breaker_sum(&t->breaker, &p->breaker, now_ms);
         const struct pace_target shown = {.name = target_slice(t),
                                           .state = state_of(t),
@@ -394,7 +395,7 @@ static void print_route(const struct pace *p, struct buf *out)
     static const char *const states[] = {"resting", "probing", "stopped"};
     uint64_t count[sizeof(states) / sizeof(states[0])] = {0};
     const struct target *t;
-    for (t = p->targets; t; t = t->hh.next)
+    TAILQ_FOREACH (t, &p->by_use, link)
         for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
             count[i] += strcmp(state_of(t), states[i]) == 0;
     for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)

@@ -4,6 +4,7 @@
 -- each claimant (claim:NAME). If ids are global, all queues of a sink share PREFIX:{SINK}:sums: a job may have
 -- changed its queue.
 local CLAIM_BYTES = 16 * 1024 * 1024 -- limit of bodies in one reply, except a single job
+local CLAIM_AT_ONCE = 64 -- bodies read at once: they may exceed the reply
 local CLAIM_AHEAD_MS = 1000 -- if the last claim is further ahead, the clock was set back
 local claims = (owners and string.sub(owners, 1, -5) or base) .. ':sums'
 
@@ -14,16 +15,4 @@ end
 
 local function claim_note(at, ...)
   redis.call('HSET', claims, 'claim', string.format('%.0f', at), ...)
-end
-
--- Returns a function that returns the body of job i, for rising i. Reads some at a time: they may exceed the reply.
-local function claim_bodies(ids)
-  local bodies
-  return function(i)
-    local at = (i - 1) % 64
-    if at == 0 then
-      bodies = redis.call('HMGET', pool, unpack(ids, i, math.min(i + 63, #ids)))
-    end
-    return bodies[at + 1]
-  end
 end
