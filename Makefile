@@ -45,6 +45,7 @@ LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS)) \
 core  := $(filter-out bridge/main.c,$(wildcard bridge/*.c bridge/*/*.c))
 parts := $(patsubst %.c,$(B)/obj/%.o,$(core) $(wildcard sources/*/*.c sinks/*.c sinks/*/*.c)) \
          $(B)/obj/lua.o $(B)/obj/bridge/store/calls.o $(B)/obj/console_files.o $(B)/obj/revision.o \
+         $(if $(findstring TARRY_FAULTS,$(CPPFLAGS)),$(B)/obj/tests/fault.o) \
          $(if $(findstring thread,$(filter -fsanitize=%,$(SAN))),$(B)/obj/tests/tsan_threads.o)
 rigs  := $(B)/obj/tests/fake_redis.o $(B)/obj/tests/store_calls.o
 # The subjects of the unit tests in $(B)/tests/unit: tests/unit_SUBJECT.c.

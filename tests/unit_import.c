@@ -3,7 +3,6 @@
  * unit_import.c - the formats that importers read: MessagePack, JSON objects with any
  * keys, entries of lmstfy's lists and timer, values of delay-queue.
  */
-#include "bridge/base/json.h"
 #include "bridge/import/import_internal.h"
 #include "sources/delayqueue/delayqueue.h"
 #include "sources/lmstfy/lmstfy_job.h"
@@ -136,42 +135,6 @@ static void a_key_names_namespace_queue_and_job(void **state)
     assert_int_equal(lmstfy_place_in_key(SLICE_LIT("q/ns/q/x"), false, &place), -1);
 }
 
-/* --- JSON objects --- */
-
-static void add_pair(void *arg, struct slice name, struct slice value)
-{
-    struct buf *out = arg;
-    buf_addf(out, "%.*s=%.*s;", SLICE_ARG(name), SLICE_ARG(value));
-}
-
-static void each_text_of_an_object_is_reported(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *json, *pairs; /* NULL: it is no object */
-    } rows[] = {{"{}", ""},
-                {" { } ", ""},
-                {"{\"a\":\"b\"}", "a=b;"},
-                {" {\"a\" : \"\\u00fc\\n\" , \"B\":3, \"c\":[\"x\"],\"d\":\"\"} ",
-                 "a=\xc3\xbc\n;d=;"},
-                {"", NULL},
-                {"[]", NULL},
-                {"null", NULL},
-                {"{\"a\":\"b\"", NULL},
-                {"{\"a\":\"b\"}x", NULL},
-                {"{\"a\":}", NULL},
-                {"{\"a\"}", NULL},
-                {"{\"a\":\"b\",}", NULL}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct buf out = {0};
-        int result = json_each_text(slice_of(rows[i].json), add_pair, &out);
-        assert_int_equal(result, rows[i].pairs ? 0 : -1);
-        if (rows[i].pairs)
-            assert_string_equal(buf_str(&out), rows[i].pairs);
-        buf_free(&out);
-    }
-}
-
 static void a_key_is_reported_as_new_only_once(void **state)
 {
     (void)state;
@@ -198,7 +161,6 @@ UNIT(import)
         cmocka_unit_test(an_entry_of_a_list_contains_tries_and_id),
         cmocka_unit_test(an_entry_of_the_timer_contains_namespace_queue_tries_and_id),
         cmocka_unit_test(a_key_names_namespace_queue_and_job),
-        cmocka_unit_test(each_text_of_an_object_is_reported),
         cmocka_unit_test(a_key_is_reported_as_new_only_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,14 +61,8 @@ static uint32_t take_unicode(const char **p, const char *end)
     return 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
 }
 
-/* Returns the buffer size for decode(). An escape is never shorter than its character. An
- * invalid byte becomes three bytes. */
-static size_t decoded_max(const struct quoted *s)
-{
-    return s->plain || text_is_utf8(s->raw) ? s->raw.n : 3 * s->raw.n;
-}
-
-/* Writes the decoded text as valid UTF-8 and returns its length. */
+/* Writes the decoded text as valid UTF-8 and returns its length: at most three times that
+ * of the raw text, because an invalid byte becomes three bytes. */
 static size_t decode(const struct quoted *s, char *out)
 {
     const char *p = s->raw.p, *end = p + s->raw.n;
@@ -277,7 +271,6 @@ static int walk(struct slice text, const char *brackets, bool may_be_null,
 /* ------------------------------------------------------------------------- an object */
 
 enum {
-    FIELDS_MAX = 64,
     NAME_MAX_BYTES = 64,                /* of a field; a longer key cannot match, */
     KEY_MAX_BYTES = 6 * NAME_MAX_BYTES, /* even with every letter written as \uXXXX */
 };
@@ -315,33 +308,34 @@ static const struct json_field *field_find(const struct json_field *fields,
 }
 
 struct reading {
-    struct reader *r;
     const struct json_field *fields;
     char *to;
-    uint64_t texts, plain; /* bit i: field i is a text whose raw bytes are stored in to */
+    struct buf *room; /* large enough for all texts */
 };
 
-static int read_text(struct reading *rd, const struct json_field *f, void *at)
+static int read_text(struct reading *rd, struct reader *r, const struct json_field *f,
+                     void *at)
 {
-    struct slice *value = at;
     struct quoted s;
-    if (pass_string(rd->r, &s) < 0)
+    (void)f;
+    if (pass_string(r, &s) < 0)
         return -1;
-    uint64_t bit = UINT64_C(1) << (f - rd->fields);
-    rd->texts |= bit;
-    rd->plain = s.plain ? rd->plain | bit : rd->plain & ~bit;
-    *value = s.raw;
+    char *p = rd->room->p + rd->room->n;
+    *(struct slice *)at = (struct slice){p, decode(&s, p)};
+    buf_grew(rd->room, ((struct slice *)at)->n);
     return 0;
 }
 
-static int read_int(struct reading *rd, const struct json_field *f, void *at)
+static int read_int(struct reading *rd, struct reader *r, const struct json_field *f,
+                    void *at)
 {
-    const char *p = rd->r->p;
-    if (pass_number(rd->r) < 0)
+    const char *p = r->p;
+    (void)rd;
+    if (pass_number(r) < 0)
         return -1;
     bool negative = *p == '-';
     int64_t n = 0;
-    for (p += negative; p < rd->r->p; p++) {
+    for (p += negative; p < r->p; p++) {
         if (*p < '0' || *p > '9' || __builtin_mul_overflow(n, 10, &n))
             return -1;
         int64_t digit = negative ? '0' - *p : *p - '0';
@@ -354,30 +348,33 @@ static int read_int(struct reading *rd, const struct json_field *f, void *at)
     return 0;
 }
 
-static int read_bool(struct reading *rd, const struct json_field *f, void *at)
+static int read_bool(struct reading *rd, struct reader *r, const struct json_field *f,
+                     void *at)
 {
-    (void)f;
-    bool yes = take_word(rd->r, "true");
-    if (!yes && !take_word(rd->r, "false"))
+    (void)rd, (void)f;
+    bool yes = take_word(r, "true");
+    if (!yes && !take_word(r, "false"))
         return -1;
     *(bool *)at = yes;
     return 0;
 }
 
-static int read_raw(struct reading *rd, const struct json_field *f, void *at)
+static int read_raw(struct reading *rd, struct reader *r, const struct json_field *f,
+                    void *at)
 {
     struct slice *value = at;
-    (void)f;
-    const char *begin = rd->r->p;
-    if (pass_value(rd->r) < 0)
+    (void)rd, (void)f;
+    const char *begin = r->p;
+    if (pass_value(r) < 0)
         return -1;
-    *value = (struct slice){begin, (size_t)(rd->r->p - begin)};
+    *value = (struct slice){begin, (size_t)(r->p - begin)};
     return 0;
 }
 
 static int read_member(void *arg, struct reader *r)
 {
-    static int (*const by_type[])(struct reading *, const struct json_field *, void *) = {
+    static int (*const by_type[])(struct reading *, struct reader *,
+                                  const struct json_field *, void *) = {
         [JSON_TEXT] = read_text,
         [JSON_INT] = read_int,
         [JSON_BOOL] = read_bool,
@@ -385,54 +382,25 @@ static int read_member(void *arg, struct reader *r)
     };
     struct reading *rd = arg;
     struct quoted key;
-    rd->r = r;
-    if (pass_key(rd->r, &key) < 0)
+    if (pass_key(r, &key) < 0)
         return -1;
     const struct json_field *f = field_find(rd->fields, &key);
     if (f == NULL)
-        return pass_value(rd->r);
-    if (take_word(rd->r, "null"))
+        return pass_value(r);
+    if (take_word(r, "null"))
         return 0;
-    must(f - rd->fields < FIELDS_MAX);
-    return by_type[f->type](rd, f, rd->to + f->offset);
-}
-
-static struct slice *text_at(const struct reading *rd, unsigned i)
-{
-    return (void *)(rd->to + rd->fields[i].offset);
-}
-
-/* Decodes the raw texts into room, whose size is known by now. */
-static void decode_texts(const struct reading *rd, struct buf *room)
-{
-    struct quoted texts[FIELDS_MAX];
-    size_t bytes = 1; /* so that room is allocated even for empty texts */
-    for (unsigned i = 0; i < FIELDS_MAX; i++)
-        if (rd->texts >> i & 1) {
-            texts[i] = (struct quoted){*text_at(rd, i), rd->plain >> i & 1};
-            bytes += decoded_max(&texts[i]);
-        }
-    if (rd->texts != 0)
-        buf_room(room, bytes);
-    for (unsigned i = 0; i < FIELDS_MAX; i++)
-        if (rd->texts >> i & 1) {
-            char *p = room->p + room->n;
-            *text_at(rd, i) = (struct slice){p, decode(&texts[i], p)};
-            buf_grew(room, text_at(rd, i)->n);
-        }
+    return by_type[f->type](rd, r, f, rd->to + f->offset);
 }
 
 int json_read(struct slice text, const struct json_field *fields, void *to,
               struct buf *room)
 {
-    struct reading rd = {.fields = fields, .to = to};
-    if (walk(text, "{}", true, read_member, &rd) < 0)
-        return -1;
-    decode_texts(&rd, room);
-    return 0;
+    struct reading rd = {fields, to, room};
+    buf_room(room, 3 * text.n + 1);
+    return walk(text, "{}", true, read_member, &rd) < 0 ? -1 : 0;
 }
 
-/* --------------------------------------- arrays, and objects with text members */
+/* --------------------------------------------------------------------------- arrays */
 
 struct elements {
     json_element_cb *cb; /* NULL: only count the elements */
@@ -454,35 +422,4 @@ int json_each(struct slice text, json_element_cb *cb, void *arg)
 {
     int n = walk(text, "[]", true, pass_element, &(struct elements){NULL, NULL});
     return n > 0 ? walk(text, "[]", true, pass_element, &(struct elements){cb, arg}) : n;
-}
-
-struct texts {
-    json_text_cb *cb;
-    void *arg;
-    char *room; /* buffer for a name and its value */
-};
-
-static int pass_text(void *arg, struct reader *r)
-{
-    const struct texts *t = arg;
-    struct quoted name, value;
-    if (pass_key(r, &name) < 0)
-        return -1;
-    if (!next_is(r, '"'))
-        return pass_value(r);
-    if (pass_string(r, &value) < 0)
-        return -1;
-    struct slice first = {t->room, decode(&name, t->room)};
-    char *behind = t->room + first.n;
-    t->cb(t->arg, first, (struct slice){behind, decode(&value, behind)});
-    return 0;
-}
-
-int json_each_text(struct slice text, json_text_cb *cb, void *arg)
-{
-    struct texts t = {cb, arg, mem_alloc(3 * text.n + 1)}; /* an invalid byte becomes
-                                                            * the three bytes of U+FFFD */
-    int n = walk(text, "{}", false, pass_text, &t);
-    free(t.room);
-    return n < 0 ? -1 : 0;
 }

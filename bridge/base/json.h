@@ -46,9 +46,4 @@ int json_read(struct slice text, const struct json_field *fields, void *to,
 typedef void json_element_cb(void *arg, struct slice raw);
 int json_each(struct slice text, json_element_cb *cb, void *arg);
 
-/* Calls cb for each member of an object that is a string, decoded. -1: no JSON object, or
- * trailing bytes; cb may have been called. */
-typedef void json_text_cb(void *arg, struct slice name, struct slice value);
-int json_each_text(struct slice text, json_text_cb *cb, void *arg);
-
 #endif

@@ -259,26 +259,18 @@ void text_uuid(char out[TEXT_UUID_SIZE])
             sprintf(out, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", b[i]);
 }
 
-static const char base64_digits[] =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 void text_add_base64(struct buf *out, struct slice s)
 {
-    char *p = buf_room(out, (s.n + 2) / 3 * 4);
-    size_t n = 0;
-    for (size_t i = 0; i < s.n; i += 3) {
-        size_t have = s.n - i < 3 ? s.n - i : 3;
-        uint32_t bits = 0;
-        for (size_t j = 0; j < 3; j++)
-            bits = bits << 8 | (j < have ? (unsigned char)s.p[i + j] : 0);
-        for (size_t j = 0; j < 4; j++)
-            p[n++] = j <= have ? base64_digits[bits >> (18 - 6 * j) & 63] : '=';
-    }
-    buf_grew(out, n);
+    int state = 0, save = 0;
+    char *p = buf_room(out, (s.n / 3 + 1) * 4 + 4);
+    size_t n = g_base64_encode_step((const guchar *)s.p, s.n, FALSE, p, &state, &save);
+    buf_grew(out, n + g_base64_encode_close(FALSE, p + n, &state, &save));
 }
 
 int text_base64_decode(struct slice s, struct buf *out)
 {
+    static const char base64_digits[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (int pad = 0; pad < 2 && s.n > 0 && s.n % 4 == (pad ? 3 : 0); pad++) {
         if (s.p[s.n - 1] != '=')
             break;
@@ -359,25 +351,18 @@ static const char pairs[] = "00010203040506070809101112131415161718192021222324"
                             "50515253545556575859606162636465666768697071727374"
                             "75767778798081828384858687888990919293949596979899";
 
-static unsigned digits_of(uint64_t n)
-{
-    unsigned count = 1;
-    for (; n >= 10000; n /= 10000)
-        count += 4;
-    return count + (n >= 10) + (n >= 100) + (n >= 1000);
-}
-
 size_t text_put_decimal(char *at, int64_t n)
 {
     uint64_t left = n < 0 ? -(uint64_t)n : (uint64_t)n;
-    char *first = at + (n < 0), *p = first + digits_of(left), *const end = p;
+    char digits[TEXT_DECIMAL_MAX], *const end = digits + sizeof(digits), *p = end;
     for (; left >= 10; left /= 100)
         memcpy(p -= 2, pairs + 2 * (left % 100), 2);
-    if (p > first)
+    if (left > 0 || p == end)
         *--p = (char)('0' + left);
     if (n < 0)
-        *at = '-';
-    return (size_t)(end - at);
+        *--p = '-';
+    memcpy(at, p, (size_t)(end - p));
+    return (size_t)(end - p);
 }
 
 void text_add_decimal(struct buf *out, int64_t n)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * timer.c - the timers of loop.h: a heap of deadlines in microseconds and one timerfd.
+ * timer.c - the timers of loop.h: a sequence by deadline in microseconds and one timerfd.
  *
  * libuv's own timers use a cached clock in whole milliseconds, and so may fire up to a
  * millisecond and a turn early. These timers use the current time and never fire early.
@@ -13,88 +13,50 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { AT_REST = -1 };
+#include <glib.h>
+
 #define DELAY_MAX_US (INT64_C(1000000) * 86400 * 365 * 100)
 
 struct timer {
     int64_t deadline_us;
-    uint64_t order; /* sequence of setting; equal deadlines fire in this order */
-    uint64_t turn;  /* turn in which it was set; it fires in a later turn */
+    uint64_t turn; /* turn in which it was set; it fires in a later turn */
     int64_t period_us;
-    int index; /* position in the heap, or AT_REST */
+    GSequenceIter *at; /* NULL: not set */
     loop_cb *cb;
     void *arg;
 };
 
 static struct {
-    struct timer **heap;
-    int n, cap;
-    uint64_t order;
+    GSequence *set; /* equal deadlines: in the order of setting */
     int fd;
     struct watch *watch;
     int64_t armed_us; /* deadline of the timerfd; INT64_MAX: disarmed */
 } timers;
 
-static bool earlier(const struct timer *a, const struct timer *b)
+static int by_deadline(const void *a, const void *b, void *arg)
 {
-    if (a->deadline_us != b->deadline_us)
-        return a->deadline_us < b->deadline_us;
-    return a->order < b->order;
+    const struct timer *x = a, *y = b;
+    (void)arg;
+    return (x->deadline_us > y->deadline_us) - (x->deadline_us < y->deadline_us);
 }
 
-static void place(struct timer *t, int index)
+static void add(struct timer *t)
 {
-    timers.heap[index] = t;
-    t->index = index;
-}
-
-static void sift_up(struct timer *t, int i)
-{
-    while (i > 0 && earlier(t, timers.heap[(i - 1) / 2])) {
-        place(timers.heap[(i - 1) / 2], i);
-        i = (i - 1) / 2;
-    }
-    place(t, i);
-}
-
-static void sift_down(struct timer *t, int i)
-{
-    for (;;) {
-        int child = 2 * i + 1;
-        if (child >= timers.n)
-            break;
-        if (child + 1 < timers.n && earlier(timers.heap[child + 1], timers.heap[child]))
-            child++;
-        if (!earlier(timers.heap[child], t))
-            break;
-        place(timers.heap[child], i);
-        i = child;
-    }
-    place(t, i);
-}
-
-static void heap_add(struct timer *t)
-{
-    if (timers.n == timers.cap) {
-        timers.cap = timers.cap ? timers.cap * 2 : 64;
-        timers.heap = mem_realloc(timers.heap, (size_t)timers.cap * sizeof(*timers.heap));
-    }
-    t->order = timers.order++;
     t->turn = loop_wakeups();
-    sift_up(t, timers.n++);
+    t->at = g_sequence_insert_sorted(timers.set, t, by_deadline, NULL);
 }
 
-static void heap_remove(struct timer *t)
+static void take_out(struct timer *t)
 {
-    int i = t->index;
-    t->index = AT_REST;
-    struct timer *last = timers.heap[--timers.n];
-    if (last == t)
-        return;
-    if (i > 0 && earlier(last, timers.heap[(i - 1) / 2]))
-        sift_up(last, i);
-    else
-        sift_down(last, i);
+    g_sequence_remove(t->at);
+    t->at = NULL;
+}
+
+/* Returns the timer with the earliest deadline, or NULL. */
+static struct timer *first(void)
+{
+    GSequenceIter *at = g_sequence_get_begin_iter(timers.set);
+    return g_sequence_iter_is_end(at) ? NULL : g_sequence_get(at);
 }
 
 /* Sets the next deadline of a periodic timer: keeps the phase, skips missed periods. */
@@ -104,7 +66,7 @@ static void next_beat(struct timer *t, int64_t now_us)
     if (t->deadline_us <= now_us)
         t->deadline_us +=
             (now_us - t->deadline_us) / t->period_us * t->period_us + t->period_us;
-    heap_add(t);
+    add(t);
 }
 
 /* Timers set in this turn fire in the next turn at the earliest, so that they cannot
@@ -113,11 +75,8 @@ void timers_fire(void)
 {
     int64_t now_us = loop_mono_us();
     uint64_t turn = loop_wakeups();
-    while (timers.n > 0) {
-        struct timer *t = timers.heap[0];
-        if (t->deadline_us > now_us || t->turn == turn)
-            break;
-        heap_remove(t);
+    for (struct timer *t; (t = first()) && t->deadline_us <= now_us && t->turn != turn;) {
+        take_out(t);
         if (t->period_us)
             next_beat(t, now_us);
         t->cb(t->arg);
@@ -137,6 +96,7 @@ static void on_expiry(void *arg, unsigned events)
 
 void timers_init(void)
 {
+    timers.set = g_sequence_new(NULL);
     timers.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     must(timers.fd >= 0);
     timers.watch = watch_add(timers.fd, WATCH_READ, on_expiry, NULL);
@@ -145,15 +105,16 @@ void timers_init(void)
 
 bool timers_arm(void)
 {
-    if (timers.n == 0)
+    const struct timer *t = first();
+    if (t == NULL)
         return false;
-    if (timers.heap[0]->deadline_us <= loop_mono_us())
+    if (t->deadline_us <= loop_mono_us())
         return true;
     /* If a deadline was postponed, keep the timerfd: one idle wake-up is cheaper than a
      * system call per change. */
-    if (timers.heap[0]->deadline_us >= timers.armed_us)
+    if (t->deadline_us >= timers.armed_us)
         return false;
-    timers.armed_us = timers.heap[0]->deadline_us;
+    timers.armed_us = t->deadline_us;
     struct itimerspec when = {.it_value = {.tv_sec = timers.armed_us / 1000000,
                                            .tv_nsec = timers.armed_us % 1000000 * 1000}};
     must(timerfd_settime(timers.fd, TFD_TIMER_ABSTIME, &when, NULL) == 0);
@@ -162,19 +123,18 @@ bool timers_arm(void)
 
 void timers_fini(void)
 {
-    for (int i = 0; i < timers.n; i++)
-        free(timers.heap[i]);
-    free(timers.heap);
+    for (struct timer *t; (t = first());) {
+        take_out(t);
+        free(t);
+    }
+    g_sequence_free(timers.set);
     watch_del(timers.watch);
     close(timers.fd);
-    timers.heap = NULL;
-    timers.n = timers.cap = 0;
 }
 
 struct timer *timer_new(loop_cb *cb, void *arg)
 {
     struct timer *t = mem_alloc(sizeof(*t));
-    t->index = AT_REST;
     t->cb = cb;
     t->arg = arg;
     return t;
@@ -186,7 +146,7 @@ void timer_set_us(struct timer *t, int64_t delay_us)
     delay_us = delay_us < 0 ? 0 : delay_us > DELAY_MAX_US ? DELAY_MAX_US : delay_us;
     /* Adds 1, because the clock is truncated to microseconds. */
     t->deadline_us = loop_mono_us() + delay_us + (delay_us > 0);
-    heap_add(t);
+    add(t);
 }
 
 void timer_set(struct timer *t, int64_t delay_ms)
@@ -202,20 +162,20 @@ struct timer *timer_every(int64_t period_ms, loop_cb *cb, void *arg)
     t->deadline_us = loop_mono_us() + t->period_us;
     if (period_ms % 1000 == 0)
         t->deadline_us = (t->deadline_us + 999999) / 1000000 * 1000000;
-    heap_add(t);
+    add(t);
     return t;
 }
 
 void timer_stop(struct timer *t)
 {
-    if (t->index != AT_REST)
-        heap_remove(t);
+    if (t->at != NULL)
+        take_out(t);
     t->period_us = 0;
 }
 
 bool timer_is_set(const struct timer *t)
 {
-    return t->index != AT_REST;
+    return t->at != NULL;
 }
 
 void timer_del(struct timer *t)

@@ -4,45 +4,26 @@
 
 #include <stdbool.h>
 
-struct form { /* of values whose first byte is 0xc0 + index */
+/* Values whose first byte is in a range. The bytes of the following number (value, length
+ * or count) double with each first byte. */
+static const struct form {
+    unsigned char first, last;
     enum unpack_kind kind;
-    unsigned char width; /* bytes of the following number: value, length or count */
-    unsigned char body;  /* further fixed bytes */
-    bool sized;          /* the number is the length of the body */
-    bool is_signed;
-};
-static const struct form forms[32] = {
-    [0x00] = {UNPACK_NIL, 0, 0, false, false},   /* 0x01 is unused: invalid */
-    [0x02] = {UNPACK_OTHER, 0, 0, false, false}, /* false */
-    [0x03] = {UNPACK_OTHER, 0, 0, false, false}, /* true */
-    [0x04] = {UNPACK_BYTES, 1, 0, true, false},  /* binary */
-    [0x05] = {UNPACK_BYTES, 2, 0, true, false},
-    [0x06] = {UNPACK_BYTES, 4, 0, true, false},
-    [0x07] = {UNPACK_OTHER, 1, 1, true, false}, /* extension: type byte, then body */
-    [0x08] = {UNPACK_OTHER, 2, 1, true, false},
-    [0x09] = {UNPACK_OTHER, 4, 1, true, false},
-    [0x0a] = {UNPACK_OTHER, 0, 4, false, false}, /* float */
-    [0x0b] = {UNPACK_OTHER, 0, 8, false, false},
-    [0x0c] = {UNPACK_INTEGER, 1, 0, false, false}, /* unsigned */
-    [0x0d] = {UNPACK_INTEGER, 2, 0, false, false},
-    [0x0e] = {UNPACK_INTEGER, 4, 0, false, false},
-    [0x0f] = {UNPACK_INTEGER, 8, 0, false, false},
-    [0x10] = {UNPACK_INTEGER, 1, 0, false, true}, /* signed */
-    [0x11] = {UNPACK_INTEGER, 2, 0, false, true},
-    [0x12] = {UNPACK_INTEGER, 4, 0, false, true},
-    [0x13] = {UNPACK_INTEGER, 8, 0, false, true},
-    [0x14] = {UNPACK_OTHER, 0, 2, false, false}, /* extension of fixed length */
-    [0x15] = {UNPACK_OTHER, 0, 3, false, false},
-    [0x16] = {UNPACK_OTHER, 0, 5, false, false},
-    [0x17] = {UNPACK_OTHER, 0, 9, false, false},
-    [0x18] = {UNPACK_OTHER, 0, 17, false, false},
-    [0x19] = {UNPACK_BYTES, 1, 0, true, false}, /* string */
-    [0x1a] = {UNPACK_BYTES, 2, 0, true, false},
-    [0x1b] = {UNPACK_BYTES, 4, 0, true, false},
-    [0x1c] = {UNPACK_ARRAY, 2, 0, false, false},
-    [0x1d] = {UNPACK_ARRAY, 4, 0, false, false},
-    [0x1e] = {UNPACK_MAP, 2, 0, false, false},
-    [0x1f] = {UNPACK_MAP, 4, 0, false, false},
+    unsigned char width;   /* bytes of the number after the first byte of the range */
+    unsigned char body;    /* further bytes, */
+    bool sized, is_signed; /* and as many as the number says */
+} forms[] = {
+    {0xc0, 0xc0, UNPACK_NIL, 0, 0, false, false},
+    {0xc2, 0xc3, UNPACK_OTHER, 0, 0, false, false},   /* boolean */
+    {0xc4, 0xc6, UNPACK_BYTES, 1, 0, true, false},    /* binary */
+    {0xc7, 0xc9, UNPACK_OTHER, 1, 1, true, false},    /* extension: type, body */
+    {0xca, 0xcb, UNPACK_OTHER, 4, 0, false, false},   /* float */
+    {0xcc, 0xcf, UNPACK_INTEGER, 1, 0, false, false}, /* unsigned */
+    {0xd0, 0xd3, UNPACK_INTEGER, 1, 0, false, true},  /* signed */
+    {0xd4, 0xd8, UNPACK_OTHER, 1, 1, false, false},   /* extension of fixed length */
+    {0xd9, 0xdb, UNPACK_BYTES, 1, 0, true, false},    /* string */
+    {0xdc, 0xdd, UNPACK_ARRAY, 2, 0, false, false},
+    {0xde, 0xdf, UNPACK_MAP, 2, 0, false, false},
 };
 
 static uint64_t big_endian(const unsigned char *p, unsigned width)
@@ -53,44 +34,37 @@ static uint64_t big_endian(const unsigned char *p, unsigned width)
     return n;
 }
 
-static void set_integer(struct unpacked *v, const struct form *form, uint64_t n)
+static void set_integer(struct unpacked *v, unsigned width, bool is_signed, uint64_t n)
 {
-    switch (form->is_signed ? form->width : 0) {
-    case 1:
-        v->integer = (int8_t)n;
-        break;
-    case 2:
-        v->integer = (int16_t)n;
-        break;
-    case 4:
-        v->integer = (int32_t)n;
-        break;
-    default:
-        v->integer = (int64_t)n;
-        if (!form->is_signed && n > INT64_MAX)
-            v->kind = UNPACK_OTHER;
-    }
+    unsigned unused = 64 - 8 * width;
+    v->integer = is_signed ? (int64_t)(n << unused) >> unused : (int64_t)n;
+    if (!is_signed && n > INT64_MAX)
+        v->kind = UNPACK_OTHER;
 }
 
-/* Reads a value of the table; rest begins with its first byte. */
-static int take_formed(struct slice *rest, const struct form *form, struct unpacked *v)
+/* Reads a value of the table; rest begins with its first byte, head. */
+static int take_formed(struct slice *rest, unsigned head, struct unpacked *v)
 {
-    const unsigned char *p = (const unsigned char *)rest->p + 1;
-    size_t left = rest->n - 1;
-
-    if (form->kind == UNPACK_INVALID || left < form->width)
+    const struct form *form = forms;
+    while (head > form->last)
+        form++;
+    if (head < form->first) /* 0xc1 is unused */
         return -1;
-    uint64_t n = big_endian(p, form->width);
-    left -= form->width;
+    unsigned width = form->width << (head - form->first);
+    size_t left = rest->n - 1;
+    if (left < width)
+        return -1;
+    uint64_t n = big_endian((const unsigned char *)rest->p + 1, width);
     uint64_t body = form->body + (form->sized ? n : 0);
+    left -= width;
     if (left < body)
         return -1;
     v->kind = form->kind;
     if (form->kind == UNPACK_INTEGER)
-        set_integer(v, form, n);
+        set_integer(v, width, form->is_signed, n);
     v->count = (uint32_t)n;
-    v->bytes = (struct slice){rest->p + 1 + form->width, (size_t)body};
-    rest->p += 1 + form->width + body;
+    v->bytes = (struct slice){rest->p + 1 + width, (size_t)body};
+    rest->p += 1 + width + body;
     rest->n = left - (size_t)body;
     return 0;
 }
@@ -101,7 +75,7 @@ int unpack_next(struct slice *rest, struct unpacked *v)
         return -1;
     unsigned char head = (unsigned char)rest->p[0];
     if (head >= 0xc0 && head <= 0xdf)
-        return take_formed(rest, &forms[head - 0xc0], v);
+        return take_formed(rest, head, v);
 
     size_t body = head >= 0xa0 && head < 0xc0 ? head & 0x1fU : 0;
     if (rest->n - 1 < body)

@@ -51,7 +51,6 @@ struct import {
     struct bridge *bridge;
     struct source *src;
     struct import_redis *original; /* the original's Redis */
-    char *place;                   /* its URL without password */
     GHashTable *seen;              /* hashes of the keys read so far */
     struct import_counts counts;
     struct slice *sets; /* sets to delete a job of a shared layout from; owned */

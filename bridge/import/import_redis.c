@@ -2,7 +2,7 @@
 #include "bridge/import/import_internal.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/redis/sentinel.h"
+#include "bridge/redis/redis.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -160,13 +160,14 @@ static bool report_no_data(struct import *im, struct err *err)
     struct buf there = {0};
     struct samples samples = {&there, 0};
     struct err enough;
+    char place[256];
     if (im->has_key || !has_no_data(&im->counts))
         return false;
     buf_addf(&there, "%" PRId64 " keys", count_keys(im));
     import_each_key(im, "*", on_sample, &samples, &enough);
     add_databases(im, &there);
-    err_set(err, "no data of %s in %s, which contains %s", im->order->type, im->place,
-            buf_str(&there));
+    err_set(err, "no data of %s in %s, which contains %s", im->order->type,
+            redact_text(place, sizeof(place), im->order->url), buf_str(&there));
     buf_free(&there);
     return true;
 }
@@ -222,7 +223,6 @@ static int connect_original(struct import *im, struct err *err)
         im->usage_error = true;
         return err_in(err, "the original's Redis");
     }
-    im->place = redis_url_shown(&conf.url);
     im->original =
         import_redis_open(&conf, own->sentinel_user, own->sentinel_password, err);
     redis_url_free(&conf.url);
@@ -239,7 +239,6 @@ static void release(struct import *im)
     for (unsigned i = 0; i < im->set_count; i++)
         free((char *)im->sets[i].p);
     free(im->sets);
-    free(im->place);
     tool_end(&im->tool);
 }
 

@@ -50,6 +50,7 @@ static int import_one(struct walk *w, const struct import_entry *e, struct slice
     struct import_how how = {.state = w->part->state};
     enum import_skip why = IMPORT_UNREADABLE;
     struct job *job = NULL;
+    buf_clear(&w->room);
     if (w->part->shape != IMPORT_SETS)
         how.at_ms = w->part->shape == IMPORT_BODIES ? body.now_ms : e->score;
     if (layout->with_ttl && replies[1].kind == IMPORT_INTEGER && replies[1].integer >= 0)

@@ -14,6 +14,8 @@
 #include "bridge/import/import.h"
 #include "sources/lmstfy/lmstfy.h"
 
+#include <jansson.h>
+
 static const struct import_part parts[] = {
     {"q/*", IMPORT_TAIL_LISTS, IMPORT_PENDING, false},
     {"timer_set", IMPORT_SETS, IMPORT_PENDING, false},
@@ -117,11 +119,19 @@ static int body_key(void *arg, const struct import_entry *e, struct buf *out)
 
 /* ------------------------------------------------------------------ the job */
 
-static void on_attr(void *arg, struct slice name, struct slice value)
+/* attributes: a JSON object, of which texts count. -1: not an object. */
+static int add_attributes(struct job *job, struct slice attributes)
 {
-    struct job *job = arg;
-    if (job->header_count < LMSTFY_ATTRS)
-        job_add_header(job, name, value, NULL);
+    json_t *all = json_loadb(attributes.p, attributes.n, JSON_ALLOW_NUL, NULL), *value;
+    const char *name;
+    int result = json_is_object(all) ? 0 : -1;
+    json_object_foreach(all, name, value) if (json_is_string(value) &&
+                                              job->header_count < LMSTFY_ATTRS)
+        job_add_header(
+            job, slice_of(name),
+            (struct slice){json_string_value(value), json_string_length(value)}, NULL);
+    json_decref(all);
+    return result;
 }
 
 /* Adds the body. If the job may have attributes, the body is JSON that contains both. -1:
@@ -142,7 +152,7 @@ static int add_body(struct job *job, const struct import_body *body)
     struct buf payload = {0};
     int result = json_read(body->text, fields, &v, body->room) < 0 ||
                          text_base64_decode(v.body, &payload) < 0 ||
-                         json_each_text(v.attributes, on_attr, job) < 0
+                         add_attributes(job, v.attributes) < 0
                      ? -1
                      : 0;
     job->payload = job_copy_slice(job, buf_slice(&payload));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/* fault.c - the fault points of `make faults`; see fault.h. */
 #include "bridge/base/fault.h"
-
-#ifdef TARRY_FAULTS
 #include "bridge/base/mem.h"
 
 #include <signal.h>
@@ -67,4 +66,3 @@ void fault_written(void)
         fault_point(fault.queued[i]);
     fault.queued_count = 0;
 }
-#endif
