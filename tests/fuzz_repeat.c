@@ -5,7 +5,7 @@
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
-#include "bridge/job/repeat.h"
+#include "bridge/job/delay.h"
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 

@@ -4,7 +4,7 @@
  */
 #include "bridge/base/when.h"
 #include "bridge/job/delay_internal.h"
-#include "bridge/job/repeat.h"
+#include "bridge/job/delay.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,7 +73,7 @@ static void check(const struct row *row, const struct delay_rules *rules)
                  SLICE_ARG(read.id), SLICE_ARG(read.to), SLICE_ARG(read.repeat),
                  SLICE_ARG(read.key));
     } else if (row->repeat) {
-        struct repeat repeat; /* it must be valid for repeat.h */
+        struct repeat repeat; /* it must be valid for delay.h */
         struct err err = {""};
         if (repeat_parse(read.repeat, &repeat, &err) < 0)
             fail_msg("%s: %s", row->headers, err.text);

@@ -9,7 +9,7 @@
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
-#include "bridge/redis/sentinel.h"
+#include "bridge/redis/redis.h"
 #include "tests/fake_redis.h"
 #include "tests/store_calls.h"
 #include "tests/unit.h"

@@ -24,7 +24,6 @@
 static const char info[] =
     "# Server\r\n"
     "redis_version:7.0.15\r\n"
-    "run_id:55e83d9f44c15ab2eedf6d4039f210c52b46b187\r\n"
     "# Memory\r\n"
     "used_memory:939320\r\n"
     "used_memory_human:917.30K\r\n"
@@ -48,7 +47,6 @@ static void info_is_read_line_by_line(void **state)
     assert_int_equal(facts.min_replicas, -1);
     redis_facts_info(&facts, slice_of(info));
     assert_string_equal(facts.version, "7.0.15");
-    assert_string_equal(facts.run_id, "55e83d9f44c15ab2eedf6d4039f210c52b46b187");
     assert_int_equal(facts.used_bytes, 939320);
     assert_int_equal(facts.max_bytes, 104857600);
     assert_true(facts.evicts);
@@ -73,7 +71,7 @@ static void an_invalid_info_reply_changes_nothing(void **state)
         "used_memory:-1",
         "used_memory:99999999999999999999",
         "# used_memory:1",
-        "run_id",
+        "redis_version",
         "\n\n\r\n:5",
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -81,20 +79,19 @@ static void an_invalid_info_reply_changes_nothing(void **state)
         redis_facts_begin(&facts);
         redis_facts_info(&facts, slice_of(rows[i]));
         assert_int_equal(facts.used_bytes, -1);
-        assert_string_equal(facts.run_id, "");
+        assert_string_equal(facts.version, "");
     }
 }
 
-static void a_version_or_run_id_that_is_too_long_is_cut(void **state)
+static void a_version_that_is_too_long_is_cut(void **state)
 {
     (void)state;
     char text[300];
     struct redis_facts facts;
-    snprintf(text, sizeof(text), "redis_version:%060d\r\nrun_id:%0100d", 1, 1);
+    snprintf(text, sizeof(text), "redis_version:%060d", 1);
     redis_facts_begin(&facts);
     redis_facts_info(&facts, slice_of(text));
     assert_int_equal(strlen(facts.version), sizeof(facts.version) - 1);
-    assert_int_equal(strlen(facts.run_id), sizeof(facts.run_id) - 1);
 }
 
 static void persistence_follows_from_the_configuration(void **state)
@@ -428,7 +425,6 @@ static void a_real_server_is_read(void **state)
     assert_true(a.facts.used_bytes > 100000);
     assert_int_equal(a.facts.min_replicas, 2);
     assert_false(a.facts.evicts);
-    assert_int_equal(strlen(a.facts.run_id), 40);
     assert_true(strchr(a.facts.version, '.') != NULL);
     int64_t before_bytes = a.facts.used_bytes;
     a.over = false;
@@ -483,7 +479,7 @@ UNIT(probe)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(info_is_read_line_by_line),
         cmocka_unit_test(an_invalid_info_reply_changes_nothing),
-        cmocka_unit_test(a_version_or_run_id_that_is_too_long_is_cut),
+        cmocka_unit_test(a_version_that_is_too_long_is_cut),
         cmocka_unit_test(persistence_follows_from_the_configuration),
         cmocka_unit_test(durability_is_one_of_three_forms),
         cmocka_unit_test(a_memory_mark_is_a_share_or_a_size),

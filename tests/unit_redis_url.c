@@ -26,35 +26,26 @@ static void every_form_is_understood(void **state)
     const struct {
         const char *text;
         struct redis_url want;
-        const char *shown;
     } rows[] = {
-        {"redis://localhost",
-         {.host = (char *)"localhost", .port = (char *)"6379"},
-         "redis://localhost:6379/0"},
+        {"redis://localhost", {.host = (char *)"localhost", .port = (char *)"6379"}},
         {"redis://10.0.0.1:7000/12",
-         {.host = (char *)"10.0.0.1", .port = (char *)"7000", .db = 12},
-         "redis://10.0.0.1:7000/12"},
-        {"redis://h/", {.host = (char *)"h", .port = (char *)"6379"}, "redis://h:6379/0"},
+         {.host = (char *)"10.0.0.1", .port = (char *)"7000", .db = 12}},
+        {"redis://h/", {.host = (char *)"h", .port = (char *)"6379"}},
         {"rediss://bob:s%40cret:x@[::1]:7/1",
          {.tls = true,
           .host = (char *)"::1",
           .port = (char *)"7",
           .user = (char *)"bob",
           .password = (char *)"s@cret:x",
-          .db = 1},
-         "rediss://[::1]:7/1"},
+          .db = 1}},
         {"redis://:p@ss/word@h",
-         {.host = (char *)"h", .port = (char *)"6379", .password = (char *)"p@ss/word"},
-         "redis://h:6379/0"},
-        {"unix:///run/r%20s@x.sock",
-         {.unix_path = (char *)"/run/r s@x.sock"},
-         "unix:///run/r s@x.sock"},
+         {.host = (char *)"h", .port = (char *)"6379", .password = (char *)"p@ss/word"}},
+        {"unix:///run/r%20s@x.sock", {.unix_path = (char *)"/run/r s@x.sock"}},
         {"unix://u:p@/r.sock?db=3",
          {.unix_path = (char *)"/r.sock",
           .user = (char *)"u",
           .password = (char *)"p",
-          .db = 3},
-         "unix:///r.sock?db=3"},
+          .db = 3}},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct redis_url url;
@@ -67,9 +58,6 @@ static void every_form_is_understood(void **state)
         same(url.port, rows[i].want.port);
         same(url.user, rows[i].want.user);
         same(url.password, rows[i].want.password);
-        char *shown = redis_url_shown(&url);
-        assert_string_equal(shown, rows[i].shown);
-        free(shown);
         redis_url_free(&url);
     }
 }
@@ -85,19 +73,17 @@ static void sentinels_and_clusters_are_lists_of_places(void **state)
         size_t count;
         const char *master, *user, *password;
         unsigned db;
-        const char *shown;
     } rows[] = {
         {"redis+sentinel://s1/jobs", REDIS_SENTINEL, false, "s1", "s1", "26379", 1,
-         "jobs", NULL, NULL, 0, "redis+sentinel://s1:26379/jobs/0"},
+         "jobs", NULL, NULL, 0},
         {"rediss+sentinel://bob:p%2Cw,x@10.0.0.1:1,[fe80::2],s3:3/my%2Fjobs/7",
-         REDIS_SENTINEL, true, "10.0.0.1", "s3", "3", 3, "my/jobs", "bob", "p,w,x", 7,
-         "rediss+sentinel://10.0.0.1:1,[fe80::2]:26379,s3:3/my/jobs/7"},
+         REDIS_SENTINEL, true, "10.0.0.1", "s3", "3", 3, "my/jobs", "bob", "p,w,x", 7},
         {"REDIS+SENTINEL://:pw@s1,s2/jobs/", REDIS_SENTINEL, false, "s1", "s2", "26379",
-         2, "jobs", NULL, "pw", 0, "redis+sentinel://s1:26379,s2:26379/jobs/0"},
+         2, "jobs", NULL, "pw", 0},
         {"redis+cluster://a:7000,[::1]:7001", REDIS_CLUSTER, false, "a", "::1", "7001", 2,
-         NULL, NULL, NULL, 0, "redis+cluster://a:7000,[::1]:7001"},
+         NULL, NULL, NULL, 0},
         {"rediss+cluster://u:p@a/0", REDIS_CLUSTER, true, "a", "a", "6379", 1, NULL, "u",
-         "p", 0, "rediss+cluster://a:6379"},
+         "p", 0},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct redis_url parsed, url;
@@ -116,9 +102,6 @@ static void sentinels_and_clusters_are_lists_of_places(void **state)
         same(url.user, rows[i].user);
         same(url.password, rows[i].password);
         assert_int_equal(url.db, rows[i].db);
-        char *shown = redis_url_shown(&url);
-        assert_string_equal(shown, rows[i].shown);
-        free(shown);
         redis_url_free(&url);
     }
 }

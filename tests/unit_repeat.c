@@ -4,7 +4,7 @@
  * 2099. */
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
-#include "bridge/job/repeat.h"
+#include "bridge/job/delay.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

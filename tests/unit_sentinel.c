@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* unit_sentinel.c - which answer of several sentinels is used. */
-#include "bridge/redis/sentinel.h"
+#include "bridge/redis/redis.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>

@@ -3,7 +3,7 @@
 #include "bridge/engine/bridge.h"
 #include "bridge/base/text.h"
 #include "bridge/job/cloudevent.h"
-#include "bridge/job/repeat.h"
+#include "bridge/job/delay.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/queue_object.h"
 

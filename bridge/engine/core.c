@@ -3,7 +3,7 @@
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/meta.h"
 #include "bridge/redis/embedded.h"
-#include "bridge/redis/sentinel.h"
+#include "bridge/redis/redis.h"
 
 #include <errno.h>
 #include <stdio.h>

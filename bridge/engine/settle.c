@@ -3,7 +3,7 @@
 #include "bridge/base/retry.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/tap.h"
-#include "bridge/job/repeat.h"
+#include "bridge/job/delay.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

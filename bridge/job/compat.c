@@ -6,17 +6,16 @@
  * set and never guessed from the value: seconds in place of ms are rejected. A request
  * that tarry cannot execute as the original would is rejected, not ignored.
  *
- * - rabbitmq: rabbitmq-delayed-message-exchange. x-delay, which is also our own; the set
- *   accepts negative values as "at once" (delay_value.c).
- * - emqx: EMQX, Delayed Publish. $delayed/N/topic, read by sources/mqtt/mqtt_job.c. -
- * etf1: etf1/kafka-message-scheduler, README and schedule/kafka. The record's key
- *   names the schedule, a later record replaces it, a null value deletes it.
- * - nats: NATS ADR-51, message scheduler, with the time zones of server 2.14. - artemis:
- * ActiveMQ Artemis (_AMQ_SCHED_DELIVERY; Stomp's AMQ_SCHEDULED_TIME) and
- *   Classic, "Delay and Schedule Message Delivery" and JobSchedulerImpl.
- * - dapr: Dapr's pubsub.pulsar, and Pulsar. RFC 3339 and durations of Go, or ms. -
- * qstash: Upstash QStash. Delay, retry, deduplication, schedules. - karafka: Karafka's
- * scheduled messages, envelope schema 1. Like etf1, with a type.
+ *   rabbitmq  rabbitmq-delayed-message-exchange: x-delay, which is also our own; the set
+ *             accepts negative values as "at once" (delay_value.c)
+ *   emqx      EMQX, Delayed Publish: $delayed/N/topic (sources/mqtt/mqtt_job.c)
+ *   etf1      etf1/kafka-message-scheduler: the record's key names the schedule, a later
+ *             record replaces it, a null value deletes it
+ *   nats      NATS ADR-51, message scheduler, with the time zones of server 2.14
+ *   artemis   ActiveMQ Artemis (Stomp too), and the scheduler of Classic
+ *   dapr      Dapr's pubsub.pulsar, and Pulsar: RFC 3339 and durations of Go, or ms
+ *   qstash    Upstash QStash: delay, retry, deduplication, schedules
+ *   karafka   Karafka's scheduled messages, envelope schema 1: like etf1, with a type
  */
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"

@@ -11,7 +11,7 @@
  *   delay-to              target
  *   delay-retry           name of a retry schedule
  *   delay-attempts        the most deliveries, 1 to 1000000
- *   delay-repeat          see repeat.h
+ *   delay-repeat          see repeat.c below
  *   delay-repeat-count    number of runs, from 1
  *   delay-repeat-until    instant: no run is due later
  *   delay-hops            previous deliveries by tarry, written by tarry
@@ -26,12 +26,12 @@
 
 #include "bridge/base/buf.h"
 #include "bridge/job/job.h"
-#include "bridge/job/repeat.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { DELAY_ID_MAX = 128 }; /* bytes of a delay-id */
+enum { REPEAT_MAX = 128 };   /* bytes of a delay-repeat */
 
 struct delay_rules {
     int bare_unit;              /* enum when_unit: the unit of a delay that is a bare
@@ -57,7 +57,7 @@ struct delay_read {
     bool clamped;        /* the delay was shortened to max_delay_ms */
     struct slice key;    /* key of the delivered message, instead of the job's; empty
                           * but not NULL: no key */
-    struct slice repeat; /* delay-repeat, unparsed; see repeat.h */
+    struct slice repeat; /* delay-repeat, unparsed; see repeat.c below */
     int64_t repeat_count, repeat_until_ms; /* 0: no limit */
     int64_t attempts;                      /* delay-attempts; 0: no header */
     int64_t due_ms;                        /* due time, ms since 1970; now or earlier:
@@ -91,5 +91,38 @@ bool delay_may_rename(const char *standard_name);
  * delay_compat_names() returns all names: "a, b, c". */
 unsigned delay_compat(const char *name);
 const char *delay_compat_names(void);
+
+/* --- repeat.c: computes the next run of a repeating job (delay-repeat) --- */
+
+/*
+ *   every 5m                     an interval: multiples of it after the first run
+ *   0 9 * * 1-5 Europe/Berlin    a line of cron(5): minute hour day month weekday,
+ *                                and a tz database zone, default UTC
+ *
+ * Lists, ranges, steps and names (jan, mon) as in cron(5), also @hourly @daily @weekly
+ * @monthly @yearly. If day and weekday are both restricted, either may match; a field
+ * that begins with a star counts as unrestricted, and then both must match.
+ *
+ * A run is due when local time first reaches its time. A time skipped by daylight saving
+ * runs at the first instant after the gap. A repeated time runs once, the first time,
+ * unless the line matches every hour. Pure except for the zone, see when.h. Loop thread.
+ */
+struct repeat {
+    int64_t every_ms; /* 0: use the cron fields */
+    uint64_t minutes; /* bit sets of the values that match */
+    uint32_t hours, days, months, weekdays;
+    bool any_day, any_weekday; /* the field began with a star */
+    struct zone *zone;         /* not owned; NULL: UTC */
+};
+
+/* Parses text. -1: err says what is wrong and what is expected. Safe for untrusted
+ * bytes. */
+int repeat_parse(struct slice text, struct repeat *out, struct err *err);
+/* Returns the first run after after_ms, in ms since 1970. due_ms: the previous run, from
+ * which intervals count. -1: no further run (30 February). */
+int64_t repeat_next_ms(const struct repeat *r, int64_t due_ms, int64_t after_ms);
+/* Returns the shortest time between two runs in ms; for a cron line by local time, on
+ * consecutive days. */
+int64_t repeat_least_ms(const struct repeat *r);
 
 #endif

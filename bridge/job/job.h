@@ -80,7 +80,7 @@ struct job {
     int64_t tries_max;   /* the most deliveries; 0: limited by the route or queue */
     bool target_asked;   /* the message chose the target, within what the route allows */
     struct slice retry;  /* name of the schedule that the message chose; empty: none */
-    struct slice repeat; /* delay-repeat, see repeat.h; empty: no repeats */
+    struct slice repeat; /* delay-repeat, see delay.h; empty: no repeats */
     int64_t repeat_until_ms; /* no run is due later, ms since 1970; 0: no end */
     int64_t repeat_count;    /* number of runs; 0: no limit */
     int64_t run;             /* number of this run, from 1; 0: no repeats */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * repeat.c - parses intervals and cron lines, and computes the next run; see repeat.h.
+ * repeat.c - parses intervals and cron lines, and computes the next run; see delay.h.
  *
  * A cron line is five bit sets. The search for the next run uses local time, month by
  * month and day by day, and converts only the result to an instant.
  */
-#include "bridge/job/repeat.h"
+#include "bridge/job/delay.h"
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
 

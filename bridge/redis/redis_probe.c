@@ -93,13 +93,12 @@ enum { REPLICAS_MAX = 100, PERCENT_MAX = 100, REST_PERCENT = 95 };
 /* The values of INFO and CONFIG GET that are read. */
 static const struct fact {
     const char *name;
-    enum { TEXT, NUMBER, IS, IS_NOT } type; /* IS, IS_NOT: compares with text */
-    size_t offset;                          /* in struct redis_facts */
+    enum { VERSION, NUMBER, IS, IS_NOT } type; /* IS, IS_NOT: compares with text */
+    size_t offset;                             /* in struct redis_facts */
     const char *text;
 } known[] = {
 #define AT(field) offsetof(struct redis_facts, field)
-    {"redis_version", TEXT, AT(version), NULL},
-    {"run_id", TEXT, AT(run_id), NULL},
+    {"redis_version", VERSION, AT(version), NULL},
     {"used_memory", NUMBER, AT(used_bytes), NULL},
     {"maxmemory", NUMBER, AT(max_bytes), NULL},
     {"connected_clients", NUMBER, AT(clients), NULL},
@@ -135,10 +134,10 @@ void redis_facts_config(struct redis_facts *facts, struct slice name, struct sli
     void *at = (char *)facts + f->offset;
     if (f->type == NUMBER)
         *(int64_t *)at = text_whole_number(value);
-    else if (f->type != TEXT)
+    else if (f->type != VERSION)
         *(int *)at = slice_is(value, f->text) == (f->type == IS);
     else
-        snprintf(at, REDIS_FACT_BYTES, "%.*s", SLICE_ARG(value));
+        snprintf(at, sizeof(facts->version), "%.*s", SLICE_ARG(value));
 }
 
 /* line: keys=12,expires=3,... */

@@ -47,8 +47,6 @@ enum redis_persistence {
     PERSISTS_EVERY_WRITE   /* appendfsync always */
 };
 
-enum { REDIS_FACT_BYTES = 41 }; /* of a run id of 40 digits */
-
 struct redis_facts {
     enum redis_persistence persistence;
     int evicts;           /* maxmemory-policy is not noeviction: Redis may drop jobs */
@@ -58,7 +56,7 @@ struct redis_facts {
     int64_t clients, blocked_clients;
     unsigned db; /* set by the caller: keys and expiring_keys count it */
     int64_t keys, expiring_keys;
-    char run_id[REDIS_FACT_BYTES], version[REDIS_FACT_BYTES];
+    char version[24];
     /* Inputs of persistence; -1: unknown. */
     int appends, fsync_always, no_fsync_on_rewrite; /* CONFIG GET */
     int saves;                                      /* CONFIG GET; 0: no snapshots */

@@ -239,38 +239,6 @@ void redis_place_add(struct buf *out, const char *host, const char *port)
     buf_addf(out, "%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port);
 }
 
-static const char *prefix_of(const struct redis_url *url)
-{
-    const struct scheme *s = schemes;
-    while (s->kind != url->kind || s->tls != url->tls ||
-           s->unix_path != (url->unix_path != NULL))
-        s++; /* always found: each url has a prefix of this table */
-    return s->prefix;
-}
-
-char *redis_url_shown(const struct redis_url *url)
-{
-    struct buf out = {0};
-    buf_add_str(&out, prefix_of(url));
-    for (size_t i = 0; i < url->place_count; i++) {
-        buf_add_str(&out, i > 0 ? "," : "");
-        redis_place_add(&out, url->places[i].host, url->places[i].port);
-    }
-    if (url->unix_path)
-        buf_add_str(&out, url->unix_path);
-    else if (url->host)
-        redis_place_add(&out, url->host, url->port);
-    if (url->master)
-        buf_addf(&out, "/%s", url->master);
-    if (!url->unix_path && url->kind != REDIS_CLUSTER)
-        buf_addf(&out, "/%u", url->db);
-    else if (url->db)
-        buf_addf(&out, "?db=%u", url->db);
-    char *shown = mem_strdup(buf_str(&out));
-    buf_free(&out);
-    return shown;
-}
-
 /* Copy what a connection needs. */
 void redis_conf_copy(const struct redis_conf *from, struct redis_conf *to)
 {

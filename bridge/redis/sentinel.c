@@ -4,7 +4,7 @@
  * master is chosen from the last answers of all, and the clients (connections to Redis)
  * get its address. When a connection to a sentinel is lost, its answer is discarded.
  */
-#include "bridge/redis/sentinel.h"
+#include "bridge/redis/redis.h"
 #include "bridge/base/log.h"
 #include "bridge/base/loop.h"
 
