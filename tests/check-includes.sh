@@ -14,7 +14,7 @@ uv.h                        ^bridge/base/loop.c$
 uthash.h                    ^bridge/base/hash.h$
 libconfig.h                 ^bridge/conf/conf[a-z_]*.c$
 curl/                       ^(sinks/http/|bridge/cli/ctl|sources/kafka/kafka_token)[a-z_]*.[ch]$
-glib.h                      ^bridge/(base/(child|json|text|timer|zone)|redis/sentinel|import/import)[a-z_]*.[ch]$
+glib.h                      ^bridge/(base/(child|json|loop|text|timer|zone)|redis/sentinel|import/import)[a-z_]*.[ch]$
 microhttpd.h                ^bridge/http/httpd[a-z_]*.[ch]$
 librdkafka/|rdkafka         ^(sources|sinks)/kafka/[a-z_]*.[ch]$
 MQTT                        ^(sources|sinks)/mqtt/[a-z_]*.[ch]$

@@ -31,37 +31,29 @@ static struct {
     bool listening;
 } children;
 
-static void unlink_child(struct child *c)
+/* Reaps a child that has ended and removes it from the list. NULL: there is none. */
+static struct child *take_ended(void)
 {
-    struct child **at = &children.first;
-    while (*at != c)
-        at = &(*at)->next;
-    *at = c->next;
+    int status;
+    for (struct child **at = &children.first; *at; at = &(*at)->next) {
+        struct child *c = *at;
+        if (waitpid(c->pid, &status, WNOHANG) != c->pid)
+            continue;
+        *at = c->next;
+        c->pid = 0;
+        c->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        return c;
+    }
+    return NULL;
 }
 
 /* One SIGCHLD may report several children. Ignores children that others started. */
 static void on_sigchld(void *arg, int signo)
 {
-    (void)arg;
-    (void)signo;
-    struct child *ended = NULL, *next;
-    for (struct child *c = children.first; c; c = next) {
-        int status;
-        next = c->next;
-        if (waitpid(c->pid, &status, WNOHANG) != c->pid)
-            continue;
-        unlink_child(c);
-        c->next = ended;
-        c->pid = 0;
-        c->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-        ended = c;
-    }
-    for (struct child *c = ended; c; c = next) {
-        next = c->next;
+    (void)arg, (void)signo;
+    for (struct child *c; (c = take_ended()) != NULL; loop_defer_free(c))
         if (c->cb)
             c->cb(c->arg, c->status);
-        loop_defer_free(c);
-    }
 }
 
 /* Returns our environment with added; g_strfreev() frees it. */

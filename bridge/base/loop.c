@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include <glib.h>
 #include <uv.h>
 
 enum {
@@ -26,12 +27,8 @@ enum {
 };
 
 struct call {
-    struct call *next;
-    loop_cb *fn; /* NULL: call free(arg) */
+    loop_cb *fn;
     void *arg;
-};
-struct queue {
-    struct call *first, **tail;
 };
 
 struct turn_hook {
@@ -60,63 +57,52 @@ static struct {
     uv_async_t wake;
     uint64_t turns;
     bool stopping;
-    struct queue deferred;
+    GArray *deferred; /* struct call */
     struct turn_hook *hooks;
     pthread_mutex_t lock; /* guards posted */
-    struct queue posted;
+    GArray *posted;       /* struct call */
 } loop;
 
-static void queue_init(struct queue *q)
+static GArray *calls_new(void)
 {
-    q->first = NULL;
-    q->tail = &q->first;
+    return g_array_new(FALSE, FALSE, sizeof(struct call));
 }
 
-static void queue_add(struct queue *q, loop_cb *fn, void *arg)
+static void add_call(GArray *calls, loop_cb *fn, void *arg)
 {
-    struct call *c = mem_alloc(sizeof(*c));
-    c->fn = fn;
-    c->arg = arg;
-    *q->tail = c;
-    q->tail = &c->next;
+    const struct call call = {fn, arg};
+    g_array_append_val(calls, call);
 }
 
-static struct call *queue_detach(struct queue *q)
+static GArray *take_calls(GArray **calls)
 {
-    struct call *c = q->first;
-    queue_init(q);
-    return c;
+    GArray *taken = *calls;
+    *calls = calls_new();
+    return taken;
 }
 
-static void run_calls(struct call *c)
+static void run_calls(GArray *calls)
 {
-    while (c) {
-        struct call *next = c->next;
-        if (c->fn)
-            c->fn(c->arg);
-        else
-            free(c->arg);
-        free(c);
-        c = next;
+    for (guint i = 0; i < calls->len; i++) {
+        const struct call *c = &g_array_index(calls, struct call, i);
+        c->fn(c->arg);
     }
+    g_array_unref(calls);
 }
 
 static void on_found_at_once(void *arg);
 
-/* At shutdown: calls no functions, but frees memory passed to loop_defer_free(). */
-static void drop_calls(struct call *c)
+/* At shutdown: only frees memory. */
+static void drop_calls(GArray *calls)
 {
-    while (c) {
-        struct call *next = c->next;
-        if (c->fn == on_found_at_once) {
+    for (guint i = 0; i < calls->len; i++) {
+        const struct call *c = &g_array_index(calls, struct call, i);
+        if (c->fn == on_found_at_once)
             resolve_cancel(c->arg);
+        if (c->fn == on_found_at_once || c->fn == free)
             c->fn(c->arg);
-        } else if (c->fn == NULL) {
-            free(c->arg);
-        }
-        free(c);
-        c = next;
     }
+    g_array_unref(calls);
 }
 
 /* ------------------------------------------------------------------- turns */
@@ -140,12 +126,12 @@ static void run_hooks(void)
 static void end_turn(uv_prepare_t *prepare)
 {
     (void)prepare;
-    run_calls(queue_detach(&loop.deferred));
+    run_calls(take_calls(&loop.deferred));
     run_hooks();
-    for (int i = 0; i < LATE_ROUNDS && loop.deferred.first; i++)
-        run_calls(queue_detach(&loop.deferred));
+    for (int i = 0; i < LATE_ROUNDS && loop.deferred->len > 0; i++)
+        run_calls(take_calls(&loop.deferred));
     loop.turns++;
-    if (timers_arm() || loop.deferred.first)
+    if (timers_arm() || loop.deferred->len > 0)
         uv_idle_start(&loop.busy, on_busy);
     else
         uv_idle_stop(&loop.busy);
@@ -155,9 +141,9 @@ static void on_wake(uv_async_t *async)
 {
     (void)async;
     pthread_mutex_lock(&loop.lock);
-    struct call *c = queue_detach(&loop.posted);
+    GArray *calls = take_calls(&loop.posted);
     pthread_mutex_unlock(&loop.lock);
-    run_calls(c);
+    run_calls(calls);
 }
 
 void loop_init(void)
@@ -169,8 +155,8 @@ void loop_init(void)
     must(uv_idle_init(&loop.uv, &loop.busy) == 0);
     must(uv_async_init(&loop.uv, &loop.wake, on_wake) == 0);
     must(pthread_mutex_init(&loop.lock, NULL) == 0);
-    queue_init(&loop.deferred);
-    queue_init(&loop.posted);
+    loop.deferred = loop.deferred ? loop.deferred : calls_new();
+    loop.posted = loop.posted ? loop.posted : calls_new();
     loop.hooks = NULL;
     loop.stopping = false;
     timers_init();
@@ -236,8 +222,8 @@ void loop_fini(void)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     uv_loop_close(&loop.uv); /* fails and leaks memory only while a name resolution
                               * hangs */
-    drop_calls(queue_detach(&loop.posted));
-    drop_calls(queue_detach(&loop.deferred));
+    drop_calls(take_calls(&loop.posted));
+    drop_calls(take_calls(&loop.deferred));
     pthread_mutex_destroy(&loop.lock);
 }
 
@@ -271,7 +257,7 @@ void loop_post(loop_cb *fn, void *arg)
 {
     must(fn != NULL);
     pthread_mutex_lock(&loop.lock);
-    queue_add(&loop.posted, fn, arg);
+    add_call(loop.posted, fn, arg);
     /* Inside the lock: otherwise the posted call could end the loop and close the handle
      * first. */
     uv_async_send(&loop.wake);
@@ -281,13 +267,13 @@ void loop_post(loop_cb *fn, void *arg)
 void loop_defer(loop_cb *fn, void *arg)
 {
     must(fn != NULL);
-    queue_add(&loop.deferred, fn, arg);
+    add_call(loop.deferred, fn, arg);
 }
 
 void loop_defer_free(void *p)
 {
     if (p)
-        queue_add(&loop.deferred, NULL, p);
+        add_call(loop.deferred, free, p);
 }
 
 struct turn_hook *loop_each_turn(loop_cb *fn, void *arg)

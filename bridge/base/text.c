@@ -319,28 +319,29 @@ void text_add_json_member(struct buf *out, const char *name, struct slice s)
     text_add_json(out, s);
 }
 
+static void add_base64_member(struct buf *out, const char *name, struct slice bytes)
+{
+    buf_addf(out, ",\"%s_base64\":\"", name);
+    text_add_base64(out, bytes);
+    buf_add_str(out, "\"");
+}
+
 void text_add_json_id(struct buf *out, struct slice id)
 {
     buf_add_str(out, "\"id\":");
     text_add_json(out, id);
-    if (text_is_utf8(id))
-        return;
-    buf_add_str(out, ",\"id_base64\":\"");
-    text_add_base64(out, id);
-    buf_add_str(out, "\"");
+    if (!text_is_utf8(id))
+        add_base64_member(out, "id", id);
 }
 
 void text_add_json_bytes(struct buf *out, const char *name, struct slice bytes)
 {
-    bool text = text_is_utf8(bytes);
-    buf_addf(out, ",\"%s%s\":", name, text ? "" : "_base64");
-    if (text) {
-        text_add_json(out, bytes);
+    if (!text_is_utf8(bytes)) {
+        add_base64_member(out, name, bytes);
         return;
     }
-    buf_add_str(out, "\"");
-    text_add_base64(out, bytes);
-    buf_add_str(out, "\"");
+    buf_addf(out, ",\"%s\":", name);
+    text_add_json(out, bytes);
 }
 
 /* -------------------------------------------------------------------- numbers */
@@ -351,18 +352,25 @@ static const char pairs[] = "00010203040506070809101112131415161718192021222324"
                             "50515253545556575859606162636465666768697071727374"
                             "75767778798081828384858687888990919293949596979899";
 
+static unsigned digits_of(uint64_t n)
+{
+    unsigned count = 1;
+    for (; n >= 10000; n /= 10000)
+        count += 4;
+    return count + (n >= 10) + (n >= 100) + (n >= 1000);
+}
+
 size_t text_put_decimal(char *at, int64_t n)
 {
     uint64_t left = n < 0 ? -(uint64_t)n : (uint64_t)n;
-    char digits[TEXT_DECIMAL_MAX], *const end = digits + sizeof(digits), *p = end;
+    char *first = at + (n < 0), *p = first + digits_of(left), *const end = p;
     for (; left >= 10; left /= 100)
         memcpy(p -= 2, pairs + 2 * (left % 100), 2);
-    if (left > 0 || p == end)
+    if (p > first)
         *--p = (char)('0' + left);
     if (n < 0)
-        *--p = '-';
-    memcpy(at, p, (size_t)(end - p));
-    return (size_t)(end - p);
+        *at = '-';
+    return (size_t)(end - at);
 }
 
 void text_add_decimal(struct buf *out, int64_t n)

@@ -261,8 +261,6 @@ static int set_repeat(struct delay_scan *s, struct slice text, struct err *err)
 static int set_cron(struct delay_scan *s, struct slice line, struct slice zone,
                     struct err *err)
 {
-    char *text = s->out->text;
-
     if (count_words(line) != 5)
         return err_set(err,
                        "a cron line has five fields: minute, hour, day of the month, "
@@ -271,10 +269,9 @@ static int set_cron(struct delay_scan *s, struct slice line, struct slice zone,
         return set_repeat(s, line, err);
     if (count_words(zone) != 1 || line.n + 1 + zone.n > REPEAT_MAX)
         return err_set(err, "not a time zone; write one such as Europe/Berlin");
-    memcpy(text, line.p, line.n);
-    text[line.n] = ' ';
-    memcpy(text + line.n + 1, zone.p, zone.n);
-    return set_repeat(s, (struct slice){text, line.n + 1 + zone.n}, err);
+    snprintf(s->out->text, sizeof(s->out->text), "%.*s %.*s", SLICE_ARG(line),
+             SLICE_ARG(zone));
+    return set_repeat(s, slice_of(s->out->text), err);
 }
 
 /* Rejects a cron line with a delay: the original delays every run, tarry only the
