@@ -60,7 +60,8 @@ def test_the_unit_is_fenced_in(tmp_path):
 @pytest.mark.parametrize("path", ["sinks/kafka/kafka.o", "lua.o"])
 def test_an_object_whose_header_changed_is_built_again_by_each_name_of_its_folder(tmp_path, path):
     good("make", "-s", f"B={tmp_path}", f"{tmp_path}/obj/{path}", cwd=TOP)
-    header = re.search(r"bridge/\S+\.h", (tmp_path / f"obj/{path}").with_suffix(".d").read_text())[0]
+    headers = re.findall(r"bridge/\S+\.h", (tmp_path / f"obj/{path}").with_suffix(".d").read_text())
+    header = next(name for name in headers if (TOP / name).exists())  # not a generated one
     for folder in (str(tmp_path), os.path.relpath(tmp_path, TOP)):
         argv = ["make", "-n", f"B={folder}", f"{folder}/obj/{path}"]
         assert "up to date" in good(*argv, cwd=TOP)

@@ -353,7 +353,7 @@ def a_limit(rng, known):
 
 LMSTFY_ADMIN = [
     *(Call("lmstfy-admin", "GET", path, weight=1)
-      for path in ("/version", "/pools", "/pools/", "/info", "/metrics", "/accesslog")),
+      for path in ("/version", "/pools", "/info", "/metrics", "/accesslog")),
     Call("lmstfy-admin", "POST", "/accesslog", lambda rng, known: {"query": {"status": "disable"}}, weight=1),
     Call("lmstfy-admin", "POST", "/token/{}", lambda rng, known: {"segments": [NS], "query": {"description": "x"}},
          token_made, weight=10),
