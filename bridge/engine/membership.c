@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 /* No source or route has this name. */
-static const char tell_name[] = "=@alive", *const told_name = tell_name + 1;
+static const char publish_name[] = "=@alive", *const channel_name = publish_name + 1;
 
 struct membership {
     struct bridge *bridge;
@@ -146,7 +146,7 @@ static void on_reply(void *arg, const struct redisReply *reply)
         return; /* a later call has an answer that is not older */
     a->left = a->leaving;
     if (a->tell && reply)
-        store_notify(a->bridge->store, tell_name);
+        store_notify(a->bridge->store, publish_name);
     a->tell = a->tell && reply == NULL;
 }
 
@@ -185,7 +185,7 @@ void membership_report(struct membership *a)
 
 void membership_notified(struct membership *a, struct slice name)
 {
-    if (name.p == NULL || slice_is(name, told_name))
+    if (name.p == NULL || slice_is(name, channel_name))
         membership_report(a);
 }
 

@@ -14,7 +14,7 @@ enum {
 };
 
 /* No source or route has this name. */
-static const char tell_name[] = "=@states", *const told_name = tell_name + 1;
+static const char publish_name[] = "=@states", *const channel_name = publish_name + 1;
 
 struct route_states {
     struct bridge *bridge;
@@ -163,7 +163,7 @@ void route_states_changed(struct route_states *states)
 
 void route_states_notified(struct route_states *states, struct slice name)
 {
-    if (name.p == NULL || slice_is(name, told_name))
+    if (name.p == NULL || slice_is(name, channel_name))
         route_states_read(states);
 }
 
@@ -265,7 +265,7 @@ static void on_set(void *arg, const struct redisReply *reply)
     struct setting *setting = arg;
     struct route_states *states = setting->states;
     if (is_good(states, reply, "cannot be written")) {
-        store_notify(states->bridge->store, tell_name);
+        store_notify(states->bridge->store, publish_name);
         read_states(states, on_applied, setting);
     } else {
         setting->done(setting->arg, -1);

@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- lib/late.lua - the log of late outcomes: what a repeated or late outcome must know.
 --
---   zset  :told   name of a change .. letter of its answer, scored by the time in ms: changes whose answer may be lost,
---                 because a repeat would find its own work done. VOID: the outcome of a delivery that is ignored
---   hash  :ended  job id -> its expired leases after which the job stayed, which no earlier job of the id had. Every id
---                 of :ended is in :tries
+--   zset  :outcomes  name of a change .. letter of its answer, scored by the time in ms: changes whose answer may be
+--                    lost, because a repeat would find its own work done. VOID: an outcome that is ignored
+--   hash  :ended     job id -> its expired leases after which the job stayed, which no earlier job of the id had.
+--                    Every id of :ended is in :tries
 --
--- A bucket keeps the last TOLD_MAX entries: more than all instances can have in flight.
+-- A bucket keeps the last OUTCOMES_MAX entries: more than all instances can have in flight.
 local VOID = 'x' -- letter of an outcome that is ignored
 local LEASES_BYTES = 240 -- limit per job: about the last 16 leases
 
@@ -24,9 +24,9 @@ local function late()
     return late_made
   end
   now = now or select(2, clock())
-  local TOLD_MAX = 10000
-  local TOLD_MS = 10 * 60 * 1000
-  local told_key = base .. ':told'
+  local OUTCOMES_MAX = 10000
+  local OUTCOMES_MS = 10 * 60 * 1000
+  local outcomes_key = base .. ':outcomes'
   local self, rows, added = {}, {}, {} -- rows, added: entries of this call
 
   -- Returns the letter (one of letters) recorded for the change, or nil: it was not executed.
@@ -35,7 +35,7 @@ local function late()
     for i = 1, #letters do
       names[i] = name .. string.sub(letters, i, i)
     end
-    for i, when in ipairs(redis.call('ZMSCORE', told_key, unpack(names))) do
+    for i, when in ipairs(redis.call('ZMSCORE', outcomes_key, unpack(names))) do
       if when or added[names[i]] then
         return string.sub(letters, i, i)
       end
@@ -83,10 +83,10 @@ local function late()
 
   function self.write()
     if #rows > 0 then
-      redis.call('ZREM', told_key, '') -- first write: see lib/bucket.lua
-      call_in_slices('ZADD', told_key, rows)
-      redis.call('ZREMRANGEBYRANK', told_key, 0, -1 - TOLD_MAX)
-      redis.call('PEXPIRE', told_key, TOLD_MS)
+      redis.call('ZREM', outcomes_key, '') -- first write: see lib/bucket.lua
+      call_in_slices('ZADD', outcomes_key, rows)
+      redis.call('ZREMRANGEBYRANK', outcomes_key, 0, -1 - OUTCOMES_MAX)
+      redis.call('PEXPIRE', outcomes_key, OUTCOMES_MS)
       rows = {}
     end
   end

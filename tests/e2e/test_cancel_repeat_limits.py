@@ -66,7 +66,7 @@ class Daemons:
         far = [k for k in keys if k.endswith((":far", ":slots")) or ":far:" in k]
         gone = all(client.hget(k, "#") == b"0" for k in far if k.endswith(":slots"))
         return [k for k in keys if not (k.endswith(":lead") and client.hkeys(k) == [b"#"]) and
-                not k.endswith((":sums", ":told")) and not (gone and k in far)]
+                not k.endswith((":sums", ":outcomes")) and not (gone and k in far)]
 
 
 # ------------------------------------------------------------------ rejected requests

@@ -19,7 +19,7 @@ from lib import limits  # noqa: E402
 
 LUA = TOP / "lua"
 PARTS = ("pool", "delay", "unack", "error", "tries", "ingest", "ttl", "done", "seen", "held",
-         "place", "lead", "away", "ended", "pace", "targets", "stopped", "sums", "told", "far", "slots",
+         "place", "lead", "away", "ended", "pace", "targets", "stopped", "sums", "outcomes", "far", "slots",
          "where", "names")
 FAR_PAGE = 4096
 WHERE, GROUP, EXPIRES, US, OFFSET, BARE, BARE_OF_QUEUE = 1, 2, 4, 8, 16, 32, 64  # flags of an entry, lua/lib/far.lua

@@ -220,7 +220,7 @@ def test_two_leases_of_one_job_acked_in_one_call_count_once(bucket):
             assert bucket.sums()["delivered"] == 1
             for part, value in kept.items():
                 bucket.client.restore(bucket.key[part], 0, value, replace=True)
-            bucket.client.delete(bucket.key["told"])
+            bucket.client.delete(bucket.key["outcomes"])
     bucket.ack(second, "a")
 
 
@@ -257,7 +257,7 @@ def test_a_released_queue_job_may_be_acked_by_its_first_consumer(q, how):
     assert q.token["a"] != old
     assert q.release(1202, "a", lease=old) == "x" and q.ask("touch", 1202, "a", old, 900)[0] == b"x"
     assert q.finish(1203, "a", lease=old) == "f" and q.state(1204, "a") == "n"
-    assert q.rest() == ["told"], "for a holder that repeats its outcome"
+    assert q.rest() == ["outcomes"], "for a holder that repeats its outcome"
 
 
 @pytest.mark.parametrize("keep", [0, 5000])
@@ -393,8 +393,8 @@ def test_outcomes_are_kept_for_thousands_of_changes_and_minutes(bucket, server):
     for n in range(0, 12000, 1000):
         bucket.enqueue([(f"{i}", 5000) for i in range(n, n + 1000)])
         assert set(bucket.cancel(*range(n, n + 1000), numbers=range(n, n + 1000), now=n)) == {"c"}
-    assert server.zcard(bucket.key["told"]) == 10000
-    assert HOUR_MS + 540_000 < server.pttl(bucket.key["told"]) <= HOUR_MS + 600_000
+    assert server.zcard(bucket.key["outcomes"]) == 10000
+    assert HOUR_MS + 540_000 < server.pttl(bucket.key["outcomes"]) <= HOUR_MS + 600_000
     assert bucket.cancel("2500", numbers=(2500,), now=13000) == "c"
     assert bucket.cancel("500", numbers=(500,), now=13000) == "n"
 

@@ -301,7 +301,7 @@ def test_drop_deletes_the_part_that_is_meant(q):
     q.pull(1202, (500, 1))
     assert q.drop(1203, "r", 9) == 2 and q.state(1203, "w") == "w"
     assert q.drop(1204, "a", 9) == 3 and q.drop(1204, "a", 9) == 0
-    assert q.rest() == ["told"], "for consumers that repeat an ack"
+    assert q.rest() == ["outcomes"], "for consumers that repeat an ack"
 
 
 def test_a_wake_is_sent_when_the_head_became_earlier(q):

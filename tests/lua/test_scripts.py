@@ -188,7 +188,7 @@ def test_a_job_cancelled_in_flight_is_never_retried(bucket, server):
     assert bucket.retry(("retried", lease, 50, "1||0/0/0|1|1|x"))[1] == "c"  # again
     assert bucket.bury(20, ("buried", lease, "1|rejected|0/0/0|1|1|x")) == "c"
     assert bucket.reap(110) == [0, -1, -1, 1]
-    assert bucket.rest() == ["told"]
+    assert bucket.rest() == ["outcomes"]
 
 
 def test_the_mark_of_a_cancel_replaces_only_the_reason(bucket, server):
