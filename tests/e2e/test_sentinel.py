@@ -11,7 +11,7 @@ import time
 import pytest
 
 from lib import acl, collect, verify, ways
-from lib.sentinels import NAME, Certificates, Sentinels, wait_logged
+from lib.sentinels import NAME, Certificates, Sentinels, wait_for_servers
 from lib.servers import accepts, free_port, wait_for
 
 pytestmark = pytest.mark.slow
@@ -98,10 +98,10 @@ def test_a_planned_failover_and_the_return_of_the_old_master_as_a_replica(bench,
     started = time.monotonic()
     new = watched.fail_over()
     back_in_work(tarry, hook, "planned failover", started)
-    wait_logged("the daemon at the new master", lambda: connected_to(tarry, new))
+    wait_for_servers("the daemon at the new master", lambda: connected_to(tarry, new))
     assert new is not old
-    wait_logged("the old master to follow", lambda: old.role == "slave")
-    wait_logged("no connection to the replica", lambda: not connected_to(tarry, old))
+    wait_for_servers("the old master to follow", lambda: old.role == "slave")
+    wait_for_servers("no connection to the replica", lambda: not connected_to(tarry, old))
     wait_for("the jobs that were pending meanwhile", lambda: len(
         {a.header("delay-id") for a in hook.arrivals if a.header("delay-id")[:5] == b"later"}) == 50)
     tarry.stop()
@@ -135,8 +135,8 @@ def test_a_master_that_hangs_is_left_as_soon_as_the_sentinels_have_another(bench
         back_in_work(tarry, hook, "master stopped", started)
     finally:
         os.kill(old.child.pid, signal.SIGCONT)
-    wait_logged("the old master to follow", lambda: old.role == "slave")
-    wait_logged("the daemon at the new master alone",
+    wait_for_servers("the old master to follow", lambda: old.role == "slave")
+    wait_for_servers("the daemon at the new master alone",
               lambda: connected_to(tarry, new) and not connected_to(tarry, old))
     connections = tarry.metric("tarry_redis_connects_total")
     for _ in range(20):

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from lib import after, boxes, verify, ways
-from lib.sentinels import wait_logged
+from lib.sentinels import wait_for_servers
 from lib.servers import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.limit_s(400)]
@@ -112,7 +112,7 @@ def test_a_split_brain_loses_at_most_the_jobs_that_the_old_master_accepted(bench
     scenario.fault("healed")
     redis.heal()
     sending.join()
-    wait_logged(f"{old} to follow {new}", lambda: old.redis.ask("ROLE")[0] == "slave")
+    wait_for_servers(f"{old} to follow {new}", lambda: old.redis.ask("ROLE")[0] == "slave")
     # Once a second, Redis checks how many whole seconds ago it last heard from a replica.
     taken_ns = cut_ns + (max_lag_s + 2) * 1_000_000_000
     may_lose = after.accepted_between(batch, cut_ns - 100_000_000, taken_ns)
@@ -141,7 +141,7 @@ def test_jobs_are_delivered_after_a_sentinel_failover_under_load(bench, scenario
     time.sleep(2)
     scenario.fault(f"{old} comes back, not knowing that it is no master any more")
     redis.come_back(old)
-    wait_logged(f"{old} to follow {new}", lambda: old.redis.ask("ROLE")[0] == "slave")
+    wait_for_servers(f"{old} to follow {new}", lambda: old.redis.ask("ROLE")[0] == "slave")
     sending.join()
     gap_s = away_s(batch, started_ns)
     verify.note(f"no job was accepted for {gap_s:.1f} s")

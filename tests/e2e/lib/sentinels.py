@@ -41,7 +41,7 @@ class Certificates:
                 f"tls-cert-file {self.cert}\ntls-key-file {self.key}\n")
 
 
-def wait_logged(what, condition, timeout_s=90, step_s=0.05):
+def wait_for_servers(what, condition, timeout_s=90, step_s=0.05):
     """Like wait_for, for conditions that ask servers. A server may be down, or close its connections when its
     role changes. The limit is long because a sentinel without a processor for two seconds pauses (see
     TILT_MS)."""
@@ -197,7 +197,7 @@ class Sentinels:
                    for role in following)
 
     def wait_settled(self):
-        wait_logged("the sentinels to agree and the replicas to follow", self.settled, step_s=0.1)
+        wait_for_servers("the sentinels to agree and the replicas to follow", self.settled, step_s=0.1)
         self.was_master = self.master()
 
     def wait_failover(self):
@@ -207,7 +207,7 @@ class Sentinels:
         def look():
             ports = {self.port_by(s) for s in self.running(self.sentinels)}
             return old.port not in ports and len(ports) == 1 and self.master().role == "master"
-        wait_logged(f"another master than {old.name}", look)
+        wait_for_servers(f"another master than {old.name}", look)
         self.was_master = self.master()
         return self.was_master
 
@@ -224,11 +224,11 @@ class Sentinels:
             if "failover_in_progress" not in known["flags"]:
                 sentinel.ask("SENTINEL", "FAILOVER", NAME)
             return False
-        wait_logged("a planned failover", moved, step_s=0.2)
+        wait_for_servers("a planned failover", moved, step_s=0.2)
         return self.wait_failover()
 
     def wait_replicated(self):
         """Waits until the replicas have received everything that the master has now."""
         at = self.master().ask("ROLE")[1]
-        wait_logged("the replicas to have all", lambda: all(
+        wait_for_servers("the replicas to have all", lambda: all(
             role[0] == "slave" and role[4] >= at for role in (r.ask("ROLE") for r in self.replicas())))

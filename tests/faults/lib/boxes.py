@@ -15,7 +15,7 @@ import subprocess
 import pytest
 import redis
 
-from lib.sentinels import Asked, wait_logged
+from lib.sentinels import Asked, wait_for_servers
 from lib.servers import REDIS_SERVER
 
 NAME = "jobs"
@@ -113,10 +113,10 @@ class Boxes:
     def start(self):
         for box in self.boxes:
             box.redis.start()
-        wait_logged("the replicas to follow", lambda: self.following(self.boxes[0]) == 2)
+        wait_for_servers("the replicas to follow", lambda: self.following(self.boxes[0]) == 2)
         for box in self.boxes:
             box.sentinel.start()
-        wait_logged("the sentinels to know all", lambda: all(map(self.knows_all, self.boxes)))
+        wait_for_servers("the sentinels to know all", lambda: all(map(self.knows_all, self.boxes)))
         return self
 
     @staticmethod
@@ -168,12 +168,12 @@ class Boxes:
         def look():
             new = self.master(box)
             return new is not but and new.redis.ask("ROLE")[0] == "master" and new
-        return wait_logged(f"another master than {but}", look)
+        return wait_for_servers(f"another master than {but}", look)
 
     def fail_over(self):
         """Starts a planned failover. Returns the new master."""
         old = self.master()
-        wait_logged("a planned failover to begin", lambda: old.sentinel.ask("SENTINEL", "FAILOVER", NAME))
+        wait_for_servers("a planned failover to begin", lambda: old.sentinel.ask("SENTINEL", "FAILOVER", NAME))
         return self.wait_master_of(old, old)
 
     def end(self):
