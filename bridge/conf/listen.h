@@ -98,7 +98,8 @@ struct httpd_opts {
 
 /* The permission that a request requires; tokens.c maps tokens to roles. OPEN and PAGE
  * are open to everybody. PAGE, METRICS and ADMIN are served only by the admin listener.
- * README.md and etc/openapi.yaml list each row; tests/e2e/test_roles.py compares.
+ * docs/reference/http-api.md and etc/openapi.yaml list each row;
+ * tests/e2e/test_roles.py compares.
  *
  * For every role the server rejects browser requests from pages of other sites: requests
  * that change state (by method, or rows for any method), and all requests whose Host is
