@@ -10,7 +10,7 @@
 enum {
     RECHECK_US = 10 * 1000 * 1000, /* the head is read again after this */
     RETRY_MS = 100,                /* after a claim without an answer */
-    CLAIM_MAX = 1000,              /* jobs of one claim: lua/claim.lua */
+    CLAIM_MAX = 1000,              /* jobs of one claim: see lua/scripts.def */
     LIMIT_RETRY_US = 50 * 1000,    /* the limit of all instances is reached */
     STALL_US = 3 * 1000 * 1000,    /* without a tick for this long */
     HEAD_FRESH_US = 100 * 1000     /* older reports may be out of date */

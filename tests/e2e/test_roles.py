@@ -130,7 +130,8 @@ def test_a_token_of_ours_opens_no_row_of_the_compatible_apis_but_those_that_name
                    mails: {{ type = "queue"; global_ids = true; }}; }};
         routes: {{ r: {{ from = "api"; to = "{'hook' if api == 'later' else 'mails'}"; }}; }};''').start()
     own = d.port
-    asks = [(port, *row) for row in rows_of(f"sources/{api}*.c")]
+    asks = [(port, *row) for row in rows_of(f"sources/{api}/*.c")]
+    assert asks, "no row of this API was found"
     if api == "lmstfy":
         listed = LMSTFY_ADMIN.findall((TOP / "sources/lmstfy/lmstfy_admin.c").read_text())
         assert len(listed) > 8
