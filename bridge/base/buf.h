@@ -77,8 +77,8 @@ void buf_add_str(struct buf *b, const char *s);
 void buf_add_slice(struct buf *b, struct slice s);
 void buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Reserves n more bytes and returns their address. Then buf_grew() adds the bytes that
- * were written. */
+/* Reserves n more bytes at the end and returns their address. After writing some of them,
+ * add their number to the content with buf_grew(). */
 char *buf_room(struct buf *b, size_t n);
 void buf_grew(struct buf *b, size_t n);
 

@@ -31,8 +31,8 @@ static struct {
     bool listening;
 } children;
 
-/* Reaps a child that has ended and removes it from the list. NULL: there is none. */
-static struct child *take_ended(void)
+/* Reaps a child that has exited and removes it from the list. NULL: no child has. */
+static struct child *take_exited(void)
 {
     int status;
     for (struct child **at = &children.first; *at; at = &(*at)->next) {
@@ -51,12 +51,12 @@ static struct child *take_ended(void)
 static void on_sigchld(void *arg, int signo)
 {
     (void)arg, (void)signo;
-    for (struct child *c; (c = take_ended()) != NULL; loop_defer_free(c))
+    for (struct child *c; (c = take_exited()) != NULL; loop_defer_free(c))
         if (c->cb)
             c->cb(c->arg, c->status);
 }
 
-/* Returns our environment with added; g_strfreev() frees it. */
+/* Returns our environment with the variables of added. Free it with g_strfreev(). */
 static char **whole_env(const char *const *added)
 {
     char **env = g_get_environ();

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-static uint64_t turned(uint64_t a)
+static uint64_t swap_halves(uint64_t a)
 {
     return a >> 32 | a << 32;
 }
@@ -16,8 +16,8 @@ static uint64_t mix(uint64_t a, uint64_t b)
 {
     uint64_t a_low = (uint32_t)a, a_high = a >> 32;
     uint64_t b_low = (uint32_t)b, b_high = b >> 32;
-    return a_high * b_high ^ a_low * b_low ^ turned(a_high * b_low) ^
-           turned(a_low * b_high);
+    return a_high * b_high ^ a_low * b_low ^ swap_halves(a_high * b_low) ^
+           swap_halves(a_low * b_high);
 }
 
 uint64_t hash_fnv1a(uint64_t from, struct slice s)

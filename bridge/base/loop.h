@@ -60,7 +60,7 @@ enum { WATCH_READ = 1, WATCH_WRITE = 2, WATCH_ERROR = 4 };
  * requested events, so that the next read or write returns the error. */
 typedef void watch_cb(void *arg, unsigned events);
 struct watch;
-/* fd stays the caller's and must stay open until watch_del(). */
+/* The caller keeps ownership of fd, which must stay open until watch_del(). */
 struct watch *watch_add(int fd, unsigned events, watch_cb *cb, void *arg);
 void watch_set(struct watch *w, unsigned events); /* 0: no events */
 void watch_del(struct watch *w);                  /* NULL is allowed */
@@ -79,8 +79,8 @@ bool timer_is_set(const struct timer *t);
 void timer_del(struct timer *t); /* NULL is allowed */
 
 /* --- signals --- */
-/* Calls cb for each received signal until loop_fini(). After that these signals are
- * ignored, except SIGCHLD. */
+/* Calls cb for each received signal until loop_fini(). loop_fini() makes the process
+ * ignore these signals, except SIGCHLD. */
 typedef void signal_cb(void *arg, int signo);
 void loop_on_signal(int signo, signal_cb *cb, void *arg);
 
@@ -106,8 +106,8 @@ void child_forget(struct child *c);
 
 /* --- name resolution --- */
 struct resolve;
-/* list: in the order to try, borrowed until the callback returns. NULL: why contains the
- * reason. */
+/* list: addresses in the order to try, borrowed until the callback returns. NULL: why
+ * contains the reason. */
 typedef void resolve_cb(void *arg, const struct addrinfo *list, const char *why);
 struct resolve *resolve_start(const char *host, const char *port, resolve_cb *cb,
                               void *arg);

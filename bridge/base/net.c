@@ -28,10 +28,10 @@ enum {
     KEEPALIVE_IDLE_S = 15,
     KEEPALIVE_PROBE_S = 5,
     KEEPALIVE_PROBES = 3,
-    LAST_WORDS_MS = 500 /* after a failed write, time to read the peer's last bytes */
+    LAST_READ_MS = 500 /* after a failed write, time to read the peer's last bytes */
 };
 
-enum state { NAMING, CONNECTING, SHAKING_HANDS, OPEN, FAILED, CLOSED };
+enum state { RESOLVING, CONNECTING, HANDSHAKING, OPEN, FAILED, CLOSED };
 
 struct address {
     struct sockaddr_storage addr;
@@ -49,19 +49,19 @@ struct net {
     int64_t connect_end_ms;
     struct timer *address_timer; /* limits the time of one address, so that the others
                                   * are tried too */
-    struct timer *more_timer;    /* TLS holds bytes for which no event is reported */
+    struct timer *more_timer;    /* reads bytes that TLS has buffered */
     int fd;
     struct watch *watch;
     struct tls *tls;      /* NULL: no TLS */
-    bool tls_wants_write; /* TLS must write before it can read on */
-    bool tls_wants_read;  /* TLS must read before it can write on */
-    bool resting;         /* the owner wants no bytes now */
+    bool tls_wants_write; /* TLS must write before it can read more */
+    bool tls_wants_read;  /* TLS must read before it can write more */
+    bool paused;          /* by net_set_reading(): do not read */
     struct buf out;
     size_t out_sent;    /* bytes of out that the kernel has accepted */
-    bool deaf;          /* the peer accepts no more bytes; its last bytes may still be
+    bool write_failed;  /* the peer accepts no more bytes; its last bytes may still be
                          * readable */
     bool flush_waiting; /* a deferred flush() references this struct */
-    bool flush_late;
+    bool flush_late;    /* flush() runs after the hooks of this turn */
     struct err why;
 };
 
@@ -71,7 +71,7 @@ static void on_event(void *arg, unsigned events);
 static void drop_socket(struct net *n)
 {
     if (n->tls && n->state == OPEN)
-        tls_bye(n->tls);
+        tls_shutdown(n->tls);
     tls_free(n->tls);
     n->tls = NULL;
     watch_del(n->watch);
@@ -93,7 +93,7 @@ static void drop_all(struct net *n)
     n->out_sent = 0;
 }
 
-static void tell_closed(void *arg)
+static void report_closed(void *arg)
 {
     struct net *n = arg;
     if (n->state == FAILED)
@@ -106,11 +106,10 @@ static void fail(struct net *n)
 {
     drop_all(n);
     n->state = FAILED;
-    loop_defer(tell_closed, n);
+    loop_defer(report_closed, n);
 }
 
-/* ----------------------------------------------------------------- reading and
- * writing */
+/* ------------------------------------------------------------- reading and writing */
 
 static enum io plain_result(ssize_t result, size_t *count, struct err *err)
 {
@@ -142,7 +141,7 @@ static enum io write_some(struct net *n, const char *bytes, size_t size, size_t 
 static void set_watch(struct net *n)
 {
     bool write = (n->out_sent < n->out.n && !n->tls_wants_read) || n->tls_wants_write;
-    bool read = !n->resting || n->tls_wants_read;
+    bool read = !n->paused || n->tls_wants_read;
     watch_set(n->watch, (read ? WATCH_READ : 0) | (write ? WATCH_WRITE : 0));
 }
 
@@ -165,11 +164,11 @@ static void send_out(struct net *n)
     }
     n->tls_wants_read = n->tls && io == IO_WANT_READ;
     if (io == IO_FAILED || io == IO_CLOSED) {
-        n->deaf = true; /* read the peer's error, such as "too many clients", before
-                         * closing */
+        n->write_failed = true; /* read the peer's error, such as "too many clients",
+                                 * before closing */
         n->out_sent = n->out.n;
-        timer_set(n->address_timer, LAST_WORDS_MS); /* the peer may stay open without
-                                                     * sending anything */
+        timer_set(n->address_timer, LAST_READ_MS); /* the peer may stay open without
+                                                    * sending anything */
     }
     if (n->out_sent == n->out.n)
         out_done(n);
@@ -198,7 +197,7 @@ static void flush(void *arg)
 
 void net_write(struct net *n, const void *bytes, size_t count)
 {
-    if (n->state == FAILED || n->deaf) /* on_closed follows */
+    if (n->state == FAILED || n->write_failed) /* on_closed follows */
         return;
     must(n->state == OPEN);
     buf_add(&n->out, bytes, count);
@@ -209,7 +208,7 @@ void net_write(struct net *n, const void *bytes, size_t count)
 
 void net_push(struct net *n)
 {
-    if (n->state == OPEN && !n->deaf)
+    if (n->state == OPEN && !n->write_failed)
         send_out(n);
 }
 
@@ -233,7 +232,7 @@ static void receive(struct net *n)
         fail(n);
         return;
     }
-    if (n->tls && !n->resting && tls_has_more(n->tls))
+    if (n->tls && !n->paused && tls_has_more(n->tls))
         timer_set(n->more_timer, 0);
 }
 
@@ -244,11 +243,11 @@ static void on_more(void *arg)
 
 void net_set_reading(struct net *n, bool reading)
 {
-    if (n->state != OPEN || n->resting != reading)
+    if (n->state != OPEN || n->paused != reading)
         return;
-    n->resting = !reading;
+    n->paused = !reading;
     set_watch(n);
-    if (reading && n->tls) /* it may hold bytes for which the socket reports nothing */
+    if (reading && n->tls) /* TLS may have buffered bytes: the socket reports no event */
         timer_set(n->more_timer, 0);
 }
 
@@ -266,7 +265,7 @@ static void opened(struct net *n)
         timer_set(n->more_timer, 0);
 }
 
-static void shake_hands(struct net *n)
+static void handshake(struct net *n)
 {
     switch (tls_handshake(n->tls, &n->why)) {
     case IO_DONE:
@@ -306,8 +305,8 @@ static void connected(struct net *n)
         fail(n);
         return;
     }
-    n->state = SHAKING_HANDS;
-    shake_hands(n);
+    n->state = HANDSHAKING;
+    handshake(n);
 }
 
 static void on_event(void *arg, unsigned events)
@@ -315,12 +314,12 @@ static void on_event(void *arg, unsigned events)
     struct net *n = arg;
     if (n->state == CONNECTING) {
         connected(n);
-    } else if (n->state == SHAKING_HANDS) {
-        shake_hands(n);
+    } else if (n->state == HANDSHAKING) {
+        handshake(n);
     } else if (n->state == OPEN) {
         bool crossed = n->tls != NULL; /* TLS may need to read in order to write, and
                                         * vice versa */
-        if (!n->resting && (crossed || events & (WATCH_READ | WATCH_ERROR)))
+        if (!n->paused && (crossed || events & (WATCH_READ | WATCH_ERROR)))
             receive(n);
         if (n->state == OPEN && (crossed || events & WATCH_WRITE))
             send_out(n);
@@ -383,8 +382,8 @@ static void on_address_silent(void *arg)
         fail(n);
         return;
     }
-    err_set(&n->why, n->state == NAMING ? "the name server did not answer in time"
-                     : n->state == SHAKING_HANDS
+    err_set(&n->why, n->state == RESOLVING ? "the name server did not answer in time"
+                     : n->state == HANDSHAKING
                          ? "the server did not finish the TLS handshake in time"
                          : "no answer in time");
     try_next_address(n);
@@ -409,7 +408,7 @@ static void on_resolved(void *arg, const struct addrinfo *list, const char *why)
 static void begin(void *arg)
 {
     struct net *n = arg;
-    if (n->state != NAMING)
+    if (n->state != RESOLVING)
         return;
     timer_set(n->address_timer, n->conf.connect_timeout_ms);
     if (n->conf.unix_path == NULL) {
@@ -437,7 +436,7 @@ struct net *net_open(const struct net_conf *conf, const struct net_cbs *cbs, voi
     n->cbs = cbs;
     n->arg = arg;
     n->fd = -1;
-    n->state = NAMING;
+    n->state = RESOLVING;
     n->connect_end_ms = loop_mono_ms() + conf->connect_timeout_ms;
     n->address_timer = timer_new(on_address_silent, n);
     n->more_timer = timer_new(on_more, n);
@@ -451,6 +450,6 @@ void net_close(struct net *n)
         return;
     drop_all(n);
     n->state = CLOSED;
-    /* Freed at the end of the turn, after every deferred flush(). */
+    /* A flush() may be deferred: free n after it. */
     loop_defer_free(n);
 }

@@ -73,6 +73,6 @@ enum io tls_write(struct tls *t, const void *bytes, size_t n, size_t *count,
  * event for them. */
 bool tls_has_more(const struct tls *t);
 /* Sends close_notify, if the socket accepts it at once. */
-void tls_bye(struct tls *t);
+void tls_shutdown(struct tls *t);
 
 #endif

@@ -35,8 +35,9 @@ static const char *reason(void)
     return text ? text : "unknown error";
 }
 
-/* Gives OpenSSL the key's password. Without one it would ask on the terminal. */
-static int give_password(char *out, int size, int writing, void *arg)
+/* Passes the key's password to OpenSSL. Without this callback OpenSSL would ask for a
+ * missing password on the terminal. */
+static int pass_password(char *out, int size, int writing, void *arg)
 {
     const char *password = arg;
     size_t n = password ? strlen(password) : 0;
@@ -58,7 +59,7 @@ static int load_files(SSL_CTX *ctx, const struct net_conf *conf, struct err *err
         return 0;
     if (SSL_CTX_use_certificate_chain_file(ctx, conf->cert_file) != 1)
         return err_set(err, "cert_file %s: %s", conf->cert_file, reason());
-    SSL_CTX_set_default_passwd_cb(ctx, give_password);
+    SSL_CTX_set_default_passwd_cb(ctx, pass_password);
     SSL_CTX_set_default_passwd_cb_userdata(ctx, (void *)(uintptr_t)conf->key_password);
     const char *key = conf->key_file ? conf->key_file : conf->cert_file;
     if (SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1)
@@ -93,7 +94,7 @@ struct tls *tls_new(const struct net_conf *conf, int fd, struct err *err)
                                  SSL_MODE_RELEASE_BUFFERS);
     if (load_files(t->ctx, conf, err) != 0)
         goto fail;
-    /* Unlike its siblings, this function returns 0 on success. */
+    /* Unlike the other functions of OpenSSL, this one returns 0 on success. */
     if (conf->alpn && SSL_CTX_set_alpn_protos(t->ctx, (const unsigned char *)conf->alpn,
                                               (unsigned)strlen(conf->alpn)) != 0) {
         err_set(err, "alpn: %s", reason());
@@ -160,10 +161,10 @@ enum io tls_handshake(struct tls *t, struct err *err)
     ERR_clear_error();
     errno = 0;
     enum io io = outcome(t, SSL_do_handshake(t->ssl), err);
-    long verdict = SSL_get_verify_result(t->ssl);
-    if (io == IO_FAILED && verdict != X509_V_OK)
+    long verified = SSL_get_verify_result(t->ssl);
+    if (io == IO_FAILED && verified != X509_V_OK)
         err_set(err, "TLS: the server's certificate: %s",
-                X509_verify_cert_error_string(verdict));
+                X509_verify_cert_error_string(verified));
     return io;
 }
 
@@ -191,7 +192,7 @@ bool tls_has_more(const struct tls *t)
     return SSL_has_pending(t->ssl) == 1;
 }
 
-void tls_bye(struct tls *t)
+void tls_shutdown(struct tls *t)
 {
     if (SSL_is_init_finished(t->ssl))
         SSL_shutdown(t->ssl);

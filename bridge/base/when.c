@@ -81,7 +81,7 @@ static int64_t fraction_ms(struct slice digits, int64_t unit_ms)
 
 struct part { /* one number of a duration, such as "1.5" */
     struct slice whole, fraction;
-    bool broken; /* has a fraction: no further part is allowed */
+    bool has_fraction; /* true: no further part is allowed */
 };
 
 static int take_part(struct slice *rest, const char *points, struct part *part,
@@ -90,9 +90,9 @@ static int take_part(struct slice *rest, const char *points, struct part *part,
     part->whole = take_digits(rest);
     if (part->whole.n == 0)
         return err_set(err, "not a duration; %s", duration_form);
-    part->broken = take_char(rest, points);
-    part->fraction = part->broken ? take_digits(rest) : (struct slice){rest->p, 0};
-    if (part->broken && part->fraction.n == 0)
+    part->has_fraction = take_char(rest, points);
+    part->fraction = part->has_fraction ? take_digits(rest) : (struct slice){rest->p, 0};
+    if (part->has_fraction && part->fraction.n == 0)
         return err_set(err, "no digit after the decimal point; %s", duration_form);
     return 0;
 }
@@ -127,10 +127,10 @@ static int plain_duration(struct slice rest, enum when_unit bare, int64_t *ms,
                           struct err *err)
 {
     const struct unit *from = plain_units;
-    struct part part = {.broken = false};
+    struct part part = {.has_fraction = false};
 
     for (bool first = true; rest.n > 0; first = false) {
-        if (part.broken)
+        if (part.has_fraction)
             return err_set(err, "only the last number may have a fraction");
         if (take_part(&rest, ".", &part, err) < 0)
             return -1;
@@ -153,11 +153,11 @@ static int plain_duration(struct slice rest, enum when_unit bare, int64_t *ms,
 static int iso_duration(struct slice rest, int64_t *ms, struct err *err)
 {
     const struct unit *from = iso_units;
-    struct part part = {.broken = false};
+    struct part part = {.has_fraction = false};
     bool timed = false, open = true; /* open: a further part is required */
 
     while (rest.n > 0 || open) {
-        if (part.broken)
+        if (part.has_fraction)
             return err_set(err, "only the last number may have a fraction");
         if (!timed && take_char(&rest, "Tt")) {
             timed = open = true;
@@ -217,8 +217,8 @@ static bool take_field(struct slice *s, size_t n, int least, int most, int *valu
     return *value >= least && *value <= most;
 }
 
-/* days: since 1970, by timegm(). It converts a day beyond the end of a month to the next
- * month. */
+/* days: since 1970. timegm() moves a day beyond the end of its month to the next month.
+ */
 static int take_date(struct slice *rest, int64_t *days, struct err *err)
 {
     int year = 0, month = 0, day = 0;
@@ -256,13 +256,14 @@ static int take_offset(struct slice *rest, int64_t *ms, struct err *err)
     int hours = 0, minutes = 0;
     *ms = 0;
     if (rest->n == 0)
-        return err_set(err, "the UTC offset is missing; append Z, or one such as +01:00");
+        return err_set(
+            err, "the UTC offset is missing; append Z, or an offset such as +01:00");
     if (take_char(rest, "Zz"))
         return 0;
     bool west = rest->p[0] == '-';
     if (!take_char(rest, "+-") || !take_field(rest, 2, 0, 23, &hours) ||
         !take_char(rest, ":") || !take_field(rest, 2, 0, 59, &minutes))
-        return err_set(err, "not a UTC offset; write Z, or one such as +01:00");
+        return err_set(err, "not a UTC offset; write Z, or an offset such as +01:00");
     *ms = (hours * HOUR_S + minutes * MINUTE_S) * (west ? INT64_C(-1000) : INT64_C(1000));
     return 0;
 }

@@ -28,21 +28,21 @@ struct zone {
 static GHashTable *zones; /* by name; only existing zones, so the database limits the
                            * size */
 
-/* Accepts parts such as "America" "Port-au-Prince" "GMT+1". Each begins with a capital
- * letter: other names in the folder are no zones ("posix", "leapseconds"), or count leap
+/* Returns whether every part ("America", "Port-au-Prince", "GMT+1") starts with a capital
+ * letter. Other names in the folder are not zones ("posix", "leapseconds"), or count leap
  * seconds ("right"). */
 static bool is_name(struct slice s)
 {
-    bool begins = true;
+    bool starts = true; /* a part */
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
-        bool good = begins ? g_ascii_isupper(c)
+        bool good = starts ? g_ascii_isupper(c)
                            : g_ascii_isalnum(c) || (c != '\0' && strchr("_+-/", c));
         if (!good)
             return false;
-        begins = c == '/';
+        starts = c == '/';
     }
-    return !begins && s.n <= NAME_MAX_BYTES;
+    return !starts && s.n <= NAME_MAX_BYTES;
 }
 
 static const char *folder(void)
@@ -63,9 +63,9 @@ static bool is_in_database(const char *name)
     return got == (ssize_t)sizeof(magic) && memcmp(magic, "TZif", sizeof(magic)) == 0;
 }
 
-/* GLib (2.74) treats an offset of 0 in a rule as missing and misreads "IST-1GMT0,..." as
- * a GMT that differs from UTC. In that case use Europe/London, which has the same time as
- * Ireland. */
+/* GLib (2.74) treats an offset of 0 in a rule as missing. So it misreads "IST-1GMT0,..."
+ * (Ireland) as a GMT that differs from UTC. Europe/London, which has the same time, then
+ * replaces the zone. */
 static GTimeZone *load(const char *name)
 {
     GTimeZone *tz = g_time_zone_new_identifier(name);
@@ -81,7 +81,7 @@ static GTimeZone *load(const char *name)
 }
 
 /* Returns the cached zone, loading it if necessary, or NULL if it does not exist. */
-static struct zone *kept(struct slice name)
+static struct zone *cached_zone(struct slice name)
 {
     char text[NAME_MAX_BYTES + 1] = "";
     memcpy(text, name.p, name.n);
@@ -119,7 +119,7 @@ int zone_named(struct slice name, struct zone **out, struct err *err)
         return err_set(err,
                        "not the name of a time zone; write one such as Europe/Berlin, or "
                        "UTC");
-    *out = kept(name);
+    *out = cached_zone(name);
     return *out ? 0 : no_zone(name, err);
 }
 
