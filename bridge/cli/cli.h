@@ -20,7 +20,7 @@
  * code; EX_USAGE if there is no worker of that name. Defined in bridge/plugins.c. */
 int plugins_worker(int argc, char **argv);
 
-/* Runs the subcommand. Returns its exit code, one of cli_codes. */
+/* Runs the command in argv. Returns its exit code, one of cli_codes. */
 int cli_main(int argc, char **argv);
 
 enum { CLI_ARGS_MAX = 64, CLI_LIST_MAX = 64 };
@@ -133,13 +133,14 @@ struct ctl_request {
 /* Creates a client from the flags of o, which must outlive it. NULL: the flags are wrong;
  * the error was printed. */
 struct ctl_http *ctl_http_new(const struct cli_args *o);
-void ctl_http_free(struct ctl_http *h); /* NULL is fine */
+void ctl_http_free(struct ctl_http *h); /* NULL is allowed */
 /* Returns the response. NULL: the error was printed, and *code is the exit code. */
 json_t *ctl_http_request(struct ctl_http *h, const struct ctl_request *ask, int *code);
 /* Like ctl_http_request(), with the method of the command and no body. Frees path. */
 json_t *ctl_http_get(const struct cli_args *o, struct buf *path, int *code);
-/* Like ctl_http_request(), for a response that is not JSON. *status: HTTP status; *text:
- * borrowed until the next call. -1: *code is the exit code. */
+/* Sends GET path, for a response that is not JSON. *status: HTTP status; *text: borrowed
+ * until the next call. Returns -1 if there is no response; *code is then the exit code.
+ */
 int ctl_http_text(struct ctl_http *h, const char *path, long *status, struct slice *text,
                   int *code);
 
@@ -179,7 +180,8 @@ void ctl_view_print(const struct cli_args *o, const struct ctl_view *view,
 void ctl_answer_print(const struct cli_args *o, const json_t *answer);
 /* Appends a value in human-readable form. */
 void ctl_value_add(struct buf *out, const json_t *v, enum ctl_kind kind, int64_t now_ms);
-/* The label of a member beside ctl_value_add(), without the unit: "due" for "due_ms". */
+/* Returns the label for a value of ctl_value_add(), without the unit: "due" for "due_ms".
+ */
 struct slice ctl_name_shown(const char *name, const json_t *v);
 /* Replaces the progress line on standard error, if that is a terminal. NULL: removes it.
  * */
@@ -188,7 +190,8 @@ extern const struct ctl_view ctl_view_routes, ctl_view_jobs, ctl_view_dead,
     ctl_view_targets, ctl_view_rewind;
 
 /* --- ctl_list.c --- */
-/* Makes the first interrupt only set ctl_interrupted(). A second one ends the program. */
+/* After this call, the first SIGINT only sets ctl_interrupted(). A second one ends the
+ * program. */
 void ctl_catch_interrupt(void);
 bool ctl_interrupted(void);
 

@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <sysexits.h>
 
-/* Resolves the argument to a URL in text. It may be a reference, because `ps` shows
- * arguments to everybody. If the argument itself contains a password, overwrites the
- * argument. */
+/* Writes the URL to text. arg may be a reference (env:NAME, file:PATH), because `ps`
+ * shows arguments to everybody. If arg itself contains a password, this function
+ * overwrites it. */
 static int take_url(char *arg, struct buf *text)
 {
     struct err err;

@@ -18,7 +18,7 @@ const struct cli_command cli_commands[] = {
      .more = "With --connect it also connects to Redis, the brokers and the callback "
              "hosts of the configuration, and reports for each whether it answers."},
     {"options", NULL, "[FILE]", "list every option of a configuration", 0, 1, 0,
-     cli_options, .more = "With FILE, the options of its plugins are listed too."},
+     cli_options, .more = "With FILE it also lists the options of the plugins in FILE."},
 
     {"status", NULL, "", "show the state of the daemon: Redis, instances, sources, sinks",
      0, 0, SHOWS, ctl_status, .method = "GET", .path = "/v1/admin/status"},
@@ -27,8 +27,8 @@ const struct cli_command cli_commands[] = {
     {"routes", NULL, "[ROUTE]", "show all routes or one: state, jobs, lateness", 0, 1,
      SHOWS, ctl_routes, .method = "GET", .path = "/v1/admin/routes",
      .view = &ctl_view_routes,
-     .more = "A narrow terminal shows the first columns only. For one route all values "
-             "are shown."},
+     .more = "On a narrow terminal it shows only the first columns. For one ROUTE it "
+             "shows all values."},
     {"reload", NULL, "", "make the daemon read its configuration again", 0, 0, SHOWS,
      ctl_request, .method = "POST", .path = "/v1/admin/reload"},
 
@@ -69,18 +69,19 @@ const struct cli_command cli_commands[] = {
      CLI_ARGS_MAX, SHOWS | CLI_DRAINS, ctl_control, .method = "POST",
      .path = "/v1/admin/routes/{}/drain",
      .more = "HTTP answers 503 for the route. A Kafka or MQTT source pauses while all of "
-             "its routes drain, so name all of them in one command. A drain lasts as "
-             "long as a pause does."},
+             "its routes drain, so name all of them in one command. The drain applies to "
+             "all instances and survives restarts, until tarry resume."},
     {"tap", NULL, "ROUTE", "show events of its jobs as they happen", 1, 1,
      SHOWS | CLI_TAPS, ctl_tap, .method = "GET", .path = "/v1/admin/routes/{}/tap",
      .patience_ms = CTL_TAP_WAIT_MS,
-     .more = "Only events of the instance that answers, until interrupted."},
+     .more = "It shows only events of the instance that answers. Ctrl-C ends it."},
     {"explain", NULL, "ROUTE [PAYLOAD]",
      "show how a message would be handled; nothing is stored or sent", 1, 2,
      SHOWS | CLI_WRITES | CLI_EXPLAINS, ctl_explain, .method = "POST",
      .path = "/v1/admin/routes/{}/explain",
-     .more = "The message takes the path of a real one. The answer contains route, due "
-             "time, target and headers, or the reason for the rejection."},
+     .more = "It processes the message like a real one, up to the sink. The answer "
+             "contains route, due time, target and headers, or the reason for the "
+             "rejection."},
     {"send", NULL, "ROUTE [PAYLOAD]", "store one job", 1, 2, SHOWS | CLI_WRITES, ctl_send,
      .method = "POST", .path = "/v1/routes/{}/jobs",
      .more = "PAYLOAD is the text itself, @FILE, or - for standard input, which is also "
@@ -92,39 +93,42 @@ const struct cli_command cli_commands[] = {
      ctl_request, .method = "POST", .path = "/v1/routes/{}/targets/go-on?target={}"},
 
     {"kafka", "rewind", "ROUTE",
-     "deliver again the records of its Kafka topics since a time", 1, 1,
+     "deliver the records of its Kafka topics since a time again", 1, 1,
      SHOWS | CLI_REWINDS, ctl_rewind, .method = "POST",
      .path = "/v1/admin/routes/{}/rewind", .view = &ctl_view_rewind,
      .patience_ms = 20 * 1000,
-     .more = "A daemon must run. All instances read the partitions of the route's Kafka "
-             "sources again, from the first record of that time. Each instance starts "
-             "when its open records are stored. Delivered records are delivered again, "
-             "unless dedupe_window still remembers their ids. Jobs that are pending, in "
-             "flight or dead under the same id do not change. Cancels are carried out "
-             "again. Other routes of the same source skip records that they have stored. "
-             "A partition without an owner is rewound when an instance owns it."},
+     .more = "A daemon must be running. All instances read the partitions of the route's "
+             "Kafka sources again, from the first record of that time on. Each instance "
+             "starts when Redis has stored its open records. Records whose jobs were "
+             "delivered are delivered again, unless dedupe_window still remembers their "
+             "ids. Jobs that are pending, in flight or dead do not change. Cancels are "
+             "executed again. Other routes of the source skip records that they have "
+             "stored. If no instance reads a partition, it is rewound when an instance "
+             "does."},
 
     {"audit", NULL, "FILE", "check the jobs in Redis while daemons run", 1, 1, CLI_AUDITS,
      cli_audit,
      .more =
          "It reads all jobs of FILE's routes and queues in Redis, in small steps while "
-         "daemons work. It checks that every job is in an index that delivers it, that "
+         "daemons run. It checks that every job is in an index that delivers it, that "
          "no other entries exist, and that the sums of stored and removed jobs agree. It "
          "changes nothing without --repair. Exit code 1: there are findings."},
     {"import", NULL, "TYPE REDIS-URL", "import the jobs of another delay queue", 2, 2,
      CLI_IMPORTS, cli_import,
-     .more = "TYPE is the type of the source that replaces the original: later, lmstfy, "
-             "delayqueue or camellia. REDIS-URL is the original's own Redis, in any form "
-             "of redis.url. If it contains a password, use env:NAME or file:PATH. Stop "
-             "the original first. A Redis without data of the original is an error (66), "
-             "because it is probably the wrong one. Skipped jobs are listed. A second "
-             "run imports newer jobs, and again those that tarry has delivered since, "
-             "unless --delete removed them. A wrong --with lists the valid names."},
+     .more =
+         "TYPE is the type of the source that replaces the original: later, lmstfy, "
+         "delayqueue or camellia. REDIS-URL is the original's own Redis, in any form "
+         "of redis.url. If it contains a password, use env:NAME or file:PATH. Stop "
+         "the original first. A Redis without data of the original is an error (66), "
+         "because it is probably the wrong one. It lists skipped jobs. A second "
+         "run imports newer jobs. It also imports jobs again that tarry has delivered "
+         "since the first run, unless --delete removed them. If a --with is wrong, "
+         "the error lists the valid names."},
 
     {"version", NULL, "", "print the versions of tarry and its libraries", 0, 0, 0,
      cli_version, .more = NULL},
-    {"help", NULL, "[COMMAND]", "print this, or the help of a command", 0, 2, 0, cli_help,
-     .more = NULL},
+    {"help", NULL, "[COMMAND]", "print this list, or the help of a command", 0, 2, 0,
+     cli_help, .more = NULL},
     {"worker", NULL, "NAME ...", NULL, 1, CLI_ARGS_MAX, 0, cli_worker, .more = NULL},
     {0},
 };
@@ -168,7 +172,7 @@ const struct cli_flag cli_flags[] = {
     {"--header", "NAME:VALUE", OPT_LIST, AT(headers), CLI_WRITES, NULL,
      "a header; may be repeated"},
     {"--topic", "TOPIC", OPT_STR, AT(topic), CLI_EXPLAINS, "topic",
-     "the topic of the message: which route matches?"},
+     "the topic of the message, which selects the route"},
     {"--source", "NAME", OPT_STR, AT(source), CLI_EXPLAINS | CLI_IMPORTS, "source",
      "the source, if there are several"},
     {"--sample", "N", OPT_STR, AT(sample), CLI_TAPS, "sample",
@@ -201,7 +205,7 @@ const struct cli_flag cli_flags[] = {
      "with https: the client certificate, PEM"},
     {"--key-file", "FILE", OPT_STR, AT(key_file), CLI_ASKS, NULL,
      "its private key, if it is in another file"},
-    {"--help", NULL, OPT_BOOL, AT(help), CLI_ANY, NULL, "print this"},
+    {"--help", NULL, OPT_BOOL, AT(help), CLI_ANY, NULL, "print this help"},
     {0},
 };
 #undef AT

@@ -14,7 +14,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-enum { LOOK_US = 500 * 1000 };
+enum { POLL_US = 500 * 1000 }; /* between two requests of drain --wait */
 
 static int ask_and_print(struct cli_args *o, struct buf *path)
 {
@@ -50,7 +50,7 @@ int ctl_rewind(struct cli_args *o)
 
 /* --- status --- */
 
-/* Print line by line, with the control characters of a terminal escaped. */
+/* Prints the lines of text and escapes control characters. */
 static void print_lines(struct slice text)
 {
     struct buf line = {0};
@@ -96,7 +96,7 @@ static const struct ctl_view parts[] = {{"redis", redis_columns, 0},
                                         {"sources", source_columns, 0},
                                         {"sinks", sink_columns, 0}};
 
-/* Print the single values first, then the tables. */
+/* Prints the single values first, then the tables. */
 static void print_status(const struct cli_args *o, json_t *status)
 {
     json_t *rest = json_copy(status);
@@ -159,10 +159,11 @@ int ctl_routes(struct cli_args *o)
 struct wait {
     struct cli_args *o;
     int code;
-    bool drains[CLI_ARGS_MAX]; /* has been reported; some instances notice later */
+    bool drains[CLI_ARGS_MAX]; /* a response has shown "draining"; before that, another
+                                * state may be old */
 };
 
-/* Stop waiting if somebody has resumed or paused the route: it might never drain. */
+/* Sets w->code if a route that was draining has another state: it might never drain. */
 static void check_state(struct wait *w, unsigned i, const char *state)
 {
     bool known = state && strcmp(state, "unknown") != 0;
@@ -176,9 +177,8 @@ static void check_state(struct wait *w, unsigned i, const char *state)
     w->drains[i] |= drains;
 }
 
-/* Return the number of pending and in-flight jobs of a route; -1: Redis has not counted
- * them, or w->code is an error. *drained: the daemon knows that no jobs are left for any
- * instance. */
+/* Returns the number of pending and in-flight jobs of a route; -1: Redis has not counted
+ * them, or w->code is an error. *drained: no instance has jobs left. */
 static int64_t jobs_left(struct wait *w, unsigned i, bool *drained)
 {
     struct buf path = {0};
@@ -199,7 +199,7 @@ static int64_t jobs_left(struct wait *w, unsigned i, bool *drained)
     return n;
 }
 
-/* Show the progress. Returns whether all routes are drained. */
+/* Shows the progress. Returns whether all routes are drained. */
 static bool all_drained(struct wait *w)
 {
     char text[64];
@@ -224,7 +224,7 @@ static int wait_for_end(struct cli_args *o)
     ctl_catch_interrupt();
     do
         drained = all_drained(&w);
-    while (w.code == EX_OK && !drained && !ctl_interrupted() && usleep(LOOK_US) == 0);
+    while (w.code == EX_OK && !drained && !ctl_interrupted() && usleep(POLL_US) == 0);
     ctl_progress(NULL);
     return w.code == EX_OK && !drained ? CLI_INTERRUPTED : w.code;
 }
@@ -275,7 +275,7 @@ static int read_file(const char *path, struct buf *out)
     return code;
 }
 
-/* Read the text itself, @FILE, or - (standard input). text NULL: no payload. */
+/* Reads a payload. text: the payload itself, @FILE, or - (standard input); NULL: none. */
 static int read_payload(const char *text, struct buf *out)
 {
     if (text == NULL)
@@ -288,7 +288,7 @@ static int read_payload(const char *text, struct buf *out)
     return EX_OK;
 }
 
-/* Check the headers, and add those for other flags. */
+/* Checks --header, and adds the headers for --after, --at, --id and --key. */
 static int add_headers(struct cli_args *o)
 {
     const struct {

@@ -155,7 +155,7 @@ void ctl_http_free(struct ctl_http *h)
 
 /* --- a path --- */
 
-/* Add the flags that belong to the query. */
+/* Adds the flags that are parameters of the query. */
 static void add_flags(struct buf *out, const struct cli_args *o)
 {
     for (const struct cli_flag *f = cli_flags; f->name; f++) {
@@ -193,7 +193,7 @@ void ctl_query_add(struct buf *out, const char *key, const char *value)
 
 /* --- request --- */
 
-/* Map a status to an exit code. */
+/* Returns the exit code for a status. */
 static int exit_of(long status)
 {
     static const struct {
@@ -232,7 +232,8 @@ static void print_error(struct ctl_http *h, const json_t *answer, long status)
     buf_free(&text);
 }
 
-/* Suppress the headers that curl adds by default: they would become headers of a job. */
+/* Suppresses the headers that curl adds by default: they would become headers of a job.
+ */
 static struct curl_slist *headers_of(struct ctl_http *h, const struct ctl_request *ask)
 {
     struct curl_slist *list = curl_slist_append(NULL, "Expect:");

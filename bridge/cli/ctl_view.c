@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ctl_view.c - prints responses of the daemon for people: tables, whose columns are rows
- * here, and objects member by member.
+ * ctl_view.c - prints responses of the daemon for people: tables, and objects member by
+ * member. The arrays below define the columns of the tables.
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/when.h"
@@ -115,7 +115,7 @@ static void add_bytes(struct buf *out, int64_t n)
     buf_addf(out, u > 0 && size < 10 ? "%.1f %s" : "%.0f %s", size, units[u]);
 }
 
-/* Add the two largest units: 3d4h, 2m5s, 1.2s, 15ms. */
+/* Adds the two largest units: 3d4h, 2m5s, 1.2s, 15ms. */
 static void add_span(struct buf *out, int64_t ms)
 {
     static const struct {
@@ -139,7 +139,8 @@ static void add_span(struct buf *out, int64_t ms)
                  units[u + 1].unit);
 }
 
-/* Add a time within two days relative to now, others as UTC in seconds. */
+/* Adds a time relative to now if it is within two days, otherwise in UTC to the second.
+ */
 static void add_when(struct buf *out, int64_t ms, int64_t now_ms)
 {
     char text[WHEN_TEXT_BYTES];
@@ -183,7 +184,7 @@ struct slice ctl_name_shown(const char *name, const json_t *v)
 {
     static const char unit[] = "_ms";
     size_t n = strlen(name), m = sizeof(unit) - 1;
-    /* the unit is shown with a number; a header keeps its name */
+    /* A number is printed with its unit. The value of a header is a text. */
     bool shown = json_is_integer(v) || json_is_null(v);
     if (shown && n > m && strcmp(name + n - m, unit) == 0)
         n -= m;
@@ -228,7 +229,7 @@ static bool has_colours(void)
            (term == NULL || strcmp(term, "dumb") != 0);
 }
 
-/* Return the terminal code of a colour for a cell; NULL: none. */
+/* Returns the terminal code of a colour for a cell; NULL: none. */
 static const char *colour_of(enum ctl_kind kind, const json_t *v)
 {
     static const struct {
@@ -266,7 +267,7 @@ struct table {
     struct cell *cells;
 };
 
-/* Return the width in a terminal, counting each character as 1. */
+/* Returns the width in a terminal; each character counts as 1. */
 static int width_of(const char *text)
 {
     int n = 0;
@@ -307,8 +308,8 @@ static void fill(struct table *t, const json_t *items, int64_t now_ms)
     buf_free(&text);
 }
 
-/* Return how many columns fit into the terminal, at least kept. The columns on the right
- * are dropped first. */
+/* Returns how many columns fit into the terminal, but at least kept. Omits columns on the
+ * right. */
 static size_t fitting(const struct table *t, size_t kept)
 {
     struct winsize terminal;
@@ -322,7 +323,7 @@ static size_t fitting(const struct table *t, size_t kept)
     return n;
 }
 
-/* Align numbers to the right. Do not pad the last column. */
+/* Aligns numbers to the right. Does not pad the last column. */
 static void put_cell(const struct table *t, size_t c, const struct cell *cell,
                      bool colours)
 {

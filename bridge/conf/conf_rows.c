@@ -361,7 +361,7 @@ void conf_print_options(FILE *out)
                 "everybody",
                 conf_token_rows);
     print_group(out, "retries: { NAME = ...; }",
-                "schedules for retry and delay-retry: a list of waits [ \"2m\", \"10m\" "
+                "schedules for retry and delay-retry: a list of delays [ \"2m\", \"10m\" "
                 "], or { first = \"1s\"; factor = 2.0; max = \"10m\"; limit = 10; jitter "
                 "= 0.2; }",
                 no_rows);
