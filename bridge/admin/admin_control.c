@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * admin_control.c - operator actions on a route: pause, resume, drain, tap; rewind, by
- * which its sources read all messages since a point in time again for this route only;
- * the states of its targets.
+ * admin_control.c - operator actions on a route: pause, resume, drain, tap, rewind, and
+ * the states of its targets. After a rewind, the Kafka sources of the route read all
+ * records since a time again, for this route only.
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
@@ -51,8 +51,8 @@ static const struct http_param control_params[] = {
     {0}};
 #undef AT
 
-/* Find the route of the path and those of also=A,B. Returns their number; 0: the request
- * has been answered with an error. */
+/* Finds the route of the path and the routes of also=A,B. Returns their number; 0: an
+ * error was sent as the response. */
 static size_t find_routes(const struct bridge *bridge, struct httpd_req *req,
                           struct route *routes[TOGETHER_MAX])
 {
@@ -149,8 +149,7 @@ static void tap_route(void *arg, struct httpd_req *req)
     struct route *route = admin_route(bridge, req, args->route);
     if (route == NULL)
         return;
-    /* A stop does not wait for taps. The wait is short but not 0, so that clients do not
-     * poll without pause. */
+    /* While tarry stops, a tap must return soon, but not at once: clients repeat it. */
     if (bridge->draining && args->wait_ms > STOPPING_WAIT_MS)
         args->wait_ms = STOPPING_WAIT_MS;
     /* A cursor that tarry did not write becomes -1; no events follow it. */
@@ -179,8 +178,8 @@ static const struct http_param rewind_params[] = {
 /* One request, until every source has answered. */
 struct rewinding {
     struct httpd_req *req;
-    unsigned open;
-    bool found;                  /* a source that can be rewound */
+    unsigned open; /* sources that have not answered, and one for start_rewind() */
+    bool found;    /* the route has a source that can be rewound */
     struct buf head, partitions; /* of the response */
     int64_t records;
     char why[256]; /* the last error of a source; "": none */
@@ -209,7 +208,7 @@ static void answer_rewound(struct rewinding *r)
     free(r);
 }
 
-static void left(void *arg)
+static void on_answered(void *arg)
 {
     struct rewinding *r = arg;
     if (--r->open == 0)
@@ -237,11 +236,11 @@ static void on_rewound(void *arg, const struct rewind_row *parts, size_t n,
         r->records += records;
     }
     free(part);
-    left(r);
+    on_answered(r);
 }
 
-/* Parse a time into *ms; "-2h" is relative to the clock of Redis. Returns -1 if the
- * request has been answered with an error. */
+/* Parses a time into *ms; "-2h" is relative to the clock of Redis. Returns -1 after
+ * sending an error as the response. */
 static int read_time(struct bridge *bridge, struct httpd_req *req, struct slice text,
                      int64_t *ms)
 {
@@ -260,7 +259,7 @@ static int read_time(struct bridge *bridge, struct httpd_req *req, struct slice 
     return -1;
 }
 
-static void begin_rewind(struct bridge *bridge, struct httpd_req *req,
+static void start_rewind(struct bridge *bridge, struct httpd_req *req,
                          const struct route *route, int64_t to_ms, bool dry_run)
 {
     const struct opt_list *from = &route->conf->from;
@@ -280,7 +279,7 @@ static void begin_rewind(struct bridge *bridge, struct httpd_req *req,
         src->ops->rewind(src, src->self, route->conf->name, to_ms, dry_run, on_rewound,
                          part);
     }
-    loop_defer(left, r);
+    loop_defer(on_answered, r);
 }
 
 static void post_rewind(void *arg, struct httpd_req *req)
@@ -292,7 +291,7 @@ static void post_rewind(void *arg, struct httpd_req *req)
     if (route == NULL)
         return;
     if (read_time(bridge, req, args->to, &to_ms) == 0)
-        begin_rewind(bridge, req, route, to_ms, args->dry_run);
+        start_rewind(bridge, req, route, to_ms, args->dry_run);
 }
 
 /* -------------------------------------------------------------------------- targets */
@@ -346,7 +345,7 @@ static void answer_not_stopped(struct httpd_req *req)
                 "exact names");
 }
 
-/* answer: 0 restarted, 1 was not stopped; else Redis did not answer. */
+/* answer: 0: resumed; 1: the target was not stopped; otherwise Redis did not answer. */
 static void on_resumed(void *arg, int answer)
 {
     struct httpd_req *req = arg;

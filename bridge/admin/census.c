@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-/* A route of a census. A reload frees a route only when all of its buckets are idle, so
- * not before they have answered. */
+/* A route of a census. A reload frees a route only when all of its buckets are idle, that
+ * is, after they have answered. */
 struct part {
     struct census *census;
     struct route *route;
@@ -16,16 +16,16 @@ struct part {
 
 struct census { /* of one request; freed when all buckets have answered */
     struct bridge *bridge;
-    census_cb *cb; /* NULL: was called */
+    census_cb *cb; /* NULL: it was called */
     void *arg;
     int64_t asked_ms;    /* monotonic */
-    struct timer *limit; /* CENSUS_WAIT_MS after it */
+    struct timer *limit; /* CENSUS_WAIT_MS after asked_ms */
     unsigned open;       /* parts without all answers */
     bool torn;
     struct part parts[];
 };
 
-static void take(struct store_count_reply *sum, const struct store_count_reply *one)
+static void add(struct store_count_reply *sum, const struct store_count_reply *one)
 {
     sum->waiting += one->waiting;
     sum->far += one->far;
@@ -70,7 +70,7 @@ static void end(struct census *c)
 static void on_limit(void *arg)
 {
     struct census *c = arg;
-    if (c->open == 0) /* it had nothing to ask for */
+    if (c->open == 0) /* no bucket was counted */
         end(c);
     else
         answer(c, false);
@@ -82,7 +82,7 @@ static void on_counts(void *arg, const struct store_count_reply *counts)
     struct census *c = part->census;
     struct route *route = part->route;
     if (counts)
-        take(&part->sum, counts);
+        add(&part->sum, counts);
     else
         part->torn = true;
     if (--part->open > 0)

@@ -5,8 +5,8 @@
  *
  * A census counts all buckets. The result is stored in each route: counts, and
  * counted_ms, the monotonic time of the request (0: never). The counts of a queue sink
- * are the sum of its last sweep. They are stored only in the first route that ends at the
- * sink, because the route of a queued job is unknown.
+ * are the sum of its last sweep. They are stored only in the first route to the sink,
+ * because the route of a queued job is unknown.
  */
 #ifndef BRIDGE_METRICS_H
 #define BRIDGE_METRICS_H
@@ -20,16 +20,17 @@ struct route;
 
 enum { CENSUS_WAIT_MS = 500 }; /* timeout of a census */
 
-/* census_take() calls cb once, never from within. asked_ms: monotonic time of the
+/* census_take() calls cb once, after it has returned. asked_ms: monotonic time of the
  * request. whole: Redis has reported every bucket. */
 typedef void census_cb(void *arg, struct bridge *bridge, int64_t asked_ms, bool whole);
 void census_take(struct bridge *bridge, census_cb *cb, void *arg);
 
-/* The route that stores the counts of this route's jobs; differs only for queues. */
+/* Returns the route that stores the counts of this route's jobs: another one only for
+ * queues. */
 const struct route *census_of(const struct route *route);
 
-/* Whether the counts of the route are from since_ms (monotonic) or later, or from the
- * last sweep of its sink. */
+/* Returns whether the counts of the route are from since_ms (monotonic) or later, or from
+ * the last sweep of its sink. */
 bool census_knows(const struct route *route, int64_t since_ms);
 
 /* Appends the metrics of routes, sinks, sources and queues. Job counts of a route are

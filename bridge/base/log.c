@@ -34,7 +34,7 @@ static const struct {
 static atomic_int least_level = LOG_INFO;
 static atomic_bool json, journal;
 static atomic_ullong lines[LOG_ERROR + 1];
-static pthread_once_t looked = PTHREAD_ONCE_INIT;
+static pthread_once_t journal_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t limit_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void find_journal(void)
@@ -148,7 +148,7 @@ static void write_line(enum log_level level, const char *who,
                        const char *text)
 {
     struct buf line = {0};
-    pthread_once(&looked, find_journal);
+    pthread_once(&journal_once, find_journal);
     if (journal)
         buf_addf(&line, "<%c>", levels[level].priority);
     add_time(&line);
@@ -166,7 +166,7 @@ static void write_line(enum log_level level, const char *who,
     add_redacted(&line, "msg", text);
     buf_add_str(&line, json ? "}\n" : "\n");
     lines[level]++;
-    /* There is no remedy for a failed write; the daemon continues. */
+    /* A failed write cannot be reported anywhere; the daemon continues. */
     ssize_t written = write(STDERR_FILENO, line.p, line.n);
     (void)written;
     buf_free(&line);
@@ -174,7 +174,7 @@ static void write_line(enum log_level level, const char *who,
 
 /* --- rate limits --- */
 
-/* Returns false if the line must be suppressed; counts it. */
+/* Returns false if the line must be suppressed, and counts that. */
 static bool is_due(struct log_limit *limit, uint64_t *suppressed)
 {
     int64_t now_ms = loop_mono_ms();

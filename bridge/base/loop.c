@@ -22,8 +22,8 @@
 enum {
     FINI_MAX_MS = 2000, /* loop_fini() waits at most this long for a hanging name
                          * resolution */
-    LATE_ROUNDS = 4 /* rounds of calls deferred during the end of a turn; later calls run
-                     * in the next turn */
+    LATE_ROUNDS = 4     /* at the end of a turn: rounds of calls that were deferred in the
+                         * previous round. The next turn runs the rest */
 };
 
 struct call {
@@ -53,7 +53,7 @@ struct on_signal {
 static struct {
     uv_loop_t uv;
     uv_prepare_t turn_end;
-    uv_idle_t busy; /* active: the next wait returns at once */
+    uv_idle_t busy; /* while active, the loop does not wait */
     uv_async_t wake;
     uint64_t turns;
     bool stopping;
@@ -92,7 +92,7 @@ static void run_calls(GArray *calls)
 
 static void on_found_at_once(void *arg);
 
-/* At shutdown: only frees memory. */
+/* Frees the memory of calls that will not run. */
 static void drop_calls(GArray *calls)
 {
     for (guint i = 0; i < calls->len; i++) {
@@ -183,8 +183,8 @@ static void on_closed(uv_handle_t *handle)
         free(handle);
 }
 
-/* Without its last handle a signal would kill the process. A second SIGTERM must not
- * change the exit code of a daemon that has already stopped in order. */
+/* Closes the handle and ignores its signal. Otherwise a second SIGTERM would kill the
+ * process, and change the exit code of a daemon that has already stopped in order. */
 static void ignore_from_now(uv_handle_t *handle)
 {
     int signo = ((uv_signal_t *)handle)->signum;
@@ -307,8 +307,8 @@ static void on_poll(uv_poll_t *poll, int status, int uv_events)
     struct watch *w = (struct watch *)poll;
     unsigned events = 0;
     if (status < 0) {
-        /* libuv has stopped the watch, but several reads may be needed to receive the
-         * earlier bytes. */
+        /* libuv has stopped the watch. Start it again: several reads may be needed to
+         * receive the bytes before the error. */
         unsigned wanted = w->events;
         w->events = 0;
         watch_set(w, wanted);
@@ -417,7 +417,7 @@ void resolve_cancel(struct resolve *r)
 {
     if (r == NULL)
         return;
-    r->cb = NULL; /* the request itself ends later */
+    r->cb = NULL; /* on_resolved() or on_found_at_once() frees r later */
     if (r->numeric == NULL && r->req.loop)
         uv_cancel((uv_req_t *)&r->req);
 }

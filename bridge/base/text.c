@@ -151,7 +151,7 @@ static void add_json_escape(struct buf *out, const struct json_style *style, uin
 
 static void add_json(struct buf *out, struct slice s, const struct json_style *style)
 {
-    size_t plain = 0; /* start of the bytes that need no change */
+    size_t plain = 0; /* start of the unescaped bytes that are not written yet */
     buf_add(out, "\"", 1);
     for (size_t i = 0, n; i < s.n; i += n) {
         uint32_t c;

@@ -64,7 +64,7 @@ const char *conf_hint(const struct conf *conf, enum conf_kind kind, const char *
 struct conf_message {
     char *file; /* NULL: the main file, sorted first */
     int line;
-    size_t order; /* keeps errors on the same line in order of discovery */
+    size_t order; /* index of discovery; sorts the errors of one line */
     char *text;
 };
 
@@ -88,7 +88,7 @@ void conf_error(struct conf_errors *errors, const char *file, int line, const ch
     errors->n++;
 }
 
-static int by_place(const void *left, const void *right)
+static int by_position(const void *left, const void *right)
 {
     const struct conf_message *a = left, *b = right;
     int files = strcmp(a->file ? a->file : "", b->file ? b->file : "");
@@ -103,7 +103,7 @@ static int by_place(const void *left, const void *right)
 void conf_errors_flush(struct conf_errors *errors, struct buf *out)
 {
     if (errors->n > 0)
-        qsort(errors->v, errors->n, sizeof(*errors->v), by_place);
+        qsort(errors->v, errors->n, sizeof(*errors->v), by_position);
     for (size_t i = 0; i < errors->n; i++) {
         struct conf_message *c = &errors->v[i];
         buf_add_str(out, c->file ? c->file : errors->main_file);

@@ -3,15 +3,16 @@
  * httpd_conn.c - the connections of a listener: their states and time limits, their
  * number, and clients that disconnect.
  *
- * Above connections_max each new connection closes the longest idle one. If none is idle,
- * the new connection is marked over_limit: it gets one response, a 503 except for rows
- * open to everybody (health probes). At most OVER_LIMIT_MAX such connections are open. A
- * further one closes the oldest connection that has not sent a complete request.
+ * Above connections_max, tarry closes the longest idle connection for each new one. If
+ * none is idle, the new connection is marked over_limit: it gets one response, a 503
+ * except for health probes (rows open to everybody). At most OVER_LIMIT_MAX connections
+ * are over the limit. For a further one, tarry closes the oldest connection that has not
+ * sent a complete request.
  *
  * libmicrohttpd does not watch suspended connections. Also, 0.9.75 misses an end of
  * stream that arrives with the last bytes: epoll reports both in one event, and the
- * library reads once. Therefore each connection is also in an epoll set of this file,
- * which reports only the end of the stream; pipelined bytes stay unread.
+ * library reads once. Therefore each connection is also in an epoll set of this file. The
+ * set reports only the end of the stream, and pipelined bytes stay unread.
  */
 #include "bridge/base/hash.h"
 #include "bridge/base/loop.h"
@@ -32,7 +33,7 @@ enum {
     CLOSING_MAX = 48, /* in addition: connections that the library is about to close */
     KEY_BYTES = 16,
     NET_BYTES = 8, /* IPv6: a /64 network counts as one client */
-    GONE_MAX = 100 /* ends of streams per turn of the loop */
+    ENDS_MAX = 100 /* ends of streams per turn of the loop */
 };
 
 /* ------------------------------------------------------- states and their time limits */
@@ -99,17 +100,17 @@ void httpd_conn_enter(struct httpd_conn *conn, enum httpd_conn_state state)
     conn_append(conn, state);
 }
 
-/* Only shuts the socket down: the library owns the descriptor, detects the end of the
- * stream and closes. */
+/* Only shuts the socket down. The library owns the descriptor; it detects the end of the
+ * stream and closes the descriptor. */
 void httpd_conn_close(struct httpd_conn *conn)
 {
     shutdown(conn->fd, SHUT_RDWR);
     httpd_conn_enter(conn, CLOSING);
 }
 
-/* Returns whether the body arrived fast enough since the deadline was set to extend the
- * deadline. */
-static bool earned_more_time(const struct httpd_conn *conn)
+/* Returns whether the deadline must be extended: since it was set, the body has arrived
+ * at body_rate. */
+static bool is_fast_enough(const struct httpd_conn *conn)
 {
     const struct httpd_opts *c = &conn->h->opts;
     return conn->state == READING && c->body_rate_bytes > 0 &&
@@ -118,7 +119,7 @@ static bool earned_more_time(const struct httpd_conn *conn)
 
 static void expire(struct httpd_conn *conn)
 {
-    if (earned_more_time(conn)) {
+    if (is_fast_enough(conn)) {
         httpd_conn_enter(conn, READING);
         return;
     }
@@ -245,7 +246,7 @@ static void make_room(struct httpd_conn *conn)
     conn->over_limit = true;
     if (in_use(h) <= (unsigned)h->opts.connections_max + OVER_LIMIT_MAX)
         return;
-    /* Closes the one that has waited longest without sending a complete request. */
+    /* Close the oldest connection that has not sent a complete request. */
     struct httpd_conn *oldest = h->conns[NEW].first;
     if (oldest == conn)
         oldest = h->conns[READING].first;
@@ -286,7 +287,7 @@ static int control(struct httpd_conn *conn, int op)
 /* If unread bytes precede the end of the stream, runs the library again. Otherwise calls
  * shutdown(SHUT_RD), which changes nothing on an ended stream but wakes the library's
  * epoll, so that it reads the end and closes. */
-static void let_go(struct httpd_conn *conn)
+static void handle_end(struct httpd_conn *conn)
 {
     char c;
     if (conn->state == WAITING || conn->state == ANSWERING || conn->state == CLOSING)
@@ -306,7 +307,7 @@ static void on_ends(void *arg, unsigned events)
     struct httpd *h = arg;
     struct epoll_event event;
     (void)events;
-    for (int i = 0; i < GONE_MAX && epoll_wait(h->gone_fd, &event, 1, 0) == 1; i++) {
+    for (int i = 0; i < ENDS_MAX && epoll_wait(h->gone_fd, &event, 1, 0) == 1; i++) {
         struct httpd_conn *conn = event.data.ptr;
         struct httpd_req *req = conn->req;
         void (*cb)(void *) = req ? req->on_gone : NULL;
@@ -315,7 +316,7 @@ static void on_ends(void *arg, unsigned events)
             req->on_gone = NULL;
             cb(req->gone_arg);
         } else {
-            let_go(conn);
+            handle_end(conn);
         }
     }
 }
@@ -383,8 +384,8 @@ void httpd_on_connection(void *arg, struct MHD_Connection *mc, void **context,
         return;
     }
     struct httpd_conn *conn = *context;
-    /* At its connection limit the library stops accepting; only another run makes it look
-     * at the listening socket again. */
+    /* At its connection limit the library stops accepting. Only another run makes it
+     * accept again. */
     h->run_again = true;
     if (h->running)
         httpd_answer_closed(conn);
