@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * camellia_message.c - the calls. sendMsg, ackMsg, getMsg and deleteMsg act on a message
- * by its id, regardless of who holds its lease. sendMsg with the id of a live message
- * replaces nothing and returns that message. Also pullMsg and longPollingMsg.
+ * camellia_message.c - the calls sendMsg, ackMsg, getMsg, deleteMsg, pullMsg and
+ * longPollingMsg. The first four address a message by its id, regardless of its lease. If
+ * the id of a sendMsg exists, the call returns the existing message and changes nothing.
  *
  * Clients repeat a long poll without a pause. So http_poll_start() delays an empty answer
  * until its timeout.
@@ -51,7 +51,7 @@ void camellia_msg_of(const struct camellia *c, struct slice topic,
     };
 }
 
-/* Makes a random UUID without dashes: 32 hex digits. */
+/* Returns a random UUID without dashes: 32 hex digits. */
 static struct slice new_id(struct camellia_call *call)
 {
     size_t n = 0;
@@ -74,7 +74,7 @@ static int make_msg(struct camellia_call *call)
         trigger_ms > WHEN_LAST_MS)
         return -1;
     if (expire_ms > WHEN_LAST_MS)
-        expire_ms = WHEN_LAST_MS; /* practically never, as requested */
+        expire_ms = WHEN_LAST_MS; /* far enough for a request that means "never" */
     call->sent = (struct camellia_msg){
         .topic = call->topic,
         .id = call->id.n > 0 ? call->id : new_id(call),
@@ -170,8 +170,8 @@ void camellia_send(struct camellia_call *call)
 
 /* -------------------------------------------------- ack, get and delete */
 
-/* False: answered. A message with a longer name than the limit cannot exist. */
-static bool is_named(struct camellia_call *call)
+/* Checks the length of topic and id. Returns false after answering 400. */
+static bool check_names(struct camellia_call *call)
 {
     bool good = call->topic.n > 0 && call->topic.n <= CAMELLIA_TOPIC_MAX &&
                 call->id.n > 0 && call->id.n <= JOB_ID_MAX;
@@ -185,7 +185,7 @@ static void counted(struct camellia_call *call, enum camellia_count what)
     camellia_count_calls(&call->c->stats, call->topic, what, 1);
 }
 
-/* Reports success in every state: the consumer need not retry. */
+/* Reports success in every state of the message, so that the consumer does not retry. */
 static void on_acked(void *arg, enum queue_code code, enum queue_state was)
 {
     struct camellia_call *call = arg;
@@ -204,7 +204,7 @@ static void on_acked(void *arg, enum queue_code code, enum queue_state was)
 void camellia_ack(struct camellia_call *call)
 {
     static const struct queue_finish how = {.end = QUEUE_END_ACKED};
-    if (!is_named(call))
+    if (!check_names(call))
         return;
     if (call->ack)
         queue_finish(call->c->api.src, call->topic, call->id, &how, on_acked, call);
@@ -229,12 +229,11 @@ static void on_found(void *arg, enum queue_code code, const struct queue_job *fo
 
 void camellia_get(struct camellia_call *call)
 {
-    if (is_named(call))
+    if (check_names(call))
         queue_find(call->c->api.src, call->topic, call->id, on_found, call);
 }
 
-/* Removes an ended message if requested, but still reports it as missing.
- */
+/* Reports an ended message as missing, even if the call has removed it. */
 static void on_deleted(void *arg, enum queue_code code, enum queue_state was)
 {
     struct camellia_call *call = arg;
@@ -250,15 +249,14 @@ void camellia_delete(struct camellia_call *call)
 {
     const struct queue_finish how = {
         .end = QUEUE_END_DELETED, .alive_only = true, .forget = call->release};
-    if (is_named(call))
+    if (check_names(call))
         queue_finish(call->c->api.src, call->topic, call->id, &how, on_deleted, call);
 }
 
 /* ---------------------------------------------------------------------- pull */
 
 enum {
-    PIECE = 100, /* messages of a batch per request to Redis, which limits time and
-                  * memory */
+    PIECE = 100, /* messages per request to Redis, to limit its time and memory */
     ANSWER_MAX = 16 * 1024 * 1024 /* bytes; a larger batch is truncated */
 };
 static const int64_t lease_max_ms = INT64_C(3650) * 24 * 3600 * 1000;
@@ -343,7 +341,7 @@ static void pull(struct camellia_call *call, int64_t wait_ms)
         queue_pull(call->c->api.src, &query, on_pulled, call);
 }
 
-/* Waits up to the time limit of a long poll. */
+/* Pulls, and waits for messages up to the time limit; not if the topic has polls_max. */
 static void poll(struct camellia_call *call)
 {
     struct camellia *c = call->c;

@@ -13,23 +13,24 @@
 #include "bridge/http/http_job.h"
 #include "bridge/plugin.h"
 
-struct http_source { /* the arg of the handlers of http.c; of the others: src */
+/* The arg of the handlers in http.c. The handlers of the other files get src. */
+struct http_source {
     struct source *src;
     bool paused;
 };
 
 /* --- http_queue.c: /v1/queues, except publishing --- */
 /* In this API "lease" is always a duration, and "token" identifies one delivery of a job.
- * The path names a queue by the topic that leads to it: one percent-encoded segment; in a
+ * The path contains the topic that leads to the queue: one percent-encoded segment; in a
  * pull, a comma-separated list. */
 extern const struct httpd_route http_queue_rows[];
-/* The first parameter row of a queue's request: the queue's name, stored at offset. */
+/* First parameter row of a request for a queue. offset: where the name is stored. */
 #define HTTP_QUEUE_ROW(offset)                                                           \
     {                                                                                    \
         "a queue's name", HTTP_TEXT, offset, .from = FROM_PATH, .max = JOB_TOPIC_MAX     \
     }
-/* Returns the n-th name of a comma-separated list; n counts from 0. p NULL: no more
- * names. */
+/* Returns the n-th name (from 0) of a comma-separated list. p NULL: the list is
+ * shorter. */
 struct slice http_queue_name(struct slice list, unsigned n);
 
 /* --- http_ack.c --- */

@@ -19,8 +19,8 @@
 #include <string.h>
 
 enum {
-    WINDOW_MAX = 65536, /* reads per partition, from its first open read */
-    YOUNG_MS = 60 * 1000
+    WINDOW_MAX = 65536,  /* reads per partition, from its first open read */
+    YOUNG_MS = 60 * 1000 /* see kafka_part_rewind_to_mark() */
 };
 
 static void on_rewind(void *arg);
@@ -108,7 +108,7 @@ void kafka_part_drop(struct kafka_part *part)
         part_free(part);
 }
 
-/* -------------------------------------------------------------------- holding */
+/* -------------------------------------------------------------------- pausing */
 
 static rd_kafka_topic_partition_t *list_add(rd_kafka_topic_partition_list_t **list,
                                             const struct kafka_part *part)
@@ -149,7 +149,7 @@ static void resume_list(struct kafka_parts *parts, rd_kafka_topic_partition_list
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Adds and removes reasons to pause part; part NULL: of all partitions. */
+/* Adds and removes reasons to pause part; part NULL: all partitions. */
 static void set_pauses(struct kafka_parts *parts, struct kafka_part *part, unsigned more,
                        unsigned less)
 {
@@ -189,8 +189,8 @@ static void raise_to(int64_t *offset, int64_t least)
         *offset = least;
 }
 
-/* Waits until every open read is answered; otherwise a record could have two open
- * reads. */
+/* Pauses the partition, and rewinds it when every open read is answered. Otherwise a
+ * record could have two open reads. */
 static void rewind_soon(struct kafka_part *part)
 {
     kafka_parts_pause(part->parts, part, PAUSE_REWIND);
@@ -198,9 +198,9 @@ static void rewind_soon(struct kafka_part *part)
         timer_set(part->rewind, retry_broker_ms(++part->rewind_count));
 }
 
-/* Decides whether the topic was recreated. Call for an offset below our position, or if
- * Redis has a mark but the group has no offset. If the mark in Redis is above the end of
- * the partition, the topic was recreated or truncated; otherwise compares timestamps. */
+/* Returns whether the topic was recreated: the partition ends below our position, or
+ * below the mark in Redis. Call it for an offset below our position, or if Redis has a
+ * mark but the group has no offset. has_changed() compares timestamps. */
 static bool is_recreated(const struct kafka_part *part, int64_t offset)
 {
     int64_t known = part->offsets.position, low, high;
@@ -210,7 +210,7 @@ static bool is_recreated(const struct kafka_part *part, int64_t offset)
         rd_kafka_get_watermark_offsets(part->parts->rk, part->topic, part->partition,
                                        &low, &high) != RD_KAFKA_RESP_ERR_NO_ERROR)
         return false;
-    if (high <= offset || high >= known) /* or high is not known */
+    if (high <= offset || high >= known) /* the first is true also if high is unknown */
         return false;
     log_warn(part->parts->who,
              "%s/%" PRId32 ": the topic ends at offset %" PRId64
@@ -231,8 +231,8 @@ static void rewind_now(struct kafka_part *part)
     part->rewind_to = part->mark_sent = -1;
     part->generation = ++part->parts->generations;
     if (offset >= 0 && offset < part->start)
-        part->start = offset; /* so that writes that Redis loses from now on are read
-                               * again */
+        part->start = offset; /* if Redis loses its writes from now on, these records are
+                               * read again */
     if (offset != part->probe_offset) {
         part->probe_offset = -1;
         if (offset <= part->last_offset)
@@ -281,8 +281,8 @@ void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t off
 
     free(part->rewinds_next);
     part->rewinds_next = asked;
-    if (part->mark >= 0) /* otherwise nothing was read, and the records below offset are
-                          * still pending */
+    /* If no record was read yet, do not skip those below offset. */
+    if (part->mark >= 0)
         kafka_part_set_start(part,
                              offset >= 0 && offset < part->mark ? offset : part->mark);
     raise_to(&part->commit_below, part->offsets.position);
@@ -293,7 +293,7 @@ void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t off
 }
 
 /* Handles an unexpected offset. True: ignore the record, it will be read again. */
-static bool is_out_of_place(struct kafka_part *part, int64_t offset)
+static bool is_out_of_order(struct kafka_part *part, int64_t offset)
 {
     struct kafka_offsets *o = &part->offsets;
     const bool is_lower = offset < o->position;
@@ -304,7 +304,7 @@ static bool is_out_of_place(struct kafka_part *part, int64_t offset)
     part->recreated = is_recreated(part, offset);
     if (!is_lower && !part->recreated)
         return false;
-    /* Truncated, not recreated: its earlier records are open or done. */
+    /* If it was truncated, not recreated, its earlier records are open or done. */
     if (!part->recreated)
         log_limited(&part->parts->offset_fell, LOG_WARN, part->parts->who,
                     "%s/%" PRId32 ": offset %" PRId64 " after %" PRId64
@@ -317,8 +317,8 @@ static bool is_out_of_place(struct kafka_part *part, int64_t offset)
     return true;
 }
 
-/* Checks whether a topic that was missing is still the same, by reading its last record
- * again. True: ignore the record. */
+/* Checks whether a topic that was missing was recreated: reads its last record again and
+ * compares the timestamp. True: ignore the record. */
 static bool has_changed(struct kafka_part *part, int64_t offset, int64_t stamp_ms)
 {
     if (part->topic_missing) {
@@ -374,7 +374,7 @@ struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
     if ((part->topic_missing || part->probe_offset >= 0) &&
         has_changed(part, offset, stamp_ms))
         return NULL;
-    if (is_out_of_place(part, offset))
+    if (is_out_of_order(part, offset))
         return NULL;
     part->last_offset = offset;
     part->last_ms = stamp_ms;
@@ -410,9 +410,10 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
         kafka_parts_resume(part->parts, part, PAUSE_WINDOW);
 }
 
-/* Soon after the start, Redis may have lost the first mark together with the jobs below
- * it. Later, a missing mark means that Redis lost everything; then the start offset says
- * nothing about delivered jobs. */
+/* Without a mark in Redis (-1), a young partition is read again from its start: Redis may
+ * have lost the first mark together with the jobs below it. Later, a missing mark means
+ * that Redis lost everything. Then the records before our last mark were stored, and many
+ * of their jobs delivered. */
 void kafka_part_rewind_to_mark(struct kafka_part *part, int64_t mark)
 {
     const int64_t position = part->offsets.position;

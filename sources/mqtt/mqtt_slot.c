@@ -3,9 +3,9 @@
  * mqtt_slot.c - manages a worker process: its socket, its messages in flight, its
  * backoff.
  *
- * A run is the time from start to exit of a worker process. Messages in flight are
- * remembered beyond their run (mqtt_flight.h): if the connection breaks while Redis is
- * unavailable, the broker sends them again, which must not make second jobs.
+ * A run is the time from start to exit of a worker process. The slot remembers messages
+ * in flight beyond their run (mqtt_flight.h). If the connection breaks while Redis is
+ * unavailable, the broker sends them again, and they must not be stored twice.
  */
 #include "sources/mqtt/mqtt_slot.h"
 
@@ -37,8 +37,8 @@ struct mqtt_slot {
     int fd;              /* our end of the socket; -1: none */
     struct watch *watch;
     struct buf in;
-    struct timer *timer;  /* of the next start; while the worker leaves: of the kill */
-    int64_t connected_ms; /* monotonic, in this run; 0: not yet */
+    struct timer *timer;  /* of the next start; while leaving: of the kill */
+    int64_t connected_ms; /* monotonic time of the connect in this run; 0: none yet */
     unsigned failures;    /* consecutive runs shorter than STEADY_MS */
     bool connected_before;
     bool leaving;   /* STOP was sent; no further message is accepted */
@@ -49,7 +49,7 @@ struct mqtt_slot {
     struct log_limit lost_limit, store_limit;
 };
 
-/* ----------------------------------------------------------- the worker's end */
+/* ------------------------------------------------------- stopping the worker */
 
 static void close_socket(struct mqtt_slot *slot)
 {
@@ -61,7 +61,7 @@ static void close_socket(struct mqtt_slot *slot)
     buf_free(&slot->in);
 }
 
-/* Closes the socket of a broken worker; on_child_end() does the rest. */
+/* Closes the socket of a broken worker and kills it; on_child_exit() continues. */
 static void abandon_worker(struct mqtt_slot *slot)
 {
     close_socket(slot);
@@ -69,7 +69,8 @@ static void abandon_worker(struct mqtt_slot *slot)
         child_kill(slot->child, SIGKILL);
 }
 
-/* Sends a small frame. If the socket has no room for it, the worker is stuck. */
+/* Sends a small frame. If the socket has no room for it, the worker is stuck: kills it
+ * and returns -1. */
 static int send_frame(struct mqtt_slot *slot, const struct buf *frame)
 {
     if (slot->fd < 0)
@@ -91,7 +92,7 @@ static void start_later(struct mqtt_slot *slot)
     timer_set(slot->timer, retry_broker_ms(slot->failures));
 }
 
-/* Asks the worker to acknowledge what is stored, and to exit. */
+/* Asks the worker to acknowledge the stored messages, and to exit. */
 static void send_stop(struct mqtt_slot *slot)
 {
     struct buf frame = {0};
@@ -107,7 +108,7 @@ static void send_stop(struct mqtt_slot *slot)
 
 /* ------------------------------------------------------------------- messages */
 
-/* Reports what was stored in this turn of the loop. */
+/* Reports the messages that were stored in this turn of the loop. */
 static void report_stored(void *arg)
 {
     struct mqtt_slot *slot = arg;
@@ -168,8 +169,8 @@ static void submit(struct mqtt_slot *slot, const struct mqtt_message *m,
     source_submit(slot->src, job, on_stored, in_flight);
 }
 
-/* With MQTT 5 the subscription itself excludes retained messages, and the flag is the
- * publisher's. */
+/* Returns whether the broker sent a retained message that was not requested. With MQTT 5
+ * the subscription excludes these messages, and the flag is the publisher's. */
 static bool is_unwanted(const struct mqtt_slot *slot, const struct mqtt_message *m)
 {
     return m->retained && !slot->setup.retained && !slot->setup.peer.v5;
@@ -270,7 +271,7 @@ static void take_frames(struct mqtt_slot *slot)
     size_t at = 0;
     ssize_t n = 0;
 
-    /* A frame that cannot be answered closes the socket and frees the input. */
+    /* If a reply cannot be sent, send_frame() closes the socket and frees slot->in. */
     while (slot->fd >= 0 && at < slot->in.n) {
         struct slice rest = {slot->in.p + at, slot->in.n - at};
         n = frame_take(rest, max_bytes, &f, &err);
@@ -313,21 +314,22 @@ static void on_readable(void *arg, unsigned events)
         buf_free(&slot->in); /* release the memory of a large message */
 }
 
-/* ----------------------------------------------------------------- life and end */
+/* -------------------------------------------------------------- start and exit */
 
-static void end_stop(struct mqtt_slot *slot)
+static void finish_stop(struct mqtt_slot *slot)
 {
     close_socket(slot);
     timer_stop(slot->timer);
     slot->stopped(slot->stopped_arg);
 }
 
-static void on_child_end(void *arg, int status)
+static void on_child_exit(void *arg, int status)
 {
     struct mqtt_slot *slot = arg;
 
     slot->child = NULL;
-    /* The socket may still contain a FAILED frame after a message that is now void. */
+    /* The socket may still contain messages, which are ignored now, and a FAILED frame.
+     */
     while (slot->fd >= 0) {
         size_t before = slot->in.n;
         bool open = read_once(slot);
@@ -338,7 +340,7 @@ static void on_child_end(void *arg, int status)
     }
     close_socket(slot);
     if (slot->stopping) {
-        end_stop(slot);
+        finish_stop(slot);
         return;
     }
     flight_end_run(&slot->flight);
@@ -371,14 +373,14 @@ static int try_start(struct mqtt_slot *slot, struct err *err)
     const struct child_spec spec = {.argv = argv, .pass_fd = fds[1]};
     slot->fd = fds[0];
     fcntl(fds[0], F_SETFL, O_NONBLOCK);
-    slot->child = child_start(&spec, on_child_end, slot, err);
+    slot->child = child_start(&spec, on_child_exit, slot, err);
     close(fds[1]);
     if (slot->child == NULL) {
         close_socket(slot);
         return -1;
     }
     slot->watch = watch_add(slot->fd, slot->paused ? 0 : WATCH_READ, on_readable, slot);
-    send_setup(slot); /* on failure the worker is killed and on_child_end() continues */
+    send_setup(slot); /* on failure the worker is killed and on_child_exit() continues */
     return 0;
 }
 
@@ -404,7 +406,7 @@ static void on_timer(void *arg)
         return;
     }
     log_warn(source_name(slot->src), "the worker did not stop in time; tarry kills it");
-    abandon_worker(slot); /* on_child_end() continues */
+    abandon_worker(slot); /* on_child_exit() continues */
 }
 
 struct mqtt_slot *mqtt_slot_new(struct source *src, struct mqtt_setup *setup)
@@ -433,7 +435,7 @@ void mqtt_slot_stop(struct mqtt_slot *slot, mqtt_slot_cb *stopped, void *arg)
     slot->stopped = stopped;
     slot->stopped_arg = arg;
     if (slot->child == NULL) {
-        end_stop(slot);
+        finish_stop(slot);
         return;
     }
     mqtt_slot_pause(slot, false); /* a worker whose socket is full would not read STOP */

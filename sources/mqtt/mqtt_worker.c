@@ -44,13 +44,13 @@ static struct mqtt_worker {
     struct watch *source;
     struct buf in, out; /* from and to the source */
     struct timer *timer;
-    bool started; /* paho, which connects */
+    bool started; /* the thread of paho, which connects */
     bool subscribed, leaving;
 } worker;
 
 /* -------------------------------------------------------------------- the source */
 
-/* Sends what was collected in this turn of the loop. */
+/* Sends the frames of this turn of the loop. */
 static void send_to_source(void *arg)
 {
     struct mqtt_worker *w = arg;
@@ -79,15 +79,14 @@ static _Noreturn void fail(struct mqtt_worker *w, const char *why)
     _exit(EXIT_FAILURE);
 }
 
-/* ------------------------------------------------------------ reports of paho's threads
- */
+/* -------------------------------------------------------- reports of paho's threads */
 
 struct report {
     bool failed, refused; /* refused: why is the broker's own reason */
     char why[WHY_BYTES];
 };
 
-/* Combines the reports of paho and of the relay. The broker's own reason is best. */
+/* Exits with the best reason: the broker's own, else the relay's, else paho's. */
 static _Noreturn void fail_client(struct mqtt_worker *w, const struct report *report)
 {
     const char *lost = relay_why(w->relay);
@@ -280,7 +279,7 @@ static void on_timer(void *arg)
         _exit(EXIT_FAILURE);
     if (w->subscribed || w->leaving)
         return;
-    if (!relay_waits(w->relay)) /* otherwise the broker's speed is unknown */
+    if (!relay_waits(w->relay)) /* else Redis delays the broker: wait again */
         fail(
             w,
             "timeout: the broker did not accept the connection and subscription in time");
@@ -321,8 +320,7 @@ static int take_stored(struct mqtt_worker *w, struct slice body)
     return 0;
 }
 
-/* Handles a frame. An invalid frame exits the process, so that no message is
- * acknowledged. */
+/* Handles a frame. Exits on an invalid frame, so that no message is acknowledged. */
 static void take_frame(struct mqtt_worker *w, const struct frame *f)
 {
     if (f->type == FRAME_SETUP && w->relay == NULL &&
@@ -344,7 +342,8 @@ static void take_frames(struct mqtt_worker *w)
 
     while ((n = frame_take(buf_slice(&w->in), FRAME_SMALL_MAX, &f, NULL)) > 0) {
         take_frame(w, &f);
-        // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): n > 0 bytes are there
+        // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): in contains n > 0
+        // bytes
         explicit_bzero(w->in.p, (size_t)n); /* SETUP contains the password */
         buf_drop(&w->in, (size_t)n);
     }
