@@ -5,11 +5,10 @@
  *
  * A call for a single job costs a Redis core ten times as much per job as a batch.
  *
- * - Changes (enqueue, ack and the like) collect 3 ms for each job of the last batch, up
- * to 16 ms: nobody waits for them.
- * - Due jobs are late while a claim collects. So it begins as long after the answer to
- * the last claim as that took, and within 7 ms of that: almost at once while Redis and
- * the loop are idle, later when one of them is busy.
+ * - Changes collect for 3 ms per change of the last batch, up to 16 ms.
+ * - Due jobs become late while a claim collects. So the next claim starts as long after
+ * the answer to the last one as the last one took, but waits no longer than 7 ms after
+ * the last one was sent. While Redis and the loop are idle, it starts almost at once.
  *
  * A batch never collects longer than BATCH_WORTH jobs take to arrive. Pure: the caller
  * passes all times, in monotonic microseconds.
@@ -21,7 +20,7 @@
 
 /* All limits of a batch except the option batch_max, which limits the jobs per call. */
 enum {
-    BATCH_WORTH = 60, /* jobs worth waiting for: more hardly reduce the cost per job */
+    BATCH_WORTH = 60, /* larger batches hardly reduce the cost per job */
     BATCH_EARLY =
         16, /* changes that are sent before the end of a turn if no batch is open */
     BATCH_BYTES_MAX = 1024 * 1024,
@@ -30,13 +29,14 @@ enum {
     BATCHES_IN_FLIGHT = 2 /* other batches: Redis executes one, one is queued behind it */
 };
 
-struct pacer { /* zeroed is ready */
-    int64_t last_us, gap_us;
+struct pacer {       /* zeroed is valid */
+    int64_t last_us; /* when the last batch was sent */
+    int64_t gap_us;  /* from then until the next one */
 };
 
-/* Return how long the batch after one of count changes, and the claim after one that took
- * took_us, may collect. */
+/* Returns how long the batch after a batch of count changes may collect. */
 int64_t pacer_changes_us(unsigned count);
+/* Returns how long the claim after a claim that took took_us may collect. */
 int64_t pacer_claims_us(int64_t took_us);
 
 /* Records that a batch of count jobs was sent at sent_us. From then on the next one

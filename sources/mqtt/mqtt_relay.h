@@ -37,8 +37,8 @@ struct relay_events {
 struct mqtt_relay *relay_new(const struct net_conf *broker, unsigned open_max, bool v5,
                              const struct relay_events *events, void *arg);
 void relay_free(struct mqtt_relay *r); /* closes both connections */
-/* The source has stored count further messages, in order: acknowledge them. -1: more
- * than it was given. */
+/* Acknowledges count further messages, in order, which the source has stored. -1: the
+ * source has not received so many messages. */
 int relay_stored(struct mqtt_relay *r, uint64_t count);
 /* Returns whether the source has messages that it has not stored. */
 bool relay_waits(const struct mqtt_relay *r);
