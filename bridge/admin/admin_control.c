@@ -191,13 +191,15 @@ struct rewind_part {
 
 static void answer_rewound(struct rewinding *r)
 {
+    const struct rewind_args *args = httpd_args(r->req);
     struct buf json = {0};
     if (*r->why) {
         httpd_busy(r->req, r->why);
     } else if (!r->found) {
         httpd_error(r->req, 409, "no-source",
-                    "no Kafka source of this route is running; only Kafka sources can be "
-                    "rewound");
+                    "no Kafka source of the route %.*s is running; only Kafka sources "
+                    "can be rewound",
+                    SLICE_ARG(args->route));
     } else {
         buf_addf(&json, "{%s,\"records\":%" PRId64 ",\"partitions\":[%s]}\n",
                  buf_str(&r->head), r->records, buf_str(&r->partitions));
