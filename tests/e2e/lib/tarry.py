@@ -72,14 +72,17 @@ class Tarry(Server):
             c.close()
 
     def metric(self, name, **labels):
-        """Returns the sum of all series with these labels. If no series has the name, the test fails."""
+        """Returns the sum of all series with these labels; 0 if there is none. If no metric has the name, or none of
+        its series has one of the labels, the test fails."""
         total, wanted = 0.0, {f'{k}="{v}"' for k, v in labels.items()}
         text = self.ask("GET", "/metrics")[2].decode()
         assert re.search(rf"^# TYPE {re.sub('_(bucket|sum|count)$', '', name)} ", text, re.M), f"no metric {name}"
-        for line in text.splitlines():
-            m = re.fullmatch(r"([a-z_]+)(?:\{(.*)\})? (\S+)", line)
-            if m and m[1] == name and wanted <= set((m[2] or "").split(",")):
-                total += float(m[3])
+        series = re.findall(rf"^{name}(?:\{{(.*)\}})? (\S+)$", text, re.M)
+        known = {label.partition("=")[0] for found, _ in series for label in found.split(",")}
+        assert not series or labels.keys() <= known, f"the labels of {name} are {sorted(known)}"
+        for found, value in series:
+            if wanted <= set(found.split(",")):
+                total += float(value)
         return total
 
     def cpu_s(self):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""repeat_differential.py [COUNT] [SEED] - compares repeat.c with a second implementation of cron(5),
+"""check-cron.py [COUNT] [SEED] - compares repeat.c with a second implementation of cron(5),
 based on Python's zoneinfo: random lines, random instants, many of them close to a change of the
-clocks. Run it by hand."""
+clocks."""
 import ctypes
 import datetime as dt
 import random
@@ -14,7 +14,7 @@ import zoneinfo
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
-COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 20000
+COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
 SEED = sys.argv[2] if len(sys.argv) > 2 else "1"
 UTC = dt.timezone.utc
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,7 +38,7 @@ def build(folder):
                           capture_output=True).stdout
     out = f"{folder}/repeat.so"
     subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", f"-I{TOP}",
-                    *(str(TOP / f"bridge/{f}.c") for f in ("repeat", "zone", "when", "mem")),
+                    *(str(TOP / f"bridge/{f}.c") for f in ("job/repeat", "base/zone", "base/when", "base/mem", "base/text", "base/buf")),
                     "-o", out, *shlex.split(glib)], check=True)
     lib = ctypes.CDLL(out)
     lib.repeat_parse.argtypes = [Slice, ctypes.c_void_p, ctypes.c_char_p]
