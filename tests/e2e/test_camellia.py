@@ -899,7 +899,7 @@ def test_monitor_string_is_text(api, topic):
 
 
 def test_metrics_are_gauges_by_topic_with_escaped_labels(api, topic):
-    api.send(topic, "m"), api.send(topic + '"q\\', "m", 60000)
+    api.send(topic, "m"), api.send(topic + '"q\\', "m", 50000)
     code, headers, body = api.ask("GET", "/metrics")
     text = body.decode()
     assert code == 200 and headers["Content-Type"] == "text/plain;charset=UTF-8"
