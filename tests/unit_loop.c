@@ -487,6 +487,21 @@ static void a_childs_exit_code_or_signal_is_reported(void **state)
     assert_int_equal(status_of("test $TARRY_TEST = yes -a $PWD = /", -1), 0);
 }
 
+static void a_child_that_other_code_has_reaped_is_reported_as_ended(void **state)
+{
+    (void)state;
+    const char *argv[] = {"true", NULL};
+    struct child_spec spec = {argv, NULL, NULL, -1, true};
+    struct err err;
+    int status;
+    struct child *c = child_start(&spec, on_exit_status, NULL, &err);
+    assert_non_null(c);
+    exit_status = 0;
+    assert_int_equal(waitpid(child_pid(c), &status, 0), child_pid(c));
+    loop_run();
+    assert_int_equal(exit_status, CHILD_STATUS_UNKNOWN);
+}
+
 static void a_child_has_the_passed_descriptor_and_no_other(void **state)
 {
     (void)state;
@@ -609,6 +624,7 @@ UNIT(loop)
         CASE(a_signal_reaches_its_callback),
         CASE(a_signal_after_the_end_of_the_loop_does_not_end_the_process),
         CASE(a_childs_exit_code_or_signal_is_reported),
+        CASE(a_child_that_other_code_has_reaped_is_reported_as_ended),
         CASE(a_child_has_the_passed_descriptor_and_no_other),
         CASE(a_missing_program_is_an_error_at_once),
         CASE(a_child_ends_when_its_parent_is_killed),

@@ -37,11 +37,15 @@ static struct child *take_exited(void)
     int status;
     for (struct child **at = &children.first; *at; at = &(*at)->next) {
         struct child *c = *at;
-        if (waitpid(c->pid, &status, WNOHANG) != c->pid)
+        const pid_t pid = waitpid(c->pid, &status, WNOHANG);
+        if (pid == 0)
             continue;
         *at = c->next;
         c->pid = 0;
-        c->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (pid < 0)
+            c->status = CHILD_STATUS_UNKNOWN;
+        else
+            c->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         return c;
     }
     return NULL;

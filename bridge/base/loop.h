@@ -92,7 +92,9 @@ struct child_spec {
     int pass_fd; /* becomes descriptor 3 of the child; -1: none. Stays the caller's. */
     bool quiet;  /* true: stdout and stderr to /dev/null; false: to our stderr */
 };
-/* status: the exit code, or 128 + signal number. The child object is freed afterwards. */
+/* status: the exit code, 128 + signal number, or CHILD_STATUS_UNKNOWN if other code has
+ * reaped the child. The child object is freed afterwards. */
+enum { CHILD_STATUS_UNKNOWN = -1 };
 typedef void child_cb(void *arg, int status);
 struct child;
 /* Starts a child. It receives SIGTERM if the daemon dies for any reason
