@@ -8,7 +8,7 @@
 --   is the time for the next job that has to ask again: delayed jobs leave one by one, in their order, before new ones.
 -- A field whose times are both over is not needed. For each new field the script looks at two others, at random,
 --   and deletes those that are over. The hash expires when all fields are over.
--- Not repeatable: a second run gives further places. HDEL comes first: lib/bucket.lua. Cost: O(1) a job.
+-- Not repeatable: a second run reserves further places. HDEL comes first: lib/bucket.lua. Cost: O(1) a job.
 local key = base .. ':targets'
 local HOLD_MAX = 1000000
 local now = tonumber(ARGV[1]) or clock()

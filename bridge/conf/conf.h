@@ -259,7 +259,7 @@ const char *opt_hint(struct opt_names *names, const char *wrong, char out[OPT_HI
  * column. at: the column where the first line starts. */
 void opt_print_help(const char *help, int at, int column, size_t width, FILE *out);
 
-/* Appends what ${what} stands for: "env:NAME", "file:PATH" or "cred:NAME". -1: err says
+/* Appends the value of ${what}: "env:NAME", "file:PATH" or "cred:NAME". -1: err says
  * what is wrong. */
 int conf_refer(const char *what, struct buf *out, struct err *err);
 /* Logs the warnings of conf, one line each. */

@@ -108,7 +108,7 @@ void kafka_login_free(struct kafka_login *login); /* login may be NULL */
  * twice in quick succession, or an old answer follows a new one, the first change of
  * broker may still be in progress when librdkafka (2.0.2) applies the second. It then
  * stays at the first broker for good: that broker refuses each fetch, but librdkafka
- * takes it for a follower of the leader that it knows already
+ * mistakes it for a follower of the leader that it knows already
  * (https://github.com/confluentinc/librdkafka/issues/3399). Only a new client helps.
  * Format: https://github.com/confluentinc/librdkafka/blob/master/STATISTICS.md. */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mqtt_relay.h - connects paho to the broker, gives the broker's messages to the source,
+ * mqtt_relay.h - connects paho to the broker, passes its messages to the source,
  * and acknowledges them when the source has stored them. Loop thread of the worker
  * process.
  *
@@ -37,8 +37,8 @@ struct relay_events {
 struct mqtt_relay *relay_new(const struct net_conf *broker, unsigned open_max, bool v5,
                              const struct relay_events *events, void *arg);
 void relay_free(struct mqtt_relay *r); /* closes both connections */
-/* Acknowledges count further messages, in order, which the source has stored. -1: the
- * source has not received so many messages. */
+/* Acknowledges the next count messages, in order, which the source has stored. -1: fewer
+ * than count messages are open. */
 int relay_stored(struct mqtt_relay *r, uint64_t count);
 /* Returns whether the source has messages that it has not stored. */
 bool relay_waits(const struct mqtt_relay *r);
