@@ -12,13 +12,14 @@ local leases = redis.call('ZMSCORE', unack, unpack(ids))
 
 -- The job of row i expired before anybody got it.
 local function is_lapsed(i)
-  return string.sub(ARGV[FIRST_ROW + (i - 1) * ROW + HOW], 1, 1) == HOW_LAPSED
+  local how = ARGV[FIRST_ROW + (i - 1) * ROW + HOW]
+  return how ~= '' and string.sub(how, 1, 1) == HOW_LAPSED
 end
 
 local codes, strayed = {}, false
 for i, id in ipairs(ids) do
   codes[i] = STALE
-  if leases[i] and tonumber(leases[i]) == tonumber(by[i]) then
+  if holds(leases[i], by[i]) then
     codes[i] = FORGOTTEN
   elseif not is_lapsed(i) and late().has_ended(id, by[i]) then
     codes[i], strayed = FORGOTTEN, true

@@ -23,13 +23,14 @@ local most = math.min(max, by_rate, by_flight)
 
 local ids = most > 0 and redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT', 0, most) or {}
 local taken = 0
-local out = { now, -1, now + lease_ms, 0 }
+local out, out_n = { now, -1, now + lease_ms, 0 }, 4
 if #ids > 0 then
   local at = claim_time(now)
   local lease = at + lease_ms
   out[3] = lease
   local tried = redis.call('EXISTS', tries) == 1 and redis.call('HMGET', tries, unpack(ids)) or {}
-  local leased, bytes = {}, 0
+  local leased, lease_n, bytes = {}, 0, 0
+  local lease_text = string.format('%.0f', lease) -- once, because Redis formats a number slowly
   while taken < #ids and bytes <= CLAIM_BYTES do
     local from, upto = taken + 1, math.min(taken + CLAIM_AT_ONCE, #ids)
     local bodies = redis.call('HMGET', pool, unpack(ids, from, upto))
@@ -40,11 +41,11 @@ if #ids > 0 then
         break
       end
       taken = i
-      local n = #out
-      out[n + 1], out[n + 2], out[n + 3] = id, body or '', tried[i] or false
+      out[out_n + 1], out[out_n + 2], out[out_n + 3] = id, body or '', tried[i] or false
+      out_n = out_n + 3
       if body then
-        leased[#leased + 1] = lease
-        leased[#leased + 1] = id
+        leased[lease_n + 1], leased[lease_n + 2] = lease_text, id
+        lease_n = lease_n + 2
       else
         redis.call('HDEL', tries, id)
         redis.call('HDEL', base .. ':ended', id)
@@ -53,7 +54,7 @@ if #ids > 0 then
     end
   end
   redis.call('ZREM', delay, unpack(ids, 1, taken))
-  claim_note(at, claimant, string.format('%.0f', lease))
+  claim_note(at, claimant, lease_text)
   call_in_slices('ZADD', unack, leased)
 end
 if rate or by_flight < math.huge then

@@ -12,7 +12,7 @@ local function take(id, lease, how, held)
   if how == HOW_PENDING and (held or redis.call('ZSCORE', dead, id)) then
     return held and LEFT_FLYING or LEFT_DEAD
   end
-  if lease ~= '' and tonumber(held or nil) ~= tonumber(lease) and
+  if lease ~= '' and not holds(held, lease) and
     not late().has_ended(id, lease) and not redis.call('ZSCORE', done, id) then
     return is_there(id) and STALE or NOT_THERE
   end
@@ -49,7 +49,7 @@ local function end_held()
     local leases = redis.call('ZMSCORE', unack, unpack(names, from, math.min(from + 999, #names)))
     for i, lease in ipairs(leases) do
       local at = places[from + i - 1]
-      if tonumber(lease or nil) == tonumber(ARGV[at + LEASE]) then
+      if holds(lease, ARGV[at + LEASE]) then
         mine[#mine + 1], held[at] = ARGV[at], true
       end
     end

@@ -6,7 +6,7 @@ for at = FIRST_ROW, #ARGV, ROW do
   total = total + tonumber(ARGV[at + MAX])
 end
 total = math.min(total, 1000)
-local out, names, dues = { 0, 0, 0 }, {}, {}
+local out, out_n, names, dues = { 0, 0, 0 }, 3, {}, {}
 if total > 0 then
   local found = redis.call('ZRANGEBYSCORE', delay, '-inf', now_due, 'WITHSCORES', 'LIMIT', 0, total)
   for at = 1, #found, 2 do
@@ -19,6 +19,7 @@ if #names > 0 then
   local ends = redis.call('EXISTS', ttl) == 1 and redis.call('ZMSCORE', ttl, unpack(names)) or {}
   local consumer, left, leased, taken, bytes = 1, tonumber(ARGV[FIRST_ROW + MAX]), {}, {}, 0
   local from_ms, bodies = claim_time(soon), {}
+  local texts = {} -- lease -> its text, once, because Redis formats a number slowly
   for i, id in ipairs(names) do
     if i % CLAIM_AT_ONCE == 1 then
       bodies = redis.call('HMGET', pool, unpack(names, i, math.min(i + CLAIM_AT_ONCE - 1, #names)))
@@ -41,14 +42,15 @@ if #names > 0 then
       end
       local lease = from_ms + (wanted > 0 and wanted or lease_ms)
       taken[#taken + 1] = id
+      texts[lease] = texts[lease] or string.format('%.0f', lease)
       if record then
-        push(leased, lease, id)
+        push(leased, texts[lease], id)
       else
         forget(id)
       end
-      local n = #out
-      out[n + 1], out[n + 2], out[n + 3], out[n + 4] = id, record or '', notes[i] or '', lease
-      out[n + 5], out[n + 6], out[n + 7] = over_ms or -1, consumer, dues[i]
+      out[out_n + 1], out[out_n + 2], out[out_n + 3], out[out_n + 4] = id, record or '', notes[i] or '', lease
+      out[out_n + 5], out[out_n + 6], out[out_n + 7] = over_ms or -1, consumer, dues[i]
+      out_n = out_n + 7
     end
   end
   if #taken > 0 then

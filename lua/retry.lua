@@ -77,7 +77,7 @@ for at = FIRST_ROW, #ARGV, ROW do
   local id, lease, how, again = ARGV[at], ARGV[at + LEASE], read_how(ARGV[at + HOW])
   local held = redis.call('ZSCORE', unack, id)
   local code
-  if held and tonumber(held) == tonumber(lease) then
+  if holds(held, lease) then
     code = settle(id, lease, at, how)
     if code == CANCELLED or code == KEPT then
       late().add(late().name(id, lease), code)

@@ -122,7 +122,7 @@ static void a_batch_stops_at_the_maximum_of_jobs(void **state)
         enum batcher_kind kind;
         unsigned batch_max, most;
     } rows[] = {
-        {BATCHER_ENQUEUE, 150, 70},  {BATCHER_ACK, 150, 150},
+        {BATCHER_ENQUEUE, 150, 100}, {BATCHER_ACK, 150, 150},
         {BATCHER_RETRY, 150, 100},   {BATCHER_BURY, 150, 150},
         {BATCHER_CANCEL, 150, 30},   {BATCHER_FINISH, 150, 150},
         {BATCHER_RELEASE, 150, 100}, {BATCHER_RENEW, 150, 150},

@@ -129,7 +129,7 @@ void put_stamp(struct resp *a, const struct batch *batch, const struct change *c
 static const char bury_again[] = {RETRY_STALE, RETRY_BURIED, 0};
 
 const struct batcher_row batcher_rows[BATCHERS] = {
-    [BATCHER_ENQUEUE] = {SCRIPT_ENQUEUE, enqueue_head, enqueue_row, NULL, true, 70},
+    [BATCHER_ENQUEUE] = {SCRIPT_ENQUEUE, enqueue_head, enqueue_row, NULL, true, 100},
     [BATCHER_ACK] = {SCRIPT_ACK, ack_head, ack_row, NULL, false, 0},
     [BATCHER_RETRY] = {SCRIPT_RETRY, retry_head, retry_row, NULL, false, 100},
     [BATCHER_BURY] = {SCRIPT_RETRY, retry_head, retry_row, bury_again, false, 0},

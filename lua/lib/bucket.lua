@@ -37,6 +37,11 @@ local function first_lease(in_flight, away)
   return (lease < 0 or waiting < 0) and math.max(lease, waiting) or math.min(lease, waiting)
 end
 
+-- Returns whether a score of :unack, or false, is this lease. Both are whole numbers, so their texts nearly always equal.
+local function holds(score, lease)
+  return score and (score == lease or tonumber(score) == tonumber(lease))
+end
+
 -- Parses the field how of a row (lua/scripts.def). Returns its value, whether the change was sent
 -- before without an answer, and the number of the change or nil.
 local function read_how(text)
