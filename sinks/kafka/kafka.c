@@ -70,7 +70,9 @@ static const struct opt opts[] = {
     {"compression", OPT_CHOICE, AT(compression), "none", "Compression of batches.",
      .choices = "none|lz4|zstd|gzip|snappy"},
     {"linger", OPT_MS, AT(linger_ms), "1ms",
-     "How long a record waits for more records for its batch.", .max = 1000},
+     "How long a record waits for more records for its batch. 0ms delivers about 0.3 ms "
+     "earlier, but can halve the throughput.",
+     .max = 1000},
     {"partitioner", OPT_CHOICE, AT(partitioner), "java",
      "How the key selects the partition; java: like the Java client.",
      .choices = "java|crc32|fnv1a|random"},

@@ -52,7 +52,7 @@ static const struct opt opts[] = {
     {"session_expiry", OPT_MS, AT(session_expiry_ms), "1d",
      "How long the broker stores messages while tarry is disconnected; MQTT 5 only.",
      .min = 1000, .max = INT64_C(4294967294) * 1000},
-    {"receive_max", OPT_INT, AT(receive_max), "100",
+    {"receive_max", OPT_INT, AT(receive_max), "200",
      "Number of messages that the broker may send to a worker before it receives a "
      "PUBACK: so many can arrive twice after a failure. MQTT 3.1.1 has no such limit: "
      "the worker stops reading instead.",

@@ -58,6 +58,13 @@ def cpu(daemon, redis, broker):
             "Redis": redis.cpu_s(), "mosquitto": cpu_s(broker.child.pid)}
 
 
+def cost_figures(name, costs):
+    """costs: of each run, process -> us of CPU per message."""
+    tarry = [cost["the daemon"] + cost["the workers"] for cost in costs]
+    return [Figure(f"{name}, CPU of tarry", "us/job", tarry, want=("<=", 20)),
+            *(Figure(f"{name}, CPU of {who}", "us/job", [cost[who] for cost in costs]) for who in costs[0] if any(cost[who] for cost in costs))]
+
+
 def into_redis(b, workers, count, binary=None):
     """Returns messages per second, and process -> us of CPU per message."""
     broker, redis = b.mosquitto(), b.redis()
@@ -83,10 +90,7 @@ def mqtt_in(b):
     figures = [Figure(f"in, {workers} worker{'s' if workers > 1 else ''}", "jobs/s", [per_s for per_s, _ in runs],
                       limit=("mosquitto alone", alone), want=("ratio>=", 0.5) if workers == 1 else None)
                for workers, runs in ours.items()]
-    costs = [cost for _, cost in ours[1]]
-    tarry = [cost["the daemon"] + cost["the workers"] for cost in costs]
-    return [*figures, Figure("in, 1 worker, CPU of tarry", "us/job", tarry, want=("<=", 20)),
-            *(Figure(f"in, 1 worker, CPU of {who}", "us/job", [cost[who] for cost in costs]) for who in costs[0])]
+    return [*figures, *cost_figures("in, 1 worker", [cost for _, cost in ours[1]])]
 
 
 def fill(daemon, count, due_s):
@@ -103,17 +107,17 @@ def fill(daemon, count, due_s):
 @case("mqtt-out")
 def mqtt_out(b):
     """Jobs that become due together, through mosquitto to one plain subscriber, QoS 1: from the first to the
-    last, and the daemon's CPU time for them. Beside it: as many messages from eight plain publishers."""
-    ours, cost, alone, count = [], [], [], b.jobs(50000)
+    last, and CPU per message. Beside it: as many messages from eight plain publishers."""
+    ours, costs, alone, count = [], [], [], b.jobs(50000)
     for _ in b.rounds():
-        broker, _ = b.mosquitto(), b.redis()
+        broker, redis = b.mosquitto(), b.redis()
         daemon = b.tarry(CONF_OUT.format(url=broker.url))
         child = reader(b, broker, "bench/out", count)
         fill(daemon, count, time.time() + 1 + 4 * b.scale)
-        before_s = daemon.cpu_s()
+        before = cpu(daemon, redis, broker)
         ours.append(result(child))
-        cost.append((daemon.cpu_s() - before_s) * 1e6 / count)
+        costs.append({who: (s - before[who]) / count * 1e6 for who, s in cpu(daemon, redis, broker).items()})
         daemon.stop()
         alone.append(bare(b, count))
     return [Figure("out", "jobs/s", ours, limit=("mosquitto alone", alone), want=("ratio>=", 0.55)),
-            Figure("out, CPU of the daemon", "us/job", cost, want=("<=", 20))]
+            *cost_figures("out", costs)]

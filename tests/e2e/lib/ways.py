@@ -9,7 +9,7 @@ ALL = ["kafka-kafka", "mqtt-mqtt", "http-http", "kafka-http", "mqtt-kafka", "htt
 RETRY = '{ first = "300ms"; factor = 1.5; max = "2s"; limit = 0; jitter = 0.2; }'
 IN_FLIGHT = {"kafka": 500, "mqtt": 50, "http": 64}
 # Messages that a source may have stored and not yet acknowledged to their sender: receive_max of an MQTT source.
-UNACKED = 100
+UNACKED = 200
 
 
 class Way:
