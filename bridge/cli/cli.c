@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 enum { HELP_COLUMN = 34, FLAG_COLUMN = 24, LINE_MAX = 80 };
 
@@ -84,41 +83,42 @@ static void usage(const char *name, const char *subcommand, FILE *out)
     }
 }
 
-int cli_help(struct cli_args *o)
+/* --- errors --- */
+
+/* Print one line: what, arg, and the hint. */
+static int hinted_error(const struct cli_args *o, const char *what, const char *arg,
+                        const char *hint)
 {
-    const char *name = o->arg_count > 0 ? o->arg[0] : NULL;
-    const char *subcommand = o->arg_count > 1 ? o->arg[1] : NULL;
-    for (const struct cli_command *c = cli_commands; name && c->name; c++)
-        if (matches(c, name, subcommand)) {
-            usage(name, subcommand, stdout);
-            return EX_OK;
-        }
-    if (name)
-        return cli_usage_error(o, "unknown command ", subcommand ? subcommand : name);
-    puts("tarry " TARRY_VERSION
-         " - accepts messages for later delivery, and delivers them");
-    usage(NULL, NULL, stdout);
-    return EX_OK;
+    struct buf text = {0};
+    ctl_text_add(&text, slice_of(arg));
+    fprintf(stderr, "tarry %s%s%s: %s%.200s; %s\n", o->command->name,
+            o->subcommand ? " " : "", o->subcommand ? o->subcommand : "", what,
+            buf_str(&text), hint);
+    buf_free(&text);
+    return EX_USAGE;
 }
 
 int cli_usage_error(const struct cli_args *o, const char *what, const char *arg)
 {
-    struct buf text = {0};
-    ctl_text_add(&text, slice_of(arg));
-    fprintf(stderr, "tarry %s: %s%.200s\n", o->command->name, what, buf_str(&text));
-    buf_free(&text);
-    usage(o->command->name, o->subcommand, stderr);
-    return EX_USAGE;
+    char hint[OPT_HINT_SIZE];
+    snprintf(hint, sizeof(hint), "see: tarry %s%s%s --help", o->command->name,
+             o->subcommand ? " " : "", o->subcommand ? o->subcommand : "");
+    return hinted_error(o, what, arg, hint);
 }
 
 /* --- choice of the command --- */
+
+static bool is_help(const char *arg)
+{
+    return strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0;
+}
 
 /* With --help as subcommand any command of the name matches. */
 static bool matches_subcommand(const struct cli_command *command, const char *subcommand)
 {
     return command->subcommand == NULL ||
-           (subcommand && (strcmp(command->subcommand, subcommand) == 0 ||
-                           strcmp(subcommand, "--help") == 0));
+           (subcommand &&
+            (strcmp(command->subcommand, subcommand) == 0 || is_help(subcommand)));
 }
 
 /* Returns NULL if no command has this name and subcommand. */
@@ -130,29 +130,49 @@ static const struct cli_command *find_command(const char *name, const char *subc
     return NULL;
 }
 
-/* Returns NULL after printing an error. subcommand may be NULL or unknown. */
-static const struct cli_command *choose(const char *name, const char *subcommand)
+/* Print that no command has this name and subcommand (NULL: none was given). */
+static int unknown_command(const char *name, const char *subcommand)
 {
-    const struct cli_command *command = find_command(name, subcommand);
-    struct opt_names names = {0};
-    struct cli_args of_name = {0};
+    struct opt_names names = {0}, subcommands = {0};
     char hint[OPT_HINT_SIZE];
-    if (command)
-        return command;
     for (const struct cli_command *c = cli_commands; c->name; c++) {
-        if (strcmp(c->name, name) == 0)
-            of_name.command = c;
         if (c->help && (c == cli_commands || strcmp(c->name, c[-1].name) != 0))
             opt_names_add(&names, c->name);
+        if (c->subcommand && strcmp(c->name, name) == 0)
+            opt_names_add(&subcommands, c->subcommand);
     }
-    opt_hint(&names, name, hint);
-    if (of_name.command)
-        cli_usage_error(&of_name,
-                        subcommand ? "unknown subcommand: " : "missing subcommand",
-                        subcommand ? subcommand : "");
-    else
-        fprintf(stderr, "tarry: unknown command \"%.60s\"; %s\n", name, hint);
-    return NULL;
+    bool group = subcommands.n > 0;
+    const struct cli_args o = {.command = &(struct cli_command){.name = name}};
+    opt_hint(group ? &subcommands : &names, group && subcommand ? subcommand : name,
+             hint);
+    free(group ? names.v : subcommands.v);
+    if (group)
+        return hinted_error(&o,
+                            subcommand ? "unknown subcommand: " : "missing subcommand",
+                            subcommand ? subcommand : "", hint);
+    fprintf(stderr, "tarry: unknown command \"%.60s\"; %s\n", name, hint);
+    return EX_USAGE;
+}
+
+int cli_help(struct cli_args *o)
+{
+    const char *name = o->arg_count > 0 ? o->arg[0] : NULL;
+    const char *subcommand = o->arg_count > 1 ? o->arg[1] : NULL;
+    for (const struct cli_command *c = cli_commands; name && c->name; c++)
+        if (matches(c, name, subcommand)) {
+            usage(name, subcommand, stdout);
+            return EX_OK;
+        }
+    if (name && subcommand && find_command(name, NULL)) {
+        o->command = find_command(name, NULL);
+        return cli_usage_error(o, "the command has no subcommand ", subcommand);
+    }
+    if (name)
+        return unknown_command(name, subcommand);
+    puts("tarry " TARRY_VERSION
+         " - accepts messages for later delivery, and delivers them");
+    usage(NULL, NULL, stdout);
+    return EX_OK;
 }
 
 /* --- flags and arguments --- */
@@ -182,20 +202,51 @@ static int parse_value(struct cli_args *o, const struct cli_flag *flag, const ch
     return cli_usage_error(o, why, "");
 }
 
-/* argv[0] is a flag. *taken: the number of arguments it used. */
+static int unknown_flag(const struct cli_args *o, const char *arg)
+{
+    struct opt_names names = {0};
+    char hint[OPT_HINT_SIZE];
+    for (const struct cli_flag *f = cli_flags; f->name; f++)
+        if (f->sets & (o->command->sets | CLI_ANY))
+            opt_names_add(&names, f->name);
+    const char *nearest = opt_nearest(names.v, arg);
+    free(names.v);
+    if (nearest == NULL)
+        return cli_usage_error(o, "unknown option: ", arg);
+    snprintf(hint, sizeof(hint), "did you mean \"%s\"?", nearest);
+    return hinted_error(o, "unknown option: ", arg, hint);
+}
+
+/* Returns the flag of this name, which ends at n, or NULL. */
+static const struct cli_flag *find_flag(const struct cli_args *o, const char *name,
+                                        size_t n)
+{
+    for (const struct cli_flag *f = cli_flags; f->name; f++)
+        if (slice_is((struct slice){name, n}, f->name) &&
+            (f->sets & (o->command->sets | CLI_ANY)))
+            return f;
+    return NULL;
+}
+
+/* argv[0] is a flag: --name VALUE or --name=VALUE. *taken: the number of arguments it
+ * used. */
 static int parse_flag(struct cli_args *o, char **argv, int *taken)
 {
-    for (const struct cli_flag *f = cli_flags; f->name; f++) {
-        if (strcmp(argv[0], f->name) != 0 || !(f->sets & (o->command->sets | CLI_ANY)))
-            continue;
-        if (f->value == NULL)
-            return parse_value(o, f, "true");
-        *taken = 2;
-        if (argv[1] == NULL)
-            return cli_usage_error(o, "missing value after ", argv[0]);
-        return parse_value(o, f, argv[1]);
-    }
-    return cli_usage_error(o, "unknown option: ", argv[0]);
+    size_t n = strcspn(argv[0], "=");
+    const char *value = argv[0][n] ? argv[0] + n + 1 : NULL;
+    const struct cli_flag *f =
+        is_help(argv[0]) ? find_flag(o, "--help", 6) : find_flag(o, argv[0], n);
+    if (f == NULL)
+        return unknown_flag(o, argv[0]);
+    if (f->value == NULL)
+        return value ? cli_usage_error(o, "the option needs no value: ", argv[0])
+                     : parse_value(o, f, "true");
+    if (value)
+        return parse_value(o, f, value);
+    *taken = 2;
+    if (argv[1] == NULL)
+        return cli_usage_error(o, "missing value after ", argv[0]);
+    return parse_value(o, f, argv[1]);
 }
 
 static void free_flags(struct cli_args *o)
@@ -207,18 +258,26 @@ static void free_flags(struct cli_args *o)
 /* A payload may be empty; a route, id or file must not. */
 static bool may_be_empty(const struct cli_args *o)
 {
-    return (o->command->sets & CLI_WRITES) && o->arg_count > 0;
+    return ((o->command->sets & CLI_WRITES) && o->arg_count > 0) ||
+           (o->command->sets & CLI_WORDS);
+}
+
+/* "-" alone is an argument: standard input. */
+static bool is_flag(const char *arg)
+{
+    return arg[0] == '-' && arg[1] != '\0';
 }
 
 /* argv starts after the name of the command, and ends with NULL. */
 static int parse_args(struct cli_args *o, char **argv)
 {
-    bool flags_over = false; /* after "--": ids and targets may start with dashes */
+    /* after "--": ids and targets may start with dashes */
+    bool flags_over = o->command->sets & CLI_WORDS;
     while (*argv) {
         int taken = 1, code = EX_OK;
         if (!flags_over && strcmp(*argv, "--") == 0)
             flags_over = true;
-        else if (!flags_over && strncmp(*argv, "--", 2) == 0)
+        else if (!flags_over && is_flag(*argv))
             code = parse_flag(o, argv, &taken);
         else if (o->arg_count < o->command->max_args && (**argv || may_be_empty(o)))
             o->arg[o->arg_count++] = *argv;
@@ -231,9 +290,25 @@ static int parse_args(struct cli_args *o, char **argv)
     return EX_OK;
 }
 
+/* Choose table or JSON. The flags override TARRY_FORMAT. */
+static int choose_format(struct cli_args *o)
+{
+    const char *format = getenv("TARRY_FORMAT");
+    if (!(o->command->sets & (CLI_SHOWS | CLI_AUDITS)) || format == NULL ||
+        *format == '\0')
+        format = "table";
+    if (strcmp(format, "table") != 0 && strcmp(format, "json") != 0)
+        return cli_usage_error(o, "TARRY_FORMAT must be table or json, not ", format);
+    o->json |= !o->table && strcmp(format, "json") == 0;
+    o->human = !o->json;
+    return EX_OK;
+}
+
 static int run(struct cli_args *o)
 {
-    o->human = !o->json && (o->table || isatty(STDOUT_FILENO));
+    int wrong = choose_format(o);
+    if (wrong)
+        return wrong;
     if (!(o->command->sets & CLI_ASKS))
         return o->command->run(o);
     o->http = ctl_http_new(o);
@@ -260,12 +335,11 @@ static int read_and_run(struct cli_args *o, char **args)
 
 /* --- main --- */
 
-/* Accept --version and --help as commands. */
+/* Accept --version, -V, --help and -h as commands. */
 static const char *name_of(const char *arg)
 {
-    return strcmp(arg, "--version") == 0 ? "version"
-           : strcmp(arg, "--help") == 0  ? "help"
-                                         : arg;
+    bool version = strcmp(arg, "--version") == 0 || strcmp(arg, "-V") == 0;
+    return version ? "version" : is_help(arg) ? "help" : arg;
 }
 
 int cli_main(int argc, char **argv)
@@ -276,9 +350,9 @@ int cli_main(int argc, char **argv)
         return EX_USAGE;
     }
     const char *name = name_of(argv[1]), *subcommand = argc > 2 ? argv[2] : NULL;
-    o.command = choose(name, subcommand);
+    o.command = find_command(name, subcommand);
     if (o.command == NULL)
-        return EX_USAGE;
+        return unknown_command(name, subcommand);
     o.subcommand = matches(o.command, name, subcommand) ? subcommand : NULL;
     int code = read_and_run(&o, argv + (o.subcommand ? 3 : 2));
     free_flags(&o);

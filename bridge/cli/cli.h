@@ -36,7 +36,7 @@ struct cli_args {
     const char *arg[CLI_ARGS_MAX];
     unsigned arg_count;
     struct ctl_http *http; /* client of the daemon; NULL: the command does not use one */
-    bool human;            /* print tables; else JSON */
+    bool human;            /* print tables; else JSON, and json is set */
     char *url, *token_file, *ca_file, *cert_file, *key_file;
     char *reason, *state, *queue, *from, *to, *id_prefix, *cursor, *rate;
     char *after, *at, *id, *key, *topic, *source, *sample;
@@ -79,7 +79,8 @@ enum cli_set {
     CLI_IMPORTS = 16384,
     CLI_QUEUED = 32768, /* a job that may be in a queue */
     CLI_ANY = 65536,    /* for a flag: every command accepts it */
-    CLI_REWINDS = 131072
+    CLI_REWINDS = 131072,
+    CLI_WORDS = 262144 /* all arguments are plain words, also those with dashes */
 };
 
 struct cli_flag {
@@ -101,7 +102,8 @@ extern const struct cli_command cli_commands[];
 extern const struct cli_flag cli_flags[];
 extern const struct cli_code cli_codes[];
 
-/* Prints an error and the usage to standard error. Returns EX_USAGE. */
+/* Prints one line to standard error: the error, and how to see the usage. Returns
+ * EX_USAGE. */
 int cli_usage_error(const struct cli_args *o, const char *what, const char *arg);
 
 /* Each returns an exit code. */

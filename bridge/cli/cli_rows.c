@@ -191,9 +191,9 @@ const struct cli_flag cli_flags[] = {
     {"--with", "NAME=VALUE", OPT_LIST, AT(with), CLI_IMPORTS, NULL,
      "an option of the original that differs from its default"},
     {"--json", NULL, OPT_BOOL, AT(json), CLI_SHOWS | CLI_AUDITS, NULL,
-     "print JSON, one line per item; default if standard output is not a terminal"},
-    {"--table", NULL, OPT_BOOL, AT(table), CLI_SHOWS, NULL,
-     "print a table; default if standard output is a terminal"},
+     "print JSON, one line per item; default if TARRY_FORMAT is json"},
+    {"--table", NULL, OPT_BOOL, AT(table), CLI_SHOWS | CLI_AUDITS, NULL,
+     "print a table; the default"},
     {"--url", "URL", OPT_STR, AT(url), CLI_ASKS, NULL,
      "the daemon: http://HOST:PORT, https://..., unix:/PATH; default: TARRY_URL, "
      "or " CTL_URL_DEFAULT},
@@ -205,7 +205,7 @@ const struct cli_flag cli_flags[] = {
      "with https: the client certificate, PEM"},
     {"--key-file", "FILE", OPT_STR, AT(key_file), CLI_ASKS, NULL,
      "its private key, if it is in another file"},
-    {"--help", NULL, OPT_BOOL, AT(help), CLI_ANY, NULL, "print this help"},
+    {"--help", NULL, OPT_BOOL, AT(help), CLI_ANY, NULL, "print this help; also -h"},
     {0},
 };
 #undef AT

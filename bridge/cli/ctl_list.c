@@ -160,14 +160,13 @@ static bool has_filter(const struct cli_args *o)
     return o->all || o->reason || o->from || o->to || o->id_prefix || o->max || o->cursor;
 }
 
-/* Print the sum: for people as text; for programs as JSON. With --json it goes to
- * standard error, because the items are on standard output. */
+/* In JSON it is the last line, after those of the items. */
 static void print_sum(const struct walk *w)
 {
     struct buf text = {0};
     add_sum(w, &text);
-    if (w->o->human || w->o->json)
-        fprintf(w->o->json ? stderr : stdout, "%s\n", buf_str(&text));
+    if (w->o->human)
+        puts(buf_str(&text));
     else
         printf("{\"%s\":%" PRId64 ",\"refused\":%" PRId64 ",\"looked\":%" PRId64
                ",\"dry_run\":%s}\n",
@@ -232,7 +231,7 @@ static void add_member(struct buf *line, const json_t *event, const char *name,
     ctl_value_add(line, v, kind, at_ms);
 }
 
-/* 12:00:01.123 delivered  ID  attempt=1  target=... */
+/* 12:00:01.123Z delivered  ID  attempt=1  target=... */
 static void print_event(const json_t *event)
 {
     static const struct {
@@ -247,7 +246,7 @@ static void print_event(const json_t *event)
     char when[WHEN_TEXT_BYTES];
     struct buf line = {0};
     when_format_rfc3339(at_ms, when);
-    buf_addf(&line, "%.12s %-*s ", when + strlen("2026-01-31T"), WHAT_WIDTH,
+    buf_addf(&line, "%s %-*s ", when + strlen("2026-01-31T"), WHAT_WIDTH,
              what ? what : "");
     ctl_value_add(&line, json_object_get(event, "id"), CTL_TEXT, at_ms);
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)

@@ -308,17 +308,26 @@ static void fill(struct table *t, const json_t *items, int64_t now_ms)
     buf_free(&text);
 }
 
+/* Returns the width of the terminal, in characters; 0: unknown. watch(1) reads the output
+ * through a pipe and sets COLUMNS. */
+static int terminal_width(void)
+{
+    struct winsize terminal;
+    const char *columns = getenv("COLUMNS");
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) == 0)
+        return terminal.ws_col;
+    return columns ? (int)strtol(columns, NULL, 10) : 0;
+}
+
 /* Returns how many columns fit into the terminal, but at least kept. Omits columns on the
  * right. */
 static size_t fitting(const struct table *t, size_t kept)
 {
-    struct winsize terminal;
+    int room = terminal_width(), width = 0;
     size_t n = 0;
-    int width = 0;
-    if (kept == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) != 0 ||
-        terminal.ws_col == 0)
+    if (kept == 0 || room <= 0)
         return t->count;
-    while (n < t->count && (n < kept || width + t->width[n] <= terminal.ws_col))
+    while (n < t->count && (n < kept || width + t->width[n] <= room))
         width += t->width[n++] + GAP;
     return n;
 }

@@ -90,7 +90,7 @@ stores them in Redis until they are due,
 and delivers them to Kafka, MQTT, HTTP callbacks,
 or queues that consumers pull from.
 Most commands ask a running daemon over its admin listener.
-On a terminal they print tables; elsewhere, or with
+They print tables; with
 .Fl \-json ,
 JSON.
 .Pp
@@ -113,8 +113,17 @@ overrides it.
 The token; the option
 .Fl \-token-file
 overrides it.
+.It Ev TARRY_FORMAT
+The output format if no option sets it:
+.Cm table
+(the default) or
+.Cm json .
 .It Ev NO_COLOR
 If it is set, tables have no colours.
+.It Ev COLUMNS
+If standard output is not a terminal, the width that
+.Cm routes
+must fit; for example, watch sets it.
 .El
 .Sh EXIT STATUS
 .Bl -tag -width Ds -compact""",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The command line with a running daemon: JSON for scripts, tables on a terminal."""
+"""The command line with a running daemon: tables for people, JSON for scripts that request it."""
 import concurrent.futures
 import http.server
 import json
@@ -79,6 +79,22 @@ def test_the_daemon_and_its_routes(place):
     assert done.returncode == 1 and "nowhere" in done.stderr
     done = place.run("ready")
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "ok")
+
+
+def test_the_format_is_a_table_also_in_a_pipe_unless_a_flag_or_the_environment_requests_json(place):
+    def starts(start, *flags, **env):
+        done = place.run("routes", *flags, **env)
+        return done.returncode == 0 and done.stdout.startswith(start)
+    assert starts("ROUTE ", TARRY_FORMAT="") and starts("ROUTE ", TARRY_FORMAT="table")
+    assert starts('{"name"', TARRY_FORMAT="json") and starts('{"name"', "--json", TARRY_FORMAT="table")
+    assert starts("ROUTE ", "--table", TARRY_FORMAT="json")
+    done = place.run("routes", TARRY_FORMAT="yaml")
+    assert done.returncode == 64 and "TARRY_FORMAT must be table or json, not yaml" in done.stderr
+    assert place.run("ready", TARRY_FORMAT="yaml").returncode == 0  # it prints neither
+    # As watch(1) runs it: a pipe, and the width of the terminal in COLUMNS.
+    for columns, last in (("80", "P99"), ("", "TO"), ("many", "TO"), ("0", "TO")):
+        head = place.run("routes", TARRY_FORMAT="", COLUMNS=columns).stdout.splitlines()[0]
+        assert head.endswith("  " + last), (columns, head)
 
 
 def test_the_routes_fit_a_terminal_of_80_columns(bench):
@@ -300,7 +316,7 @@ def test_a_tap_shows_what_happens(place):
         place.send("three", "--after", "1h")
         code, text = shown.result(60)
     assert code == 0
-    assert re.match(r"\d\d:\d\d:\d\d\.\d{3} received +three  due=in (59m|1h)", text), text
+    assert re.match(r"\d\d:\d\d:\d\d\.\d{3}Z received +three  due=in (59m|1h)", text), text
 
 
 def test_a_tap_samples_whole_jobs_and_reports_what_it_missed(place):
@@ -396,8 +412,12 @@ def test_a_tap_of_a_route_that_leaves_shows_its_last_delivery_when_the_daemon_st
     d.tarry.check_log()
 
 
-WRONG = [((), "usage"), (("statsu",), 'did you mean "status"?'), (("jobs",), "missing subcommand"),
-         (("jobs", "lits", "r"), "unknown subcommand: lits"), (("jobs", "show", "r"), "missing argument: "),
+WRONG = [((), "usage"), (("statsu",), 'did you mean "status"?'), (("jobs",), "missing subcommand; known: list, show"),
+         (("jobs", "lits", "r"), 'unknown subcommand: lits; did you mean "list"?'), (("-x",), "unknown command"),
+         (("routes", "--jsn"), 'tarry routes: unknown option: --jsn; did you mean "--json"?'),
+         (("jobs", "show", "r", "-q"), "tarry jobs show: unknown option: -q; see: tarry jobs show --help"),
+         (("check", "--conect", "x"), 'did you mean "--connect"?'), (("jobs", "list", "r", "--max=0"), "--max must be at least 1"),
+         (("routes", "--json=yes"), "needs no value"), (("jobs", "show", "r"), "missing argument: "),
          (("jobs", "show", "r", "a", "b"), "unexpected or empty argument: b"), (("routes", "--rate", "1"), "unknown option: --rate"),
          (("jobs", "list", "r", "--max"), "missing value after --max"), (("jobs", "list", "r", "--max", "x"), "--max must be a number"),
          (("jobs", "list", "r", "--max", "0"), "--max must be at least 1"), (("pause",), "missing argument: "),
@@ -405,7 +425,7 @@ WRONG = [((), "usage"), (("statsu",), 'did you mean "status"?'), (("jobs",), "mi
          (("jobs", "move", "r", "x", "--after", "1s", "--at", "1"), "exactly one of --at and --after"),
          (("send", "r", "x", "--header", "nocolon"), "NAME:VALUE"), (("send", "r", "x", "--header", "a:b\nc:d"), "NAME:VALUE"),
          (("send", "r", "x", "--id", "a\r\nb: c"), "must not contain a line break"), (("send", "r", "x", "--after", "soon"), "deliver-after"),
-         (("tap", "r", "--sample", "0"), "sample"), (("tap", "r", ""), "unexpected or empty argument: "), (("help", "me"), "unknown command me"),
+         (("tap", "r", "--sample", "0"), "sample"), (("tap", "r", ""), "unexpected or empty argument: "), (("help", "me"), 'unknown command "me"'),
          (("status", "--url", "ftp://x"), "is not the URL of a daemon"), (("worker", "nobody"), "worker is an internal command")]
 
 
@@ -413,6 +433,7 @@ WRONG = [((), "usage"), (("statsu",), 'did you mean "status"?'), (("jobs",), "mi
 def test_wrong_usage_is_reported(place_of_all, args, word):
     done = place_of_all.run(*args)
     assert done.returncode == 64 and word in done.stderr, (done.returncode, done.stderr[:300])
+    assert not args or done.stderr.count("\n") == 1, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -547,7 +568,7 @@ def test_dead_letters_on_a_terminal_and_elsewhere(place):
     wait_for("three dead letters", lambda: place.tarry.metric("tarry_dead_letters", route="r") == 3)
     assert {d["id"] for d in cli.lines(place.run("dead", "list", "r"))} == {"d0", "d1", "d2"}
     done = place.run("dead", "drop", "r", "--all", "--dry-run")
-    assert cli.one(done) == {"dropped": 3, "refused": 0, "looked": 3, "dry_run": True} and done.stderr == ""
+    assert cli.lines(done)[-1] == {"dropped": 3, "refused": 0, "looked": 3, "dry_run": True} and done.stderr == ""
     code, text = place.on_terminal("dead", "list", "r")
     assert code == 0 and cli.plain(text).splitlines()[0].split() == ["BURIED", "REASON", "TRIES", "ID", "ERROR"]
     code, text = place.on_terminal("dead", "drop", "r", "--all")

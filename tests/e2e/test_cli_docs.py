@@ -84,11 +84,14 @@ def test_help_of_one_command_of_several_words_is_of_that_alone():
     assert help_text("jobs", "move", "r", "x", "--help") == help_text("help", "jobs", "move") == move
     both = help_text("jobs", "--help")
     assert both == help_text("help", "jobs") and "tarry jobs list" in both and "--at TIME" in both and "--state" in both
-    for args in (("help", "jobs", "lits"), ("help", "status", "list")):
+    assert help_text("jobs", "move", "-h") == move and help_text("jobs", "-h") == both
+    assert help_text("-h") == help_text("help") and help_text("-V") == help_text("--version") == help_text("version")
+    for args, what in ((("help", "jobs", "lits"), "unknown subcommand: lits"),
+                       (("help", "status", "list"), "tarry status: the command has no subcommand list")):
         done = cli.run(*args)
-        assert done.returncode == 64 and f"unknown command {args[-1]}" in done.stderr, done.stderr
+        assert done.returncode == 64 and what in done.stderr, done.stderr
     wrong = cli.run("jobs", "move", "r")
-    assert wrong.returncode == 64 and "tarry jobs move" in wrong.stderr and "tarry jobs list" not in wrong.stderr
+    assert wrong.returncode == 64 and wrong.stderr == "tarry jobs move: missing argument: ROUTE ID; see: tarry jobs move --help\n"
 
 
 def test_the_manual_has_each_option():

@@ -85,7 +85,7 @@ class Setup:
 
     def tool(self, *args, url=None):
         return subprocess.run([BIN, *args], capture_output=True, text=True, timeout=60,
-                              env={**os.environ, **SANITIZERS, "TARRY_URL": url or self.url})
+                              env={**os.environ, **SANITIZERS, "TARRY_FORMAT": "json", "TARRY_URL": url or self.url})
 
     def arrivals_by_id(self):
         return collections.Counter(a.header("delay-id").decode() for a in self.hook.arrivals)
@@ -376,17 +376,17 @@ def test_an_interrupted_tool_prints_where_to_continue(testbed, bench):
     testbed.answer = 200
     way = bench.keep(SlowWay(testbed.tarry.port, at_once=1))
     terminal = bench.keep(cli.Terminal())
-    tool = subprocess.Popen([BIN, "dead", "replay", "r", "--id-prefix", "j", "--url", way.url],
+    tool = subprocess.Popen([BIN, "dead", "replay", "r", "--id-prefix", "j", "--json", "--url", way.url],
                             stderr=terminal.slave, stdout=subprocess.PIPE, text=True)
     terminal.read_until("replayed 500, ")
     way.wait_answered(2)
     tool.send_signal(signal.SIGINT)
     way.go.set()
     out, _ = tool.communicate(timeout=30)
-    assert tool.returncode == 130 and json.loads(out)["replayed"] == 1000
+    assert tool.returncode == 130 and json.loads(out.splitlines()[-1])["replayed"] == 1000
     cursor = re.search(r"--cursor (\S+)\r\n", terminal.read_until("--cursor ") + terminal.read_until("\n"))[1]
     result = testbed.tool("dead", "replay", "r", "--cursor", cursor)
-    assert cli.one(result) == {"replayed": 300, "refused": 0, "looked": 300, "dry_run": False}
+    assert cli.lines(result)[-1] == {"replayed": 300, "refused": 0, "looked": 300, "dry_run": False}
     testbed.hook.wait_count(len(ids))
     assert testbed.arrivals_by_id() == collections.Counter(ids)
 
@@ -432,7 +432,8 @@ def test_the_tool_drops_and_replays_only_the_named_letters(testbed):
         result = testbed.tool("dead", what, "r")
         assert result.returncode == 64 and "--all" in result.stderr
         result = testbed.tool("dead", what, "r", "--all", "--dry-run")
-        assert cli.one(result)["dry_run"] is True
+        *items, total = cli.lines(result)
+        assert sorted(item["id"] for item in items) == ["a", "b", "c"] and total["dry_run"] is True
         result = testbed.tool("dead", what, "r", "--all", "--dry-run", "--table")
         assert result.returncode == 0 and result.stdout.startswith("would have ")
         assert testbed.tool("dead", what, "r", "a", "--all").returncode == 64
@@ -440,7 +441,8 @@ def test_the_tool_drops_and_replays_only_the_named_letters(testbed):
     assert cli.one(testbed.tool("dead", "drop", "r", "a"))["id"] == "a"
     assert testbed.tool("dead", "drop", "r", "a").returncode == 1
     result = testbed.tool("dead", "drop", "r", "--id-prefix", "b")
-    assert cli.one(result) == {"dropped": 1, "refused": 0, "looked": 2, "dry_run": False}
+    assert [item["id"] for item in cli.lines(result)[:-1]] == ["b"]
+    assert cli.lines(result)[-1] == {"dropped": 1, "refused": 0, "looked": 2, "dry_run": False}
     testbed.answer = 200
     assert testbed.tool("dead", "replay", "r", "--reason", "rejected", "--rate", "0.5").returncode == 0
     assert testbed.hook.wait_count(1)[0].header("delay-id") == b"c"

@@ -17,8 +17,9 @@ COLOUR = re.compile(r"\033\[[0-9;]*[mK]")
 
 
 def environment(url=None, **more):
-    env = {k: v for k, v in os.environ.items() if k not in ("TARRY_URL", "TARRY_TOKEN", "NO_COLOR")}
-    env.update({**SANITIZERS, "TERM": "xterm", **more})
+    """Returns the environment of a script that wants JSON."""
+    env = {k: v for k, v in os.environ.items() if k not in ("TARRY_URL", "TARRY_TOKEN", "NO_COLOR", "COLUMNS")}
+    env.update({**SANITIZERS, "TERM": "xterm", "TARRY_FORMAT": "json", **more})
     if url:
         env["TARRY_URL"] = url
     return env
@@ -45,7 +46,7 @@ def on_terminal(*args, url=None, limit_s=60, columns=200, **more):
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     child = subprocess.Popen([BIN, *map(str, args)], stdin=slave, stdout=slave, stderr=slave,
-                             env=environment(url, **more))
+                             env=environment(url, **{"TARRY_FORMAT": "", **more}))
     os.close(slave)
     text, until = b"", time.monotonic() + limit_s
     while time.monotonic() < until:
