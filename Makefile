@@ -151,6 +151,7 @@ docs: $(B)/tarry
 	  etc/build/man.py "$${p#*/}" $(B)/tarry > $(B)/doc && cp $(B)/doc etc/$$p; done
 	mandoc -Tmarkdown etc/man/tarry.conf.5 > docs/reference/options.md
 	etc/build/runbook.py > docs/how-to/runbook.md
+ZSH_FOLDER ?= site-functions
 # A configuration that is there already is the owner's.
 data := $(DESTDIR)$(PREFIX)/share
 doc  := $(data)/doc/tarry
@@ -168,6 +169,8 @@ install: $(B)/tarry
 	install -D -m 644 -t $(data)/man/man1 etc/man/*.1
 	install -D -m 644 -t $(data)/man/man5 etc/man/*.5
 	install -D -m 644 etc/completion/tarry.bash $(data)/bash-completion/completions/tarry
+	install -D -m 644 etc/completion/tarry.zsh $(data)/zsh/$(ZSH_FOLDER)/_tarry
+	install -D -m 644 etc/completion/tarry.fish $(data)/fish/vendor_completions.d/tarry.fish
 	install -D -m 644 etc/systemd/sysusers.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/tarry.conf
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system etc/systemd/tarry.service
 	sed -i 's,/usr/bin/tarry,$(PREFIX)/bin/tarry,; s,/etc/tarry/,$(SYSCONFDIR)/tarry/,' \

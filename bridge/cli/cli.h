@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * cli.h - the command line: a table of commands, a table of flags, and the parsed line.
- * Help is generated from the tables, and manual page and shell completion from the help.
+ * Help and shell completion are generated from the tables, and the manual page from the
+ * help.
  */
 #ifndef BRIDGE_CLI_H
 #define BRIDGE_CLI_H
@@ -112,6 +113,8 @@ int cli_run(struct cli_args *o);
 int cli_options(struct cli_args *o);
 int cli_version(struct cli_args *o);
 int cli_worker(struct cli_args *o);
+/* Prints the completions of a command line: cli_complete.c. */
+int cli_complete(struct cli_args *o);
 int cli_check(struct cli_args *o);
 int cli_audit(struct cli_args *o);
 /* Returns 0: all jobs imported; 1: some jobs were skipped and remain in the original; 64:

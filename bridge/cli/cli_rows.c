@@ -130,6 +130,8 @@ const struct cli_command cli_commands[] = {
     {"help", NULL, "[COMMAND]", "print this list, or the help of a command", 0, 2, 0,
      cli_help, .more = NULL},
     {"worker", NULL, "NAME ...", NULL, 1, CLI_ARGS_MAX, 0, cli_worker, .more = NULL},
+    {"complete", NULL, "[WORD ...]", NULL, 0, CLI_ARGS_MAX, CLI_WORDS, cli_complete,
+     .more = NULL},
     {0},
 };
 

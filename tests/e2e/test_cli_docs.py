@@ -105,35 +105,69 @@ def test_the_manual_has_each_option():
         assert title in text, title
 
 
-def complete(*words, path=None, url="http://127.0.0.1:1"):
-    """Returns bash's completions of these words; the last one is incomplete."""
-    script = (f'. {TOP}/etc/completion/tarry.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tarry; '
-              'printf "%s\\n" "${COMPREPLY[@]}"')
-    env = cli.environment(url)
-    env["PATH"] = f"{os.path.dirname(BIN)}:{env['PATH']}"
-    done = subprocess.run(["bash", "-euc", script, "bash", "tarry", *words], capture_output=True, text=True, env=env,
-                          cwd=path, timeout=60)
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    return done.stdout.split()
+SHELLS = {
+    "bash": """. "$1/tarry.bash"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tarry
+               printf "%s\\n" "${COMPREPLY[@]}" """,
+    # zsh completes only on a terminal. The test replaces the functions that show the result.
+    "zsh": """_files() { print -l -- ${words[CURRENT]}*(N) }
+              _describe() { for line in $lines; do print -r -- ${line%%:*}; done }
+              completion=$(<"$1/tarry.zsh"); shift; words=("$@"); CURRENT=$#; eval "$completion" """,
+    "fish": """source $argv[1]/tarry.fish
+               complete -C (string join ' ' -- $argv[2..-1]) | string replace -r '\\t.*' '' """,
+}
+ARGV = {"bash": ["bash", "-euc", SHELLS["bash"], "bash"], "zsh": ["zsh", "-fuc", SHELLS["zsh"], "zsh"],
+        "fish": ["fish", "-Nc", SHELLS["fish"]]}
 
 
-def test_completion(tmp_path, bench):
-    (tmp_path / "tarry.conf").write_text("")
+class Shell:
+    def __init__(self, name, folder):
+        self.name, self.folder = name, folder
+
+    def complete(self, *words, path=None, url="http://127.0.0.1:1"):
+        """Returns the completions of these words; the last one is incomplete."""
+        env = {**cli.environment(url), "HOME": str(self.folder), "TARRY_FORMAT": ""}
+        env["PATH"] = f"{os.path.dirname(BIN)}:{env['PATH']}"
+        done = subprocess.run([*ARGV[self.name], TOP / "etc/completion", "tarry", *words], capture_output=True, text=True,
+                              env=env, cwd=path, timeout=60)
+        assert done.returncode in (0, 1 if self.name != "bash" else 0) and done.stderr == "", done.stderr
+        return done.stdout.split()
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request, tmp_path):
+    if not shutil.which(request.param):
+        pytest.skip(f"{request.param} is not installed")
+    return Shell(request.param, tmp_path)
+
+
+def test_completion(shell, tmp_path):
+    complete = shell.complete
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "tarry.conf").write_text("")
     assert complete("st") == ["status"] and set(complete("re")) >= {"ready", "reload", "resume"}
-    assert "worker" not in complete("") and complete("").count("jobs") == 1 and "doc" not in complete("")
-    assert complete("jobs", "") == ["list", "show", "cancel", "now", "move"]
+    words = complete("")
+    assert not {"worker", "complete", "doc"} & set(words) and words.count("jobs") == 1
+    assert set(complete("jobs", "")) >= {"list", "show", "cancel", "now", "move"}
     assert set(complete("jobs", "list", "r", "--")) >= {"--state", "--json", "--url", "--help"}
     assert "--rate" in complete("dead", "replay", "r", "--") and "--rate" not in complete("dead", "drop", "r", "--")
-    assert complete("run", "", path=tmp_path) == ["tarry.conf"]
-    assert complete("status", "--token-file", "t", path=tmp_path) == ["tarry.conf"]
-    assert complete("nothing", "") == []
+    assert complete("run", "", path=folder) == ["tarry.conf"]
+    assert complete("status", "--token-file", "t", path=folder) == ["tarry.conf"]
+    assert complete("nothing", "") == [] and complete("nothing", "-") == []
+    assert complete("jobs", "list", "r", "--max", "") == []
     assert complete("pause", "") == []  # no daemon
+
+
+def test_completion_of_routes(shell, bench):
     if os.path.basename(BIN) != "tarry":
-        return
+        pytest.skip("the program has another name")
     daemon = bench.tarry(bench.redis().url, '''
         sinks: { hook: { type = "http"; url = "http://127.0.0.1:9/"; }; };
         routes: { orders: { from = "http"; to = "hook"; }; mails: { from = "http"; to = "hook"; }; };''').start()
     url = f"http://127.0.0.1:{daemon.port}"
-    assert complete("pause", "", url=url) == ["orders", "mails"]
-    assert complete("jobs", "show", "o", url=url) == ["orders"]
+    assert sorted(shell.complete("pause", "", url=url)) == ["mails", "orders"]
+    assert sorted(shell.complete("pause", "mails", "", url=url)) == ["mails", "orders"]
+    assert shell.complete("jobs", "show", "o", url=url) == ["orders"]
+    assert shell.complete("jobs", "list", "--max", "5", "o", url=url) == ["orders"]
+    assert shell.complete("jobs", "show", "orders", "", url=url) == []
     daemon.stop()

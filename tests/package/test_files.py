@@ -76,7 +76,8 @@ def test_install_puts_everything_where_it_is_looked_for(tmp_path):
 
     install("/usr/local")
     for path in ("bin/tarry", "share/man/man1/tarry.1", "share/man/man5/tarry.conf.5",
-                 "share/bash-completion/completions/tarry", "lib/sysusers.d/tarry.conf",
+                 "share/bash-completion/completions/tarry", "share/zsh/site-functions/_tarry",
+                 "share/fish/vendor_completions.d/tarry.fish", "lib/sysusers.d/tarry.conf",
                  *(f"share/doc/tarry/{name}" for name in (
                      "LICENSE", "README.md", "bridge/README.md", "openapi.yaml", "examples/orders.conf",
                      "examples/grafana/tarry.json", "examples/prometheus/tarry.rules.yml"))):

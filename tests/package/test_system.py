@@ -67,7 +67,8 @@ def test_the_package_contains_what_make_install_installs_and_the_sbom(debs):
     for name in ("bin/tarry", "etc/tarry/tarry.conf", "lib/systemd/system/tarry.service",
                  "lib/sysusers.d/tarry.conf", "include/tarry/bridge/plugin.h",
                  "share/man/man1/tarry.1", "share/man/man5/tarry.conf.5",
-                 "share/bash-completion/completions/tarry", f"{doc}/copyright", f"{doc}/README.md",
+                 "share/bash-completion/completions/tarry", "share/zsh/vendor-completions/_tarry",
+                 "share/fish/vendor_completions.d/tarry.fish", f"{doc}/copyright", f"{doc}/README.md",
                  f"{doc}/bridge/README.md", f"{doc}/openapi.yaml", f"{doc}/tarry.spdx.json",
                  f"{doc}/examples/tarry.conf", f"{doc}/examples/grafana/tarry.json",
                  f"{doc}/examples/prometheus/tarry.rules.yml", f"{doc}/examples/plugin/lines.c"):
