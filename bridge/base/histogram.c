@@ -16,7 +16,9 @@ static const struct {
                               {2, "2", false},           {5, "5", true},
                               {10, "10", true},          {30, "30", false},
                               {60, "60", true},          {300, "300", true},
-                              {1800, "1800", false},     {3600, "3600", true}};
+                              {600, "600", true},        {900, "900", true},
+                              {1200, "1200", true},      {1800, "1800", false},
+                              {3600, "3600", true}};
 
 void histogram_add(struct histogram *h, double seconds)
 {

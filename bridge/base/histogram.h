@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { HISTOGRAM_BOUNDS = 20 };
+enum { HISTOGRAM_BOUNDS = 23 };
 
 struct histogram {                         /* seconds; zeroed is valid */
     uint64_t bucket[HISTOGRAM_BOUNDS + 1]; /* the last bucket: above every bound */

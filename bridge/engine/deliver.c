@@ -29,7 +29,7 @@ struct handover {
     struct dead_letter letter;
     struct gate_wait gate; /* at the gate of the route's rate */
     int64_t started_us;
-    int64_t lateness_ms;
+    int64_t lateness_ms;   /* without the time of a pause */
     int64_t lease_us;      /* monotonic: the lease of its claim expires no earlier */
     int64_t until_ms;      /* Redis' clock: the lease is not renewed beyond this */
     int64_t renew_us;      /* monotonic: time of the next renewal; 0: none */
@@ -287,7 +287,7 @@ static void hand_over(struct handover *h)
         ; /* attempts of dead letters are not measured */
     else if (h->l.tries.attempts > 0)
         route->stats.redelivered++;
-    else
+    else if (tries_is_first(&h->l.tries))
         histogram_add(&route->stats.lateness, (double)h->lateness_ms / 1000);
     emit_headers(route, h->l.job, &h->l.tries, store_now_ms(route->bridge->store), &h->d);
     await_renewal(h, h->started_us);
@@ -405,7 +405,8 @@ static void deliver_one(struct sched *s, const struct store_claim_item *claimed,
         int64_t due_ms = l.job->due_ms + route_spread_ms(s->route, l.job);
         int64_t lateness_ms = reply->now_ms - due_ms;
         if (!settle_if_undeliverable(&l, lateness_ms, reply->now_ms)) {
-            begin(&l, lateness_ms, lease_us); /* takes ownership of l.job */
+            begin(&l, route_state_lateness_ms(s->route, due_ms, reply->now_ms),
+                  lease_us); /* takes ownership of l.job */
             return;
         }
     }

@@ -57,6 +57,8 @@ struct route {
     enum route_state state; /* set by an operator */
     int64_t state_ms;       /* monotonic: time of the last change, as far as this instance
                              * knows */
+    int64_t paused_ms, resumed_ms; /* Redis' clock: the last pause; paused_ms 0: it began
+                                    * before this instance knew; resumed_ms 0: none */
     struct tap *tap;        /* NULL: no client is attached */
     unsigned refs; /* references that outlive the calls of its buckets to Redis */
 

@@ -45,6 +45,13 @@ bool route_may_claim(const struct route *route)
     return route->state == ROUTE_RUNNING || route->state == ROUTE_DRAINING;
 }
 
+int64_t route_state_lateness_ms(const struct route *route, int64_t due_ms, int64_t now_ms)
+{
+    int64_t from_ms = due_ms > route->paused_ms ? due_ms : route->paused_ms;
+    int64_t to_ms = now_ms < route->resumed_ms ? now_ms : route->resumed_ms;
+    return now_ms - due_ms - (to_ms > from_ms ? to_ms - from_ms : 0);
+}
+
 int64_t route_state_everywhere_ms(const struct route *route)
 {
     bool alone = membership_list(route->bridge->membership)->n == 1;
@@ -80,6 +87,11 @@ static void set_state(struct route *route, enum route_state state)
     bool could = route_may_claim(route);
     if (route->state == state)
         return;
+    if (route->state == ROUTE_PAUSED)
+        route->resumed_ms = store_now_ms(route->bridge->store);
+    else if (state == ROUTE_PAUSED)
+        route->paused_ms =
+            route->state == ROUTE_UNKNOWN ? 0 : store_now_ms(route->bridge->store);
     route->state = state;
     route->state_ms = loop_mono_ms();
     if (!silent)

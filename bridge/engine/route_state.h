@@ -30,6 +30,11 @@ const char *route_state_name(enum route_state state);
 /* Return whether its due jobs may be claimed. */
 bool route_may_claim(const struct route *route);
 
+/* Return how late a job is that was due at due_ms. The last pause does not count. Both
+ * on Redis' clock. */
+int64_t route_state_lateness_ms(const struct route *route, int64_t due_ms,
+                                int64_t now_ms);
+
 /* Return the time (monotonic ms) by which every instance obeys the state: they are
  * notified, and also read it regularly. */
 int64_t route_state_everywhere_ms(const struct route *route);

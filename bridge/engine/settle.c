@@ -285,10 +285,9 @@ static bool is_poison(const struct leased *l)
                           t->attempts - LEASES_LOST, 0.5) == RETRY_EXHAUSTED;
 }
 
-/* max_lateness applies only to the first attempt, and not to replayed jobs. */
 static bool is_late(const struct route *route, const struct tries *t, int64_t lateness_ms)
 {
-    return route->conf->max_lateness_ms > 0 && t->attempts == 0 && t->replays == 0 &&
+    return route->conf->max_lateness_ms > 0 && tries_is_first(t) &&
            lateness_ms > route->conf->max_lateness_ms;
 }
 

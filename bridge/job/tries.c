@@ -114,6 +114,11 @@ void tries_format(const struct tries *t, struct buf *out)
              t->dead_tries, t->status, t->replays, t->first_ms, t->last_ms, t->error);
 }
 
+bool tries_is_first(const struct tries *t)
+{
+    return t->attempts == 0 && t->replays == 0;
+}
+
 void tries_set_error(struct tries *t, const char *why)
 {
     why = why ? why : "";

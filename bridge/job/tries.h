@@ -61,6 +61,9 @@ void tries_parse(struct slice text, struct tries *t);
 void tries_format(const struct tries *t, struct buf *out); /* replaces the content of
                                                             * out */
 /* Copies and truncates; control characters become spaces. */
+/* Returns whether the next attempt is the first of a job that was not replayed. Only such
+ * an attempt can be late. */
+bool tries_is_first(const struct tries *t);
 void tries_set_error(struct tries *t, const char *why);
 void tries_set_reason(struct tries *t, const char *reason);
 

@@ -75,12 +75,14 @@ static void answer_empty(struct pull *p, enum queue_code code)
 static void measure_delivery(const struct waiter *waiter, const struct queue_job *job)
 {
     struct route_stats *stats = &waiter->route->stats;
+    int64_t due_ms = (job->due_us + 999) / 1000;
     waiter->queue->sink->queue_stats.handed++;
     if (job->attempts > 1)
         stats->redelivered++;
     else
-        histogram_add(&stats->lateness,
-                      ((double)job->now_ms - (double)job->due_us / 1000) / 1000);
+        histogram_add(
+            &stats->lateness,
+            (double)route_state_lateness_ms(waiter->route, due_ms, job->now_ms) / 1000);
 }
 
 void pull_answer(struct pull *p)

@@ -271,6 +271,8 @@ def test_a_replayed_letter_is_delivered_again_with_its_count(testbed):
     wait_for("the delivery to be counted",
              lambda: testbed.tarry.metric("tarry_jobs_delivered_total", route="r") == 1)
     assert testbed.dead() == 0 and testbed.change("replay")["done"] == 0
+    measured = testbed.tarry.metric("tarry_delivery_lateness_seconds_count", route="r")
+    assert measured == 1, "a replayed job cannot be late"
     assert testbed.tarry.ask("GET", "/v1/routes/r/jobs/one")[0] == 404
 
 

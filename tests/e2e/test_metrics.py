@@ -208,6 +208,25 @@ def test_lateness_durations_and_further_attempts_are_measured(bench):
 
 
 @pytest.mark.slow
+def test_the_time_of_a_pause_is_not_lateness(bench):
+    hook = bench.keep(collect.FromHttp())
+    tarry = bench.tarry(bench.redis().url, FULL + CONF.format(url=hook.url)).start()
+
+    def late(what):
+        return tarry.metric(f"tarry_delivery_lateness_seconds_{what}", route="first")
+    assert tarry.ask("POST", "/v1/admin/routes/first/pause")[0] == 200
+    assert send(tarry, "first")[0] == 201
+    time.sleep(4)
+    assert tarry.ask("POST", "/v1/admin/routes/first/resume")[0] == 200
+    wait_for("its delivery", lambda: tarry.metric("tarry_jobs_delivered_total", route="first") == 1)
+    assert late("count") == 1 and late("sum") < 3
+    assert send(tarry, "first", deliver_at=f"{int(time.time() * 1000) - 3600_000}")[0] == 201
+    wait_for("the next", lambda: tarry.metric("tarry_jobs_delivered_total", route="first") == 2)
+    assert 3590 < late("sum") < 3600, "without the pause of four seconds"
+    tarry.stop()
+
+
+@pytest.mark.slow
 def test_too_few_replicas_are_counted(bench):
     tarry = bench.tarry(bench.redis().url, CONF.format(url=NOBODY),
                         redis_options='durability = "replicas:1";').start()
