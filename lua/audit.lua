@@ -11,10 +11,11 @@
 --   order     a group with held jobs but no front job, or with several. Repair: order is restored
 --   sums      the sums disagree with the bucket (lib/sums.lua); id: the difference. Repair: adjusted
 --   counts    number of indexed jobs minus jobs of :pool, where no finding above explains it; or
---             counted far jobs minus existing ones. In buckets with more slots than one step reads
+--             counted far jobs, or those of half hours, minus existing ones. In buckets with more slots than one step reads
 --             (SLOTS_STEP) this is judged only if no far job changed meanwhile
 -- Repairs rely on the order of the caller: the indexes, the other keys, :pool, the sums.
 local INDEXES = { 'delay', 'held', 'unack', 'error', 'done' } -- of two indexes the first keeps the job
+local HALVES_MAX = 100000 -- half hours, read at once
 local SLOTS_STEP = 1000 -- fields of :slots; HSCAN returns a smaller hash at once
 local out = { '0', 0, 0, 0, 0, 0, 0, 0, 0 }
 
@@ -177,6 +178,7 @@ local function look_at_entry(start, ordinal, list, index, entry)
       redis.call('LSET', list, index, '')
       redis.call('HINCRBY', key('slots'), '#', -1)
       redis.call('HINCRBY', key('slots'), start .. '.' .. math.floor(ordinal / FAR_PAGE) .. '-', 1)
+      far().add_half(far().half(start), -1)
     end
     return
   end
@@ -236,6 +238,21 @@ local function far_state()
                        redis.call('ZCARD', key('far')))
 end
 
+-- Checks that the counts of all half hours add up to the far jobs. all: the jobs of all slots.
+local function look_at_halves(all)
+  local counted, halves = far().count(), 0
+  local rows = redis.call('HSCAN', key('halves'), 0, 'COUNT', HALVES_MAX)[2]
+  for i = 2, #rows, 2 do
+    halves = halves + rows[i]
+  end
+  if halves ~= counted and halves ~= all and found('counts', string.format('halves %.0f', halves - counted)) then
+    redis.call('DEL', key('halves'))
+    for _, slot in ipairs(far_moves().slots('+inf')) do
+      far().add_half(far().half(slot[1]), slot[2])
+    end
+  end
+end
+
 -- Checks that the counts of all slots add up to '#' and that :far contains each slot. If this needs
 -- several steps, '#' is checked only if no far job changed meanwhile.
 local function look_at_slots(from, all, was)
@@ -258,6 +275,7 @@ local function look_at_slots(from, all, was)
   if all ~= counted and was == far_state() and found('counts', string.format('far %.0f', counted - all)) then
     redis.call('HSET', key('slots'), '#', all)
   end
+  look_at_halves(all)
   local start = far().first()
   return start >= 0 and string.format('%.0f.0', start) or 'w0'
 end

@@ -382,9 +382,14 @@ const struct admin_more *admin_more;
 
 void admin_serve(struct bridge *bridge, const struct admin_more *more)
 {
-    static const struct httpd_route *const all[] = {
-        rows,           admin_control_rows, admin_route_rows,
-        admin_job_rows, admin_dead_rows,    admin_explain_rows};
+    static const struct httpd_route *const all[] = {rows,
+                                                    admin_control_rows,
+                                                    admin_route_rows,
+                                                    admin_job_rows,
+                                                    admin_dead_rows,
+                                                    admin_explain_rows,
+                                                    admin_ahead_rows,
+                                                    admin_past_rows};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         httpd_serve(bridge->listeners.first, all[i], bridge);
     httpd_serve(bridge->listeners.first, more->rows, bridge);

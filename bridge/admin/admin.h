@@ -28,7 +28,23 @@ bool admin_is_ready(const struct bridge *bridge);
 
 /* The rows of each file; their arg is struct bridge. */
 extern const struct httpd_route admin_control_rows[], admin_route_rows[],
-    admin_job_rows[], admin_dead_rows[], admin_explain_rows[];
+    admin_job_rows[], admin_dead_rows[], admin_explain_rows[], admin_ahead_rows[];
+extern const struct httpd_route admin_past_rows[];
+/* Frees what the requests of admin_ahead_rows share; the stores must be freed already. */
+struct ahead;
+void ahead_free(struct ahead *ahead);
+
+/* The history of all routes (past.c): starts it; ends its steps, once a second; reads
+ * what the previous process has saved, when Redis is usable; saves it for the next one,
+ * before a stop. */
+struct past;
+void past_start(struct bridge *bridge);
+void past_free(struct past *past);
+void past_tick(struct bridge *bridge);
+void past_read(struct bridge *bridge);
+void past_save(struct bridge *bridge);
+/* Returns whether past_save() has ended. */
+bool past_is_saved(const struct bridge *bridge);
 
 /* Finds the route of that name. NULL: not found; req was answered with 404. */
 struct route *admin_route(const struct bridge *bridge, struct httpd_req *req,

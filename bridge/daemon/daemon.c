@@ -81,6 +81,10 @@ static void on_store_up(void *arg)
         log_info("daemon", "started: %zu sources, %zu sinks, %zu routes",
                  bridge->conf->source_count, bridge->conf->sink_count,
                  bridge->conf->route_count);
+        past_read(bridge);
+    } else {
+        marks_add(&bridge->marks, store_now_ms(bridge->store), MARK_RECONNECTION, NULL,
+                  SLICE_LIT("Redis is reachable again"));
     }
     membership_routes_changed(
         bridge->membership);             /* the numbers of buckets are known now */
@@ -113,6 +117,8 @@ static void on_pool_up(void *arg)
     struct daemon *daemon = arg;
     if (!daemon->bridge.started)
         return;
+    marks_add(&daemon->bridge.marks, store_now_ms(daemon->bridge.store),
+              MARK_RECONNECTION, NULL, SLICE_LIT("a Redis of pools is reachable again"));
     queue_look_all(&daemon->bridge);
 }
 
@@ -199,6 +205,7 @@ static void on_tick(void *arg)
         recent_tick(&route->recent, &route->stats.lateness, loop_mono_ms());
     }
     queue_tick(bridge);
+    past_tick(bridge);
     EACH_POOL (bridge, pool)
         meta_tick(pool->meta);
     notify_manager(daemon); /* last, after all other ticks succeeded */
@@ -266,6 +273,7 @@ static int start(struct daemon *daemon, struct err *err)
     /* Before the listeners: work that their hooks submit is handled in the same turn. */
     bridge->hook = loop_each_turn(on_turn, daemon);
     bridge->started_ms = loop_mono_ms();
+    past_start(bridge);
     if (start_listeners(bridge, err) < 0)
         return -1;
     bridge->flow.paused = true;
@@ -295,6 +303,9 @@ static void release(struct bridge *bridge)
     core_release(bridge);
     membership_free(bridge->membership);
     route_states_free(bridge->states);
+    ahead_free(bridge->ahead);
+    past_free(bridge->past);
+    marks_free(&bridge->marks);
     listeners_stop(&bridge->listeners);
     if (bridge->embedded) {
         embedded_stop(bridge->embedded, on_embedded_stopped, NULL);

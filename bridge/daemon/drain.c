@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/daemon/daemon.h"
+#include "bridge/admin/admin.h"
 #include "bridge/engine/tap.h"
 #include "bridge/engine/membership.h"
 #include "bridge/base/notify.h"
@@ -45,7 +46,7 @@ static bool store_quiet(const struct bridge *bridge)
     EACH_POOL (bridge, pool)
         if (store_open_count(pool->store) > 0)
             return false;
-    return membership_has_left(bridge->membership);
+    return membership_has_left(bridge->membership) && past_is_saved(bridge);
 }
 
 /* --- what a step waits for --- */
@@ -91,7 +92,7 @@ static const struct step {
     {"deliveries in flight", take_no_more, sinks_are_quiet},
     {"storing the messages that sources have read", end_all_taps, sources_may_stop},
     {"last commits of the sources", NULL, sources_have_ended},
-    {"replies of Redis", NULL, store_quiet}, /* consumers could ask until now */
+    {"replies of Redis", past_save, store_quiet}, /* consumers could ask until now */
     {"last flush of the sinks", NULL, sinks_have_ended},
 };
 enum { STEPS = sizeof(steps) / sizeof(steps[0]) };

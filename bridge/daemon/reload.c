@@ -91,6 +91,8 @@ static void done(struct reload *r)
     log_info("reload", "%s is in use (%" PRIu64 "): %s%s", r->file, r->generation,
              names.n > 0 ? buf_str(&names) : "nothing differs",
              changed.n > SHOWN_BYTES ? "..." : "");
+    marks_add(&r->bridge->marks, store_now_ms(r->bridge->store), MARK_RELOAD, NULL,
+              names.n > 0 ? buf_slice(&names) : SLICE_LIT("nothing differs"));
     buf_free(&names);
     end(r, true);
 }

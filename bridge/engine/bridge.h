@@ -14,14 +14,17 @@
 #include "bridge/engine/sched.h"
 #include "bridge/engine/submit.h"
 #include "bridge/http/listeners.h"
+#include "bridge/metrics/history.h"
 #include "bridge/store/store.h"
 
 #include <sys/queue.h>
 
+struct ahead;
 struct membership;
 struct embedded;
 struct handover;
 struct meta;
+struct past;
 struct pull;
 struct queue;
 struct reload;
@@ -58,6 +61,9 @@ struct bridge {
     struct membership *membership; /* the other instances */
     struct route_states *states;
     struct reload *reload;
+    struct ahead *ahead; /* of admin/ahead.c; NULL: no request yet */
+    struct past *past;   /* of admin/past.c */
+    struct marks marks;
     struct listeners listeners; /* the daemon's own */
     struct turn_hook *hook;
     struct timer *tick;

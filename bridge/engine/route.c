@@ -254,6 +254,9 @@ void route_free(struct route *route)
 {
     TAILQ_REMOVE(&route->bridge->routes, route, link);
     free(route->refused);
+    for (size_t i = 0; i < ROUTE_AHEADS; i++)
+        free(route->ahead[i]);
+    free(route->history);
     tap_free(route->tap);
     free_scheds(route);
     pace_free(route->pace);

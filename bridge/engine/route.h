@@ -22,6 +22,7 @@
 
 struct bridge;
 struct conf_route;
+struct history;
 struct pace;
 struct retry_policy;
 struct sched;
@@ -46,6 +47,15 @@ struct bucket_look {
     int64_t begun_ms; /* monotonic; 0: not started */
 };
 
+/* How many jobs are due when, as last counted (admin/ahead.c). */
+enum { ROUTE_AHEADS = 3, ROUTE_AHEAD_BINS = 60 };
+struct route_ahead {
+    int64_t counted_ms;    /* monotonic: start of the count */
+    int64_t from_ms;       /* start of the first bin, Redis' clock */
+    int64_t overdue, held; /* held: behind others of their group */
+    int64_t bins[ROUTE_AHEAD_BINS], later;
+};
+
 struct route {
     struct bridge *bridge;
     struct conf_route *conf;  /* shared with the configuration */
@@ -57,10 +67,11 @@ struct route {
     enum route_state state; /* set by an operator */
     int64_t state_ms;       /* monotonic: time of the last change, as far as this instance
                              * knows */
-    int64_t paused_ms, resumed_ms; /* Redis' clock: the last pause; paused_ms 0: it began
-                                    * before this instance knew; resumed_ms 0: none */
     struct tap *tap;        /* NULL: no client is attached */
     unsigned refs; /* references that outlive the calls of its buckets to Redis */
+    /* The last pause, on Redis' clock. paused_ms 0: it began before this instance knew.
+     * resumed_ms 0: none has ended. */
+    int64_t paused_ms, resumed_ms;
 
     /* Where its jobs go: */
     struct tmpl *target, *dead_target; /* NULL: the sink needs none */
@@ -89,9 +100,12 @@ struct route {
 
     /* Counted since the start of the process: */
     struct route_stats stats;
+    struct history *history;         /* NULL: nothing is known yet */
     struct recent recent;            /* of stats.lateness */
     struct store_count_reply counts; /* of its jobs, at counted_ms (census.h) */
     int64_t counted_ms;
+    struct route_ahead *ahead[ROUTE_AHEADS]; /* by span; NULL: not counted yet */
+
     struct log_limit complain;       /* jobs that become dead letters */
     struct log_limit complain_dead;  /* its dead-letter sink */
     struct log_limit complain_retry; /* attempts that failed */

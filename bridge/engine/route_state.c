@@ -27,12 +27,14 @@ static const struct {
     const char *name; /* also the value in Redis; running routes have no field there */
     enum log_level level;
     const char *text; /* log text for the change to this state */
+    enum mark_kind mark;
 } rows[] = {
-    [ROUTE_UNKNOWN] = {"unknown", LOG_INFO, ""},
-    [ROUTE_RUNNING] = {"running", LOG_INFO, "is running again"},
-    [ROUTE_PAUSED] = {"paused", LOG_WARN, "is paused: it accepts jobs and delivers none"},
+    [ROUTE_UNKNOWN] = {"unknown", LOG_INFO, "", MARK_PAUSE},
+    [ROUTE_RUNNING] = {"running", LOG_INFO, "is running again", MARK_RESUME},
+    [ROUTE_PAUSED] = {"paused", LOG_WARN, "is paused: it accepts jobs and delivers none",
+                      MARK_PAUSE},
     [ROUTE_DRAINING] = {"draining", LOG_WARN,
-                        "is draining: it delivers jobs and accepts none"},
+                        "is draining: it delivers jobs and accepts none", MARK_PAUSE},
 };
 
 const char *route_state_name(enum route_state state)
@@ -94,8 +96,11 @@ static void set_state(struct route *route, enum route_state state)
             route->state == ROUTE_UNKNOWN ? 0 : store_now_ms(route->bridge->store);
     route->state = state;
     route->state_ms = loop_mono_ms();
-    if (!silent)
+    if (!silent) {
         log_msg(rows[state].level, route->conf->name, "%s", rows[state].text);
+        marks_add(&route->bridge->marks, store_now_ms(route->bridge->store),
+                  rows[state].mark, route->conf->name, slice_of(rows[state].name));
+    }
     if (could || !route_may_claim(route))
         return;
     EACH_SCHED (route, s)

@@ -7,6 +7,7 @@
 --                 START<  -> number of entries removed from its front
 --                 START.PAGE- -> number of entries in that list whose job is gone
 --                 '#'     -> jobs of all slots
+--   hash  :halves  start of a half hour in ms -> jobs of the slots that start in it, if any (lua/ahead.lua)
 --   list  :far:START.PAGE  the entries from ordinal FAR_PAGE * PAGE on; '' if the job is gone
 --   hash  :where  job id -> start (6 bytes) and ordinal (4 bytes) of its entry, for each job whose
 --                 id a client may name
@@ -18,6 +19,7 @@
 --
 -- Invariant: every id of :where has its entry and is not in :pool, except if a Kafka record of the same name was stored
 -- later. A far job is in no other index.
+local FAR_HALF_MS = 30 * 60000
 local FAR_PAGE = 4096 -- entries per list; small, because Redis scans lists node by node
 -- keys: the base of another queue of the sink; nil: this queue.
 local function far(keys)
@@ -61,6 +63,19 @@ local function far(keys)
 
   function self.count()
     return tonumber(redis.call('HGET', keys .. ':slots', '#') or 0)
+  end
+
+  -- Returns the start of the half hour that contains a time in ms.
+  function self.half(ms)
+    return ms - ms % FAR_HALF_MS
+  end
+
+  -- Adds n jobs to the count of a half hour.
+  function self.add_half(half, n)
+    local field = string.format('%.0f', half)
+    if n ~= 0 and redis.call('HINCRBY', keys .. ':halves', field, n) == 0 then
+      redis.call('HDEL', keys .. ':halves', field)
+    end
   end
 
   -- Returns the number of a text of :names as a byte, or false: there are too many.
@@ -141,7 +156,7 @@ local function far(keys)
     if #new_order == 0 then
       return
     end
-    local fields, where, counts, new = { '#' }, {}, {}, {}
+    local fields, where, counts, new, halves = { '#' }, {}, {}, {}, {}
     for i, rows in ipairs(new_order) do
       fields[i + 1] = rows.start
     end
@@ -155,11 +170,16 @@ local function far(keys)
         push(new, rows.start, rows.start)
       end
       jobs = jobs + rows.n
+      local half = self.half(rows.ms)
+      halves[half] = (halves[half] or 0) + rows.n
     end
     counts[1], counts[2] = '#', jobs
     call_in_slices('HSET', keys .. ':where', where)
     call_in_slices('HSET', keys .. ':slots', counts)
     call_in_slices('ZADD', keys .. ':far', new)
+    for half, n in pairs(halves) do
+      self.add_half(half, n)
+    end
     new_slots, new_order = {}, {}
   end
 
@@ -229,7 +249,7 @@ local function far(keys)
       redis.call('ZREM', keys .. ':far', unpack(starts))
     end
     if #starts < FAR_FORGET then
-      redis.call('DEL', keys .. ':slots', keys .. ':where', keys .. ':names')
+      redis.call('DEL', keys .. ':slots', keys .. ':where', keys .. ':names', keys .. ':halves')
       removed, texts = {}, {}
     end
   end
@@ -243,6 +263,7 @@ local function far(keys)
     redis.call('HDEL', keys .. ':where', id)
     redis.call('LSET', list, index, '')
     redis.call('HINCRBY', keys .. ':slots', start .. '.' .. math.floor(ordinal / FAR_PAGE) .. '-', 1)
+    self.add_half(self.half(start), -1)
     if redis.call('HINCRBY', keys .. ':slots', '#', -1) == 0 then
       self.forget()
     end

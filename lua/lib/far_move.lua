@@ -20,6 +20,7 @@ local function far_moves()
     local list = start .. '.' .. math.floor(from / FAR_PAGE) .. '-'
     if jobs > 0 then
       redis.call('HINCRBY', slots, '#', -jobs)
+      tier.add_half(tier.half(start), -jobs)
     end
     if upto % FAR_PAGE == 0 or upto == size then
       redis.call('HDEL', slots, list)
@@ -33,7 +34,7 @@ local function far_moves()
     redis.call('HDEL', slots, start, start .. '<')
     redis.call('ZREM', base .. ':far', start)
     if redis.call('EXISTS', base .. ':far') == 0 then
-      redis.call('DEL', slots, base .. ':names')
+      redis.call('DEL', slots, base .. ':names', base .. ':halves')
     end
   end
 
@@ -117,10 +118,10 @@ local function far_moves()
     return #jobs, front.taken, left
   end
 
-  -- Returns the slots that start at upto or before: {{start, jobs}, ...}.
-  function self.slots(upto)
+  -- Returns the slots that start at upto or before: {{start, jobs}, ...}. most: at most so many; nil: all.
+  function self.slots(upto, most)
     local slots = {}
-    for i, start in ipairs(redis.call('ZRANGEBYSCORE', base .. ':far', '-inf', upto)) do
+    for i, start in ipairs(redis.call('ZRANGEBYSCORE', base .. ':far', '-inf', upto, 'LIMIT', 0, most or -1)) do
       local removed, size = tier.span(start)
       local jobs = size - removed
       for page = 0, math.floor((size - 1) / FAR_PAGE) do

@@ -41,6 +41,10 @@ GOOD = [
     ("GET /v1/admin/status", {}, {}, None, 200, None),
     ("POST /v1/admin/reload", {}, {}, None, 200, None),
     ("POST /v1/admin/reload", {}, {"check": "1"}, None, 400, "bad-request"),
+    *((f"GET /v1/admin/{what}", {}, query, None, status, word)
+      for what in ("ahead", "history")
+      for query, status, word in (({}, 200, None), ({"span": "day", "route": "q"}, 200, None),
+                                  ({"span": "year"}, 400, "bad-request"), (NONE, 404, "no-route"))),
     ("GET /v1/admin/routes", {}, {}, None, 200, None),
     ("GET /v1/admin/routes/{route}", {}, {}, None, 200, None),
     ("GET /v1/admin/routes/{route}", NONE, {}, None, 404, "no-route"),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A private Redis for the tests of lua/*.lua, with one bucket."""
+import collections
 import functools
 import os
 import pathlib
@@ -20,7 +21,7 @@ from lib import limits  # noqa: E402
 LUA = TOP / "lua"
 PARTS = ("pool", "delay", "unack", "error", "tries", "ingest", "ttl", "done", "seen", "held",
          "place", "lead", "away", "ended", "pace", "targets", "stopped", "sums", "outcomes", "far", "slots",
-         "where", "names")
+         "where", "names", "halves")
 FAR_PAGE = 4096
 WHERE, GROUP, EXPIRES, US, OFFSET, BARE, BARE_OF_QUEUE = 1, 2, 4, 8, 16, 32, 64  # flags of an entry, lua/lib/far.lua
 LEFT = ("delivered", "cancelled", "expired", "exhausted", "replaced", "dropped")
@@ -166,6 +167,12 @@ class Bucket:
         *counts, self.far_count, self.slot = self.run("count", ("pool",), now)
         return counts
 
+    def ahead(self, now, from_ms, bin_ms, bins):
+        """Returns the overdue jobs, those of each bin, and the later ones. Without the held ones."""
+        _, overdue, later, self.held_count, *counts = self.run("ahead", ("pool",), now, self.kind, from_ms, bin_ms, bins)
+        assert len(counts) == bins
+        return overdue, counts, later
+
     def move(self, now, early=1000, most=100):
         moved, taken, left, self.slot, self.head, _ = self.run(
             "move", ("pool",), now, early, most, "wake", "r/0 me")
@@ -202,7 +209,7 @@ class Bucket:
         a producer may name, and a list of the others. Checks their invariants."""
         slots = {k.decode(): int(v) for k, v in self.client.hgetall(self.key["slots"]).items()}
         where = self.client.hgetall(self.key["where"])
-        named, others, live = {}, [], 0
+        named, others, live, halves = {}, [], 0, collections.Counter()
         for start in [int(s) for s in self.client.zrange(self.key["far"], 0, -1)]:
             size, taken = slots[str(start)], slots.get(f"{start}<", 0)
             assert taken < size
@@ -212,6 +219,7 @@ class Bucket:
                 assert len(entries) == end - first
                 assert entries.count(b"") == slots.get(f"{start}.{page}-", 0)
                 live += len(entries) - entries.count(b"")
+                halves[b"%d" % (start - start % 1_800_000)] += len(entries) - entries.count(b"")
                 for ordinal, entry in enumerate(entries, first):
                     if entry:
                         id_, job = self.entry(start, entry)
@@ -222,6 +230,7 @@ class Bucket:
                             others.append((id_.decode(), *job))
         starts = {s.decode() for s in self.client.zrange(self.key["far"], 0, -1)}
         assert {re.split(r"[<.]", field)[0] for field in slots} - {"#"} == starts
+        assert self.client.hgetall(self.key["halves"]) == {half: b"%d" % n for half, n in halves.items() if n}
         assert slots.get("#", 0) == live and set(where) == {id_.encode() for id_ in named}
         lists = [k for k in self.client.keys(self.key["far"] + ":*")]
         assert live <= sum(self.client.llen(k) for k in lists) == sum(

@@ -255,6 +255,8 @@ ADMIN = [
     Call("native", "GET", "/livez", weight=1), Call("native", "GET", "/readyz", weight=1),
     Call("native", "GET", "/healthz", weight=1), Call("native", "GET", "/metrics", weight=2),
     Call("native", "GET", "/v1/admin/status", weight=2), Call("native", "POST", "/v1/admin/reload", weight=1),
+    Call("native", "GET", "/v1/admin/ahead", lambda rng, known: {"query": {"span": rng.choice(("hour", "day", "week"))}}),
+    Call("native", "GET", "/v1/admin/history", lambda rng, known: {"query": {"span": rng.choice(("hour", "day"))}}),
     Call("native", "GET", "/v1/admin/routes", weight=2), Call("native", "GET", "/v1/admin/routes/{}", at(any_route)),
     Call("native", "GET", "/v1/admin/routes/{}/queues", lambda rng, known: {"segments": ["queue"]}),
     Call("native", "GET", "/v1/admin/routes/{}/jobs", at(any_route)),
