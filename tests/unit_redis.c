@@ -224,11 +224,10 @@ static void pipelined_commands_are_answered_in_order(void **state)
     struct redis *r = up("unix://DIR/r.sock?db=2", &w);
     for (int i = 0; i < 50000; i++)
         ask(r, "INCR n", &a);
-    assert_int_equal(redis_open_count(r), 50000);
     assert_true(reached(&a.count, 50000, SOON_MS));
     assert_true(a.in_order);
     assert_int_equal(a.last, 50000);
-    assert_int_equal(redis_open_count(r), 0);
+    assert_int_equal(redis_silent_ms(r), 0);
     ask(r, "CLIENT LIST", &a);
     assert_true(reached(&a.count, 50001, SOON_MS));
     assert_non_null(strstr(a.text, "name=unit"));
@@ -335,6 +334,33 @@ static void a_silent_server_is_left_after_the_deadline(void **state)
     assert_int_equal(a.lost, 1);
     assert_string_equal(w.why, "no reply for 1000 ms, 1 commands pending");
     assert_true(reached(&w.up, 2, SOON_MS));
+    redis_free(r);
+}
+
+/* Over reconnections, until the first reply. An error is a reply, too. */
+static void the_silence_of_a_stopped_server_grows_until_it_answers(void **state)
+{
+    (void)state;
+    struct watcher w = {0};
+    struct answers a = {0};
+    start_server(NULL);
+    command_timeout_ms = 200;
+    struct redis *r = up("unix://DIR/r.sock", &w);
+    run_for(100);
+    assert_int_equal(redis_silent_ms(r), 0); /* it owes no reply */
+    int64_t before_ms = loop_mono_ms();
+    kill(server_pid, SIGSTOP);
+    ask(r, "PING", &a);
+    assert_true(reached(&w.down, 1, SOON_MS));
+    run_for(300);
+    int64_t silent_ms = redis_silent_ms(r);
+    assert_in_range(silent_ms, 400, loop_mono_ms() - before_ms);
+    kill(server_pid, SIGCONT);
+    assert_true(reached(&w.up, 2, SOON_MS));
+    assert_int_equal(redis_silent_ms(r), 0);
+    ask(r, "WRONG", &a);
+    assert_true(reached(&a.errors, 1, SOON_MS));
+    assert_int_equal(redis_silent_ms(r), 0);
     redis_free(r);
 }
 
@@ -792,6 +818,7 @@ UNIT(redis)
         CASE(open_commands_get_null_when_the_server_is_killed_and_it_reconnects),
         CASE(a_server_that_dies_right_after_an_answer_is_missed_at_once),
         CASE(a_silent_server_is_left_after_the_deadline),
+        CASE(the_silence_of_a_stopped_server_grows_until_it_answers),
         CASE(an_acl_user_logs_in_and_sees_only_permitted_keys),
         CASE(a_wrong_password_is_reported_and_retried_with_backoff),
         CASE(a_connection_that_answered_a_call_is_opened_again_after_the_first_backoff),

@@ -50,7 +50,20 @@ static void add_stalled(const struct bridge *bridge, struct buf *out)
 
 static bool redis_is_ready(const struct bridge *bridge)
 {
-    return store_is_ready(bridge->store) && meta_is_ready(bridge->meta);
+    return store_is_ready(bridge->store) && meta_is_ready(bridge->meta) &&
+           store_silent_ms(bridge->store) == 0;
+}
+
+/* Append the line of a Redis for /readyz. */
+static void add_readiness(struct buf *out, const char *kind, const char *name, bool ready,
+                          const struct store *store)
+{
+    buf_addf(out, "[%c]%s%s ", ready ? '+' : '-', kind, name);
+    if (ready)
+        buf_add_str(out, "ok");
+    else
+        store_add_trouble(store, out);
+    buf_add_str(out, "\n");
 }
 
 bool admin_is_ready(const struct bridge *bridge)
@@ -68,17 +81,13 @@ static void readyz(void *arg, struct httpd_req *req)
     struct buf out = {0};
     bool ready = admin_is_ready(bridge);
     buf_addf(&out, "%s\n", ready ? "ok" : "not ready");
-    if (redis_is_ready(bridge))
-        buf_add_str(&out, "[+]redis ok\n");
-    else
-        buf_addf(&out, "[-]redis %s\n", store_trouble(bridge->store));
+    add_readiness(&out, "", "redis", redis_is_ready(bridge), bridge->store);
     if (!route_states_known(bridge->states))
         buf_add_str(&out, "[-]routes their states are not yet read from Redis\n");
     EACH_POOL (bridge, pool) {
-        bool there = store_is_ready(pool->store);
+        bool there = store_is_ready(pool->store) && store_silent_ms(pool->store) == 0;
         if (pool > bridge->pools)
-            buf_addf(&out, "[%c]pool %s %s\n", there ? '+' : '-', pool->name,
-                     there ? "ok" : store_trouble(pool->store));
+            add_readiness(&out, "pool ", pool->name, there, pool->store);
     }
     add_stalled(bridge, &out);
     if (bridge->draining)
@@ -120,16 +129,34 @@ static void add_bool(struct buf *out, const char *name, bool is)
     buf_addf(out, ",\"%s\":%s", name, is ? "true" : "false");
 }
 
+static void add_warning(void *arg, bool serious, const char *text)
+{
+    struct buf *out = arg;
+    (void)serious;
+    buf_add_str(out, out->n > 0 ? "," : "");
+    text_add_json(out, slice_of(text));
+}
+
 static void add_redis(struct buf *out, const char *name, const struct store *store,
                       const char *url)
 {
     char shown[512];
+    struct buf trouble = {0}, warnings = {0};
+    int64_t silent_ms = store_silent_ms(store);
+    store_add_trouble(store, &trouble);
+    store_judge(store, add_warning, &warnings);
     buf_add_str(out, "{");
     add_text(out, "name", name);
     add_bool(out, "up", store_is_up(store));
-    add_text(out, "trouble", store_trouble(store));
+    add_bool(out, "answers", silent_ms == 0);
+    buf_addf(out, ",\"silent_s\":%.1f", (double)silent_ms / 1000);
+    add_text(out, "trouble", buf_str(&trouble));
+    add_text(out, "durability", redis_persistence_name(store_persistence(store)));
+    buf_addf(out, ",\"warnings\":[%s]", buf_str(&warnings));
     add_text(out, "url", redact_text(shown, sizeof(shown), url));
     buf_add_str(out, "}");
+    buf_free(&trouble);
+    buf_free(&warnings);
 }
 
 static void add_all_redis(struct buf *out, const struct bridge *bridge)

@@ -128,9 +128,27 @@ static void begin(const struct bridge *bridge, struct buf *out)
     buf_addf(out, "{\"now_ms\":%" PRId64 ",\"routes\":[", store_now_ms(bridge->store));
 }
 
-static void answer(struct httpd_req *req, struct buf *out)
+/* Append why counts may be missing: the trouble of the first Redis that does not
+ * answer. */
+static void add_trouble(const struct bridge *bridge, struct buf *out)
 {
-    buf_add_str(out, "]}\n");
+    struct buf text = {0};
+    EACH_POOL (bridge, pool) {
+        if (text.n > 0 || store_silent_ms(pool->store) == 0)
+            continue;
+        if (pool > bridge->pools)
+            buf_addf(&text, "pool %s: ", pool->name);
+        store_add_trouble(pool->store, &text);
+    }
+    text_add_json_member(out, "trouble", buf_slice(&text));
+    buf_free(&text);
+}
+
+static void answer(const struct bridge *bridge, struct httpd_req *req, struct buf *out)
+{
+    buf_add_str(out, "]");
+    add_trouble(bridge, out);
+    buf_add_str(out, "}\n");
     httpd_answer_json(req, 200, out);
 }
 
@@ -145,7 +163,7 @@ static void on_all(void *arg, struct bridge *bridge, int64_t asked_ms, bool whol
         add_route(&out, route, asked_ms);
         comma = ",";
     }
-    answer(arg, &out);
+    answer(bridge, arg, &out);
 }
 
 static void all(void *arg, struct httpd_req *req)
@@ -165,7 +183,7 @@ static void on_one(void *arg, struct bridge *bridge, int64_t asked_ms, bool whol
         return;
     begin(bridge, &out);
     add_route(&out, route, asked_ms);
-    answer(req, &out);
+    answer(bridge, req, &out);
 }
 
 static void one(void *arg, struct httpd_req *req)

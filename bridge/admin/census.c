@@ -49,7 +49,9 @@ const struct route *census_of(const struct route *route)
 
 bool census_knows(const struct route *route, int64_t since_ms)
 {
-    return route->sink->rules ? route->counted_ms > 0 : route->counted_ms >= since_ms;
+    if (route->sink->rules)
+        return route->counted_ms > 0 && store_silent_ms(route->sink->store) == 0;
+    return route->counted_ms >= since_ms;
 }
 
 static void answer(struct census *c, bool whole)

@@ -29,8 +29,8 @@ void census_take(struct bridge *bridge, census_cb *cb, void *arg);
  * queues. */
 const struct route *census_of(const struct route *route);
 
-/* Returns whether the counts of the route are from since_ms (monotonic) or later, or from
- * the last sweep of its sink. */
+/* Returns whether the counts of the route are from since_ms (monotonic) or later. Those
+ * of queues are from the last sweep of their sink, as long as its Redis answers. */
 bool census_knows(const struct route *route, int64_t since_ms);
 
 /* Appends the metrics of routes, sinks, sources and queues. Job counts of a route are

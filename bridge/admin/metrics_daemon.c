@@ -116,11 +116,15 @@ static void print_redis(const struct bridge *bridge, bool answers, struct buf *o
 {
     const struct store *store = bridge->store;
     struct queue_usage usage;
-    store_usage(store, &usage);
+    bool known = store_usage(store, &usage);
     print_scripts(store, bridge->conf->metrics == METRICS_FULL, out);
     print_errors(store, out);
     gauge(out, "tarry_redis_up", "1 while Redis is usable and replies.",
-          store_is_up(store) && answers);
+          store_is_up(store) && answers && store_silent_ms(store) == 0);
+    metric_head(out, "tarry_redis_silent_seconds", "gauge",
+                "How long Redis has owed a reply; 0: it answers.");
+    metric_real(out, "tarry_redis_silent_seconds", NO_LABELS,
+                (double)store_silent_ms(store) / 1000);
     print_connections(bridge, out);
     counter(out, "tarry_redis_connects_total", "Connections made to Redis.",
             store_counters(store)->connections);
@@ -132,6 +136,8 @@ static void print_redis(const struct bridge *bridge, bool answers, struct buf *o
           "How Redis persists data: 0 unknown, 1 memory only, 2 snapshots, 3 append-only "
           "file synced each second, 4 append-only file synced before each reply.",
           (int64_t)store_persistence(store));
+    if (!known)
+        return;
     gauge(out, "tarry_redis_memory_bytes", "Memory that Redis uses.", usage.used_bytes);
     gauge(out, "tarry_redis_memory_max_bytes", "Its maxmemory; 0: no limit.",
           usage.max_bytes);

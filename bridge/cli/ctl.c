@@ -75,6 +75,8 @@ int ctl_ready(struct cli_args *o)
 
 static const struct ctl_column redis_columns[] = {{"REDIS", "name", CTL_TEXT},
                                                   {"UP", "up", CTL_TEXT},
+                                                  {"ANSWERS", "answers", CTL_TEXT},
+                                                  {"DURABILITY", "durability", CTL_TEXT},
                                                   {"URL", "url", CTL_TEXT},
                                                   {"TROUBLE", "trouble", CTL_TEXT},
                                                   {0}};
@@ -96,7 +98,28 @@ static const struct ctl_view parts[] = {{"redis", redis_columns, 0},
                                         {"sources", source_columns, 0},
                                         {"sinks", sink_columns, 0}};
 
-/* Prints the single values first, then the tables. */
+/* Prints the warnings about a Redis, such as that it does not persist the jobs. */
+static void print_warnings(const json_t *status)
+{
+    const json_t *redis, *warning;
+    size_t i, k;
+    struct buf line = {0};
+    json_array_foreach(json_object_get(status, "redis"), i, redis)
+    {
+        json_array_foreach(json_object_get(redis, "warnings"), k, warning)
+        {
+            buf_clear(&line);
+            ctl_text_add(&line,
+                         slice_of(json_string_value(json_object_get(redis, "name"))));
+            buf_add_str(&line, ": ");
+            ctl_text_add(&line, slice_of(json_string_value(warning)));
+            printf("warning: %s\n", buf_str(&line));
+        }
+    }
+    buf_free(&line);
+}
+
+/* Prints the single values first, then the tables and the warnings. */
 static void print_status(const struct cli_args *o, json_t *status)
 {
     json_t *rest = json_copy(status);
@@ -112,7 +135,22 @@ static void print_status(const struct cli_args *o, json_t *status)
             continue;
         putchar('\n');
         ctl_view_print(o, &parts[i], items, now_ms);
+        if (i == 0)
+            print_warnings(status);
     }
+}
+
+/* Returns CODE; EX_UNAVAILABLE if it is EX_OK and a Redis does not answer. */
+static int status_code(const json_t *status, int code)
+{
+    const json_t *redis;
+    size_t i;
+    json_array_foreach(json_object_get(status, "redis"), i, redis)
+    {
+        if (code == EX_OK && json_is_false(json_object_get(redis, "answers")))
+            code = EX_UNAVAILABLE;
+    }
+    return code;
 }
 
 int ctl_status(struct cli_args *o)
@@ -125,6 +163,7 @@ int ctl_status(struct cli_args *o)
         print_status(o, status);
     else if (status)
         ctl_answer_print(o, status);
+    code = status_code(status, code);
     json_decref(status);
     return code;
 }
@@ -133,6 +172,20 @@ static void add_route_path(struct buf *path, const char *route)
 {
     const struct cli_command one = {.path = "/v1/admin/routes/{}"};
     ctl_path_add(path, &(struct cli_args){.command = &one, .arg = {route}});
+}
+
+/* Prints why counts may be missing; returns the exit code. */
+static int complain_trouble(const json_t *answer, int code)
+{
+    const char *trouble = json_string_value(json_object_get(answer, "trouble"));
+    struct buf line = {0};
+    if (trouble == NULL || *trouble == '\0')
+        return code;
+    ctl_text_add(&line, slice_of(trouble));
+    fflush(stdout);
+    fprintf(stderr, "tarry: %s\n", buf_str(&line));
+    buf_free(&line);
+    return code == EX_OK ? EX_UNAVAILABLE : code;
 }
 
 int ctl_routes(struct cli_args *o)
@@ -150,6 +203,7 @@ int ctl_routes(struct cli_args *o)
     else if (answer)
         ctl_view_print(o, o->command->view, routes,
                        json_integer_value(json_object_get(answer, "now_ms")));
+    code = complain_trouble(answer, code);
     json_decref(answer);
     return code;
 }

@@ -286,6 +286,11 @@ static const json_t *member(const json_t *item, const char *path)
     return json_object_get(json_object_get(item, name), dot + 1);
 }
 
+static bool is_number(enum ctl_kind kind)
+{
+    return kind == CTL_COUNT || kind == CTL_ALARM;
+}
+
 static void fill(struct table *t, const json_t *items, int64_t now_ms)
 {
     struct buf text = {0};
@@ -298,7 +303,10 @@ static void fill(struct table *t, const json_t *items, int64_t now_ms)
             const struct ctl_column *column = &t->columns[c];
             const json_t *v = member(json_array_get(items, r), column->member);
             buf_clear(&text);
-            ctl_value_add(&text, v, column->kind, now_ms);
+            if (json_is_null(v) && is_number(column->kind))
+                buf_add_str(&text, "?"); /* Redis has not counted them */
+            else
+                ctl_value_add(&text, v, column->kind, now_ms);
             int width = width_of(buf_str(&text));
             if (width > t->width[c])
                 t->width[c] = width;

@@ -3,68 +3,48 @@
  * redis.c - the states of a connection that reconnects by itself. Loop thread.
  *
  * RESTING -> FINDING -> OPENING -> GREETING -> READY, and from each state back to RESTING
- * with a reason. FINDING is skipped without a finder.
+ * with a reason. FINDING is skipped without a finder. redis_greet.c: GREETING.
  *
- * net.c transfers bytes, resp.c formats commands, hiredis parses replies. Every queued
- * command gets its callback exactly once, in order.
+ * Every queued command gets its callback exactly once, in order.
  */
-#include "bridge/redis/redis.h"
+#include "bridge/redis/redis_internal.h"
 #include "bridge/base/histogram.h"
 #include "bridge/base/loop.h"
 #include "bridge/base/net.h"
 #include "bridge/base/retry.h"
-#include "bridge/redis/resp.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include <hiredis/hiredis.h>
-
 enum {
-    STEADY_MS = 10000,               /* connected this long: the next failure starts a new
-                                      * series */
+    STEADY_MS = 10000,               /* after this long a failure starts a new series */
     READER_KEEP_BYTES = 1024 * 1024, /* free an empty parse buffer above this size */
     REPLY_MAX_BYTES = 1024 * 1024 * 1024
 };
 
-enum phase { RESTING, FINDING, OPENING, GREETING, READY, GONE };
-
-struct redis {
-    struct redis_conf conf;
-    redis_state_cb *on_state;
-    void *arg;
-    enum phase phase;
-    struct net *net;
-    redisReader *reader;
-    struct redis_pool replies; /* memory of the reply that reader builds */
-    uint64_t connection; /* counter: a callback detects that its connection was closed */
-    struct redis_queue open;
-    int64_t heard_ms;             /* monotonic time of the last reply */
-    size_t unparsed_bytes;        /* bytes read since then */
-    struct timer *deadline_timer; /* deadline of the oldest command */
-    struct resp command;          /* the last command */
-    struct timer *connect_timer;  /* RESTING: reconnects; else: connection timeout */
-    unsigned failures; /* consecutive, since the last reply to a call or message */
-    int64_t up_ms;     /* time when the connection became ready */
-    bool denied;       /* the last failure was REDIS_DENIED */
-    const char *const *channels; /* subscribed to; NULL: none */
-    size_t channel_count;
-    redis_message_cb *on_message;
-    void *message_arg;
-};
-
 /* ----------------------------------------------------------------------- commands */
+
+/* Returns how long this connection has waited for a reply; 0: it waits for none. */
+static int64_t waits_ms(const struct redis *r)
+{
+    if (r->open.count == 0)
+        return 0;
+    int64_t since_ms = r->open.ring[r->open.first].since_us / 1000;
+    return loop_mono_ms() - (r->heard_ms > since_ms ? r->heard_ms : since_ms);
+}
+
+int64_t redis_silent_ms(const struct redis *r)
+{
+    return r->lost_ms > 0 ? loop_mono_ms() - r->lost_ms : waits_ms(r);
+}
 
 /* Checks the oldest open command. The timer is set when the first command is sent. */
 static void on_deadline(void *arg)
 {
     struct redis *r = arg;
+    int64_t left_ms = r->conf.command_timeout_ms - waits_ms(r);
     if (r->open.count == 0)
         return;
-    int64_t since_ms = r->open.ring[r->open.first].since_us / 1000;
-    since_ms = r->heard_ms > since_ms ? r->heard_ms : since_ms;
-    int64_t left_ms = since_ms + r->conf.command_timeout_ms - loop_mono_ms();
     if (left_ms > 0) {
         timer_set(r->deadline_timer, left_ms);
         return;
@@ -84,9 +64,8 @@ static void send_whole(struct redis *r, struct slice bytes, struct histogram *to
         timer_set(r->deadline_timer, r->conf.command_timeout_ms);
 }
 
-/* Like redis_command(), but r need not be ready. */
-static void send_command(struct redis *r, const struct slice *args, unsigned count,
-                         redis_reply_cb *cb, void *arg)
+void redis_send(struct redis *r, const struct slice *args, unsigned count,
+                redis_reply_cb *cb, void *arg)
 {
     resp_begin(&r->command);
     for (unsigned i = 0; i < count; i++)
@@ -98,7 +77,7 @@ void redis_command(struct redis *r, const struct slice *args, unsigned count,
                    redis_reply_cb *cb, void *arg)
 {
     must(r->phase == READY && count > 0 && cb != NULL);
-    send_command(r, args, count, cb, arg);
+    redis_send(r, args, count, cb, arg);
 }
 
 void redis_whole_command(struct redis *r, struct slice bytes, struct histogram *took,
@@ -111,11 +90,6 @@ void redis_whole_command(struct redis *r, struct slice bytes, struct histogram *
 void redis_push(struct redis *r)
 {
     net_push(r->net);
-}
-
-unsigned redis_open_count(const struct redis *r)
-{
-    return r->open.count;
 }
 
 bool redis_is_up(const struct redis *r)
@@ -163,6 +137,7 @@ void redis_reconnect(struct redis *r, const char *why)
     if (r->phase == READY && loop_mono_ms() - r->up_ms >= STEADY_MS)
         r->failures = 0;
     r->failures++;
+    r->lost_ms = loop_mono_ms() - redis_silent_ms(r);
     r->phase = RESTING;
     close_connection(r);
     timer_set(r->connect_timer, retry_connect_ms(r->denied ? r->conf.backoff_max_ms
@@ -183,119 +158,6 @@ void redis_reconnect_now(struct redis *r)
     timer_set(r->connect_timer, 0);
 }
 
-/* ---------------------------------------------------------------------- handshake */
-
-/* Returns true, and closes the connection, if reply is an error, or NULL. optional: an
- * ACL may forbid the command; only REDIS_WAIT counts. */
-static bool is_refused(struct redis *r, const char *what, const redisReply *reply,
-                       bool optional)
-{
-    struct err why;
-    if (reply == NULL)
-        return true;
-    enum redis_error e = redis_error(reply);
-    if (e == REDIS_NO_ERROR || (optional && e != REDIS_WAIT))
-        return false;
-    r->denied = e == REDIS_DENIED || e == REDIS_WRONG;
-    /* A server quotes the arguments of a command that it does not know. They may contain
-     * a password, so cut the text there. */
-    err_set(&why, "%s failed: %.*s", what, (int)strcspn(reply->str, "'"), reply->str);
-    redis_reconnect(r, why.text);
-    return true;
-}
-
-static void on_auth(void *arg, const redisReply *reply)
-{
-    is_refused(arg, "AUTH", reply, false);
-}
-
-static void on_select(void *arg, const redisReply *reply)
-{
-    is_refused(arg, "SELECT", reply, false);
-}
-
-/* As the first command it also receives the error for too many clients. */
-static void on_named(void *arg, const redisReply *reply)
-{
-    is_refused(arg, "CLIENT SETNAME", reply, true);
-}
-
-/* A replica rejects every write, which shows it even if ROLE is forbidden. */
-static void on_role(void *arg, const redisReply *reply)
-{
-    struct redis *r = arg;
-    struct err why;
-    if (is_refused(r, "ROLE", reply, true))
-        return;
-    struct slice role = redis_text(redis_item(reply, 0));
-    if (role.p == NULL || slice_is(role, "master"))
-        return;
-    if (slice_is(role, "slave"))
-        err_set(&why, "the server is a replica (of %.*s:%lld), not the master",
-                SLICE_ARG(redis_text(redis_item(reply, 1))),
-                (long long)redis_integer(redis_item(reply, 2)));
-    else
-        err_set(&why, "the server is not a master but a %.*s", SLICE_ARG(role));
-    redis_reconnect(r, why.text);
-}
-
-static void on_subscribed(void *arg, const redisReply *reply)
-{
-    is_refused(arg, "SUBSCRIBE", reply, false);
-}
-
-/* Sends up to three words; the first NULL ends them. */
-static void send_words(struct redis *r, redis_reply_cb *cb, const char *first,
-                       const char *second, const char *third)
-{
-    const struct slice words[] = {slice_of(first), slice_of(second), slice_of(third)};
-    send_command(r, words, !second ? 1 : !third ? 2 : 3, cb, r);
-}
-
-static void subscribe(struct redis *r)
-{
-    for (size_t i = 0; i < r->channel_count; i++)
-        send_words(r, on_subscribed, "SUBSCRIBE", r->channels[i], NULL);
-}
-
-/* The last command: a reply to it means that the server serves us. An ACL may forbid PING
- * itself: NOPERM still proves that the login succeeded. */
-static void on_ping(void *arg, const redisReply *reply)
-{
-    struct redis *r = arg;
-    struct slice error = redis_error_text(reply);
-    bool forbidden = error.n >= 6 && memcmp(error.p, "NOPERM", 6) == 0;
-    if (!forbidden && is_refused(r, "PING", reply, false))
-        return;
-    r->phase = READY;
-    r->up_ms = loop_mono_ms();
-    timer_stop(r->connect_timer);
-    subscribe(r);
-    r->on_state(r->arg, REDIS_UP, "");
-}
-
-/* Sends the first commands of a connection at once. */
-static void on_open(void *arg)
-{
-    struct redis *r = arg;
-    const struct redis_url *url = &r->conf.url;
-    r->phase = GREETING;
-    if (url->password && url->user)
-        send_words(r, on_auth, "AUTH", url->user, url->password);
-    else if (url->password)
-        send_words(r, on_auth, "AUTH", url->password, NULL);
-    if (url->db) {
-        char db[16];
-        snprintf(db, sizeof(db), "%u", url->db);
-        send_words(r, on_select, "SELECT", db, NULL);
-    }
-    if (r->conf.client_name)
-        send_words(r, on_named, "CLIENT", "SETNAME", r->conf.client_name);
-    if (r->conf.master_only)
-        send_words(r, on_role, "ROLE", NULL, NULL);
-    send_words(r, on_ping, "PING", NULL, NULL);
-}
-
 /* ------------------------------------------------------------------------ replies */
 
 /* Handles a pushed message, which no command waits for. */
@@ -313,6 +175,7 @@ static void take_reply(struct redis *r, redisReply *reply)
 {
     int64_t now_us = loop_mono_us();
     r->heard_ms = now_us / 1000;
+    r->lost_ms = 0;
     if (dispatched(r, reply))
         return;
     if (r->open.count == 0) {
@@ -371,10 +234,18 @@ void redis_subscribe(struct redis *r, const char *const *channels, size_t count,
     r->on_message = cb;
     r->message_arg = arg;
     if (r->phase == READY)
-        subscribe(r);
+        redis_greet_channels(r);
 }
 
 /* ---------------------------------------------------------------------- life */
+
+/* Greets at once: the first commands of a connection. */
+static void on_open(void *arg)
+{
+    struct redis *r = arg;
+    r->phase = GREETING;
+    redis_greet(r);
+}
 
 static const struct net_cbs net_cbs = {on_open, on_data, on_closed};
 
@@ -475,6 +346,7 @@ struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,
     redis_conf_copy(conf, &r->conf);
     r->on_state = on_state;
     r->arg = arg;
+    r->lost_ms = loop_mono_ms();
     r->deadline_timer = timer_new(on_deadline, r);
     r->connect_timer = timer_new(on_connect_timer, r);
     timer_set(r->connect_timer, 0);

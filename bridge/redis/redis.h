@@ -127,8 +127,11 @@ void redis_whole_command(struct redis *r, struct slice bytes, struct histogram *
                          redis_reply_cb *cb, void *arg);
 /* Sends queued commands now instead of at the end of the turn. */
 void redis_push(struct redis *r);
-/* Number of commands without a reply. */
-unsigned redis_open_count(const struct redis *r);
+/* How long the server has owed a reply, in ms: since the oldest command without a reply
+ * or the last reply, whichever is later; 0: it owes none. While the connection is down,
+ * and until its first reply: since the last reply that was missing on an earlier
+ * connection, or since redis_new(). */
+int64_t redis_silent_ms(const struct redis *r);
 /* Subscribes to the channels, also after each reconnection; call it once. Borrows
  * channels until redis_free(). The connection then accepts no other commands. */
 void redis_subscribe(struct redis *r, const char *const *channels, size_t count,

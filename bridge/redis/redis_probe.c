@@ -187,6 +187,16 @@ enum redis_persistence redis_facts_persistence(const struct redis_facts *facts)
                                                               : PERSISTS_EVERY_SECOND;
 }
 
+const char *redis_persistence_name(enum redis_persistence persistence)
+{
+    static const char *const names[] = {
+        [PERSISTS_UNKNOWN] = "unknown",         [PERSISTS_NOTHING] = "memory",
+        [PERSISTS_SNAPSHOTS] = "snapshots",     [PERSISTS_EVERY_SECOND] = "every-second",
+        [PERSISTS_EVERY_WRITE] = "every-write",
+    };
+    return names[persistence];
+}
+
 /* ------------------------------------------------------------------------ options */
 
 int durability_parse(const char *text, struct durability *out, struct err *err)

@@ -68,6 +68,8 @@ typedef void redis_probe_cb(void *arg, bool answered);
  * must be up. answered false: the connection was lost. */
 void redis_probe(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
                  void *arg);
+/* Name of the level: "unknown", "memory", "snapshots", "every-second", "every-write". */
+const char *redis_persistence_name(enum redis_persistence persistence);
 /* Updates only memory, replicas, clients and keys, with INFO. */
 void redis_probe_usage(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
                        void *arg);

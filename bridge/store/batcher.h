@@ -34,7 +34,9 @@ struct node {
     struct redis_place place; /* of a master in a cluster; else NULLs */
     struct redis *redis;
     struct clock clock;
-    struct redis_facts facts; /* results of the probe of this connection */
+    struct redis_facts facts; /* results of the last probe */
+    struct redis_facts fresh; /* of the whole probe that has no reply yet */
+    unsigned usage_probes;    /* since the last whole probe */
     enum node_state state;
     unsigned slots;         /* slots that it serves; only in a cluster */
     bool rejects_jobs;      /* pauses the sources; see "errors" in store_node.c */

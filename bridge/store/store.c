@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * store.c - a store: its servers as a whole, the wakes from other instances, and the
- * flush of the batchers (once per turn of the loop). store_node.c: one server.
- * store_call.c: claims and queries. batcher.c: the queues of changes.
+ * store.c - a store: its servers, the wakes from other instances, and the flush of the
+ * batchers (once per turn of the loop). store_node.c: one server. store_health.c: the
+ * state of all servers. store_call.c: claims and queries. batcher.c: the queues of
+ * changes.
  */
 #include "bridge/store/store.h"
 #include "bridge/base/log.h"
@@ -17,85 +18,6 @@
 enum { TICK_MS = 1000 };
 
 /* --- all servers --- */
-
-bool store_is_up(const struct store *st)
-{
-    for (unsigned i = 0; i < st->node_count; i++)
-        if (st->nodes[i]->state != NODE_UP)
-            return false;
-    return st->map == NULL || map_is_whole(st->map);
-}
-
-bool store_is_ready(const struct store *st)
-{
-    for (unsigned i = 0; i < st->node_count; i++)
-        if (st->nodes[i]->halted)
-            return false;
-    return store_is_up(st);
-}
-
-bool store_accepts_jobs(const struct store *st)
-{
-    for (unsigned i = 0; i < st->node_count; i++)
-        if (st->nodes[i]->rejects_jobs || st->nodes[i]->full)
-            return false;
-    return store_is_up(st);
-}
-
-const char *store_trouble(const struct store *st)
-{
-    if (st->map && !map_is_whole(st->map))
-        return map_trouble(st->map);
-    for (unsigned i = 0; i < st->node_count; i++)
-        if (*st->nodes[i]->trouble)
-            return st->nodes[i]->trouble;
-    return "";
-}
-
-bool store_knows_time(const struct store *st)
-{
-    for (unsigned i = 0; i < st->node_count; i++)
-        if (!clock_is_set(&st->nodes[i]->clock))
-            return false;
-    return st->map == NULL || map_is_whole(st->map);
-}
-
-int64_t store_now_ms(const struct store *st)
-{
-    int64_t mono_us = loop_mono_us(), latest_ms = 0;
-    for (unsigned i = 0; i < st->node_count; i++) {
-        const struct clock *clock = &st->nodes[i]->clock;
-        int64_t now_ms = clock_is_set(clock) ? clock_now_ms(clock, mono_us) : 0;
-        latest_ms = now_ms > latest_ms ? now_ms : latest_ms;
-    }
-    return latest_ms > 0 ? latest_ms : loop_wall_ms();
-}
-
-enum redis_persistence store_persistence(const struct store *st)
-{
-    enum redis_persistence least = PERSISTS_EVERY_WRITE;
-    for (unsigned i = 0; i < st->node_count; i++)
-        if (st->nodes[i]->facts.persistence < least)
-            least = st->nodes[i]->facts.persistence;
-    return st->node_count > 0 ? least : PERSISTS_UNKNOWN;
-}
-
-bool store_usage(const struct store *st, struct queue_usage *sum)
-{
-    bool known = store_is_up(st);
-    *sum = (struct queue_usage){0};
-    for (unsigned i = 0; i < st->node_count; i++) {
-        const struct redis_facts *facts = &st->nodes[i]->facts;
-        known = known && facts->used_bytes >= 0;
-        sum->used_bytes += facts->used_bytes;
-        sum->max_bytes += facts->max_bytes;
-        sum->clients += facts->clients;
-        sum->blocked_clients += facts->blocked_clients;
-        sum->keys += facts->keys;
-        sum->expiring_keys += facts->expiring_keys;
-    }
-    return known;
-}
 
 struct node *store_add_node(struct store *st, const struct redis_place *place)
 {

@@ -71,6 +71,14 @@ bool store_accepts_jobs(const struct store *st);
 bool store_is_ready(const struct store *st);
 /* Text for /readyz; "" if there is no problem. */
 const char *store_trouble(const struct store *st);
+/* How long the servers have owed a reply, in ms: the longest; 0: each has answered within
+ * STORE_SILENT_MS. Each is asked for its time once a second, so a server that hangs is
+ * known after at most 1 s + STORE_SILENT_MS. */
+enum { STORE_SILENT_MS = 800 };
+int64_t store_silent_ms(const struct store *st);
+/* Appends the text of store_trouble(), behind "Redis has not answered for 3 s: " if
+ * store_silent_ms() is not 0. Appends nothing if there is no problem. */
+void store_add_trouble(const struct store *st, struct buf *out);
 /* Number of changes without an answer. */
 unsigned store_open_count(const struct store *st);
 /* Answers 0 to every queued change that came from a Kafka record, so its source reads the
@@ -96,6 +104,9 @@ const struct store_counters *store_counters(const struct store *st);
 
 /* How Redis persists data; of several servers the weakest. */
 enum redis_persistence store_persistence(const struct store *st);
+/* Reports what redis_facts_judge() reports, for each server; in a cluster a text begins
+ * with "HOST:PORT: ". */
+void store_judge(const struct store *st, redis_warn_cb *warn, void *arg);
 /* Sums the usage of the servers, read once a second. Returns false if it is unknown. */
 bool store_usage(const struct store *st, struct queue_usage *sum);
 

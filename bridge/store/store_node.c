@@ -17,6 +17,7 @@
 enum {
     PAUSE_US = 100 * 1000,         /* after LOADING, BUSY and the like */
     DENIED_PAUSE_US = 5000 * 1000, /* the operator must act */
+    WHOLE_PROBE_TICKS = 60,        /* an operator may change the settings of Redis */
     SECONDS_DIGITS = 11,           /* limit for the first word of TIME */
     MICROS_DIGITS = 6              /* limit for its second word */
 };
@@ -271,6 +272,34 @@ static void on_usage(void *arg, bool answered)
         log_limited(&st->complain, LOG_WARN, "redis", "%s", node->trouble);
 }
 
+static void on_whole_probe(void *arg, bool answered)
+{
+    struct node *node = arg;
+    bool worse = node->fresh.persistence < node->facts.persistence;
+    if (answered && node->state == NODE_UP) {
+        node->facts = node->fresh;
+        if (worse)
+            redis_facts_warn(&node->facts, &node->store->conf.durability);
+    }
+    on_usage(node, answered);
+}
+
+/* Reads the usage; once a minute all facts, if this user may read the settings. */
+static void probe_again(struct node *node)
+{
+    bool whole = node->facts.appends >= 0 && ++node->usage_probes >= WHOLE_PROBE_TICKS;
+    if (node->probing)
+        return;
+    node->probing = true;
+    if (!whole) {
+        redis_probe_usage(node->redis, &node->facts, on_usage, node);
+        return;
+    }
+    node->usage_probes = 0;
+    node->fresh.db = node->facts.db;
+    redis_probe(node->redis, &node->fresh, on_whole_probe, node);
+}
+
 static bool no_producer_waits(const struct store *st)
 {
     const struct batcher *batcher;
@@ -292,10 +321,7 @@ void node_tick(struct node *node)
         return;
     }
     ask_time(node);
-    if (!node->probing) {
-        node->probing = true;
-        redis_probe_usage(node->redis, &node->facts, on_usage, node);
-    }
+    probe_again(node);
     if (node->pause_until_us > now_us)
         return;
     if (node->rejects_jobs && TAILQ_EMPTY(&node->unreplicated) &&
