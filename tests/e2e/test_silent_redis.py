@@ -81,7 +81,7 @@ def test_a_redis_that_hangs_is_reported_within_two_seconds(bench, how):
         assert SILENT.match(trouble)
         for name in "rq":
             assert {routes[name][count] for count in ("pending", "in_flight", "dead", "overdue")} == {None}
-        status = place.run("status")
+        status = place.run("status", "--json")
         assert status.returncode == 69 and json.loads(status.stdout)["redis"][0]["answers"] is False
         table = place.run("routes", "--table")
         assert table.returncode == 69 and SILENT.search(table.stderr), table
