@@ -1,0 +1,13 @@
+module tarry.example
+
+go 1.24.0
+
+require (
+	github.com/eclipse/paho.golang v0.23.0
+	github.com/segmentio/kafka-go v0.4.51
+)
+
+require (
+	github.com/klauspost/compress v1.15.9 // indirect
+	github.com/pierrec/lz4/v4 v4.1.15 // indirect
+)
