@@ -163,6 +163,8 @@ struct found_reply {
     unsigned attempts;      /* finished attempts */
     const char *last_error; /* "" if there is none */
     int64_t due_ms;
+    const char *blocked_by; /* why tarry would not deliver it, even if it were due: a
+                             * pause, a stopped target, an open breaker; "": nothing */
 };
 typedef void found_cb(void *arg, const struct found_reply *reply);
 void source_find(struct source *src, struct slice route, struct slice id, found_cb *cb,

@@ -359,12 +359,14 @@ static void a_job_is_shown_with_all_fields(void **state)
                                       .job = job,
                                       .attempts = 2,
                                       .last_error = "HTTP 503",
+                                      .blocked_by = "a pause",
                                       .due_ms = 1769860800123};
     http_job_show(&out, SLICE_LIT("i"), &found);
     assert_string_equal(buf_str(&out),
                         "{\"id\":\"i\",\"state\":\"in-flight\","
                         "\"due\":\"2026-01-31T12:00:00.123Z\",\"attempts\":2,"
-                        "\"last_error\":\"HTTP 503\",\"key\":\"k\","
+                        "\"last_error\":\"HTTP 503\",\"blocked_by\":\"a pause\","
+                        "\"key\":\"k\","
                         "\"headers\":{\"a\":[\"1\",null],\"b\":\"2\"},"
                         "\"payload_base64\":\"/wA=\"}\n");
     buf_free(&out);

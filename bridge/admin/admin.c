@@ -29,19 +29,10 @@ static void livez(void *arg, struct httpd_req *req)
                  SLICE_LIT("ok\n")); /* the loop runs: no other check */
 }
 
-/* Return the number of buckets that the watchdog of sched.c reports as stalled. */
-static int64_t count_stalled(const struct route *route)
-{
-    int64_t n = 0;
-    EACH_SCHED (route, s)
-        n += s->stalled_us > 0;
-    return n;
-}
-
 static void add_stalled(const struct bridge *bridge, struct buf *out)
 {
     EACH_ROUTE (bridge, route) {
-        int64_t n = count_stalled(route);
+        int64_t n = health_stalled(route);
         if (n > 0)
             buf_addf(out, "[-]route %s due jobs are stalled in %lld of %lld buckets\n",
                      route->conf->name, (long long)n, (long long)route->bucket_count);
@@ -69,7 +60,7 @@ static void add_readiness(struct buf *out, const char *kind, const char *name, b
 bool admin_is_ready(const struct bridge *bridge)
 {
     EACH_ROUTE (bridge, route)
-        if (count_stalled(route) > 0)
+        if (health_stalled(route) > 0)
             return false;
     return redis_is_ready(bridge) && route_states_known(bridge->states) &&
            !bridge->draining;
@@ -105,6 +96,7 @@ static void on_census(void *arg, struct bridge *bridge, int64_t asked_ms, bool w
     metrics_print(bridge, asked_ms, &out);
     pace_print(bridge, &out);
     route_states_print(bridge, &out);
+    health_print(bridge, &out);
     admin_more->metrics(bridge, &out);
     listeners_print(&out);
     metrics_print_daemon(bridge, whole, &out);
@@ -247,6 +239,7 @@ static void status(void *arg, struct httpd_req *req)
     buf_addf(&out, "\"now_ms\":%" PRId64, store_now_ms(bridge->store));
     add_bool(&out, "ready", admin_is_ready(bridge));
     add_bool(&out, "stopping", bridge->draining);
+    buf_addf(&out, ",\"unhealthy_routes\":%u", health_count(bridge));
     admin_more->status(bridge, &out);
     add_all_redis(&out, bridge);
     add_instances(&out, bridge);

@@ -321,9 +321,12 @@ static void add_target(void *arg, const struct pace_target *target)
     text_add_json_member(&l->json, "target", target->name);
     buf_addf(&l->json,
              ",\"state\":\"%s\",\"in_flight\":%u,\"delivered\":%" PRIu64
-             ",\"failed\":%" PRIu64 ",\"wait_ms\":%" PRId64 "}",
+             ",\"failed\":%" PRIu64 ",\"wait_ms\":%" PRId64,
              target->state, target->in_flight, target->delivered, target->failed,
              target->wait_ms);
+    if (target->stopped_ms > 0)
+        buf_addf(&l->json, ",\"stopped_ms\":%" PRId64, target->stopped_ms);
+    buf_add_str(&l->json, "}");
 }
 
 static void list_targets(void *arg, struct httpd_req *req)
@@ -342,9 +345,11 @@ static void list_targets(void *arg, struct httpd_req *req)
 
 static void answer_not_stopped(struct httpd_req *req)
 {
+    const struct target_args *args = httpd_args(req);
     httpd_error(req, 404, "not-stopped",
-                "no stopped target has this name; GET /v1/routes/ROUTE/targets lists the "
-                "exact names");
+                "no stopped target has this name; list the exact names with: tarry "
+                "targets %.*s",
+                SLICE_ARG(args->route));
 }
 
 /* answer: 0: resumed; 1: the target was not stopped; otherwise Redis did not answer. */

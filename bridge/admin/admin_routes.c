@@ -6,6 +6,7 @@
  */
 #include "bridge/admin/admin.h"
 #include "bridge/base/text.h"
+#include "bridge/base/when.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/admin/metrics.h"
 #include "bridge/engine/queue_object.h"
@@ -37,19 +38,49 @@ static int64_t next_due_ms(const struct route *route)
     return next_ms;
 }
 
+static void add_health(struct buf *out, const struct route *route)
+{
+    struct buf cause = {0};
+    text_add_json_member(out, "health", slice_of(health_name(health_of(route, &cause))));
+    if (cause.n > 0)
+        text_add_json_member(out, "cause", buf_slice(&cause));
+    buf_free(&cause);
+}
+
+/* The last failure is of any time since the start. */
+static void add_failures(struct buf *out, const struct route *route)
+{
+    const struct attempts *a = &route->attempts;
+    struct breaker_slice sum = attempts_sum(a, loop_mono_ms());
+    char at[WHEN_TEXT_BYTES];
+    buf_addf(out, ",\"failures\":{\"attempts\":%u,\"failed\":%u,\"window_s\":%d", sum.all,
+             sum.failed, HEALTH_WINDOW_MS / 1000);
+    if (a->failed_ms > 0) {
+        when_format_rfc3339(a->failed_ms, at);
+        buf_add_str(out, ",\"last\":{");
+        text_add_json_member(out, "at", slice_of(at));
+        text_add_json_member(out, "error", slice_of(a->error));
+        if (a->status > 0)
+            buf_addf(out, ",\"status\":%d", a->status);
+        if (a->target[0] != '\0')
+            text_add_json_member(out, "target", slice_of(a->target));
+        buf_add_str(out, "}");
+    }
+    buf_add_str(out, "}");
+}
+
 /* since_ms: monotonic; older counts are written as null. */
 static void add_counts(struct buf *out, const struct route *route, int64_t since_ms)
 {
     const struct store_count_reply *c = &route->counts;
     bool known = census_knows(route, since_ms);
-    bool late = known && c->head_ms >= 0 && c->head_ms < c->now_ms;
     add_number(out, "pending", known ? c->waiting : -1);
     add_number(out, "far", known ? c->far : -1);
     add_number(out, "in_flight", known ? c->in_flight : -1);
     add_number(out, "dead", known ? c->dead : -1);
-    add_number(out, "overdue", known ? c->overdue : -1);
+    add_number(out, "overdue", known ? census_overdue(route) : -1);
     add_number(out, "next_due_ms", known ? next_due_ms(route) : -1);
-    add_number(out, "oldest_overdue_ms", late ? c->now_ms - c->head_ms : known ? 0 : -1);
+    add_number(out, "oldest_overdue_ms", known ? census_overdue_ms(route) : -1);
     add_number(out, "counted_age_ms", known ? loop_mono_ms() - route->counted_ms : -1);
     const struct route *where = census_of(route);
     text_add_json_member(out, "counted_with",
@@ -117,6 +148,8 @@ static void add_route(struct buf *out, const struct route *route, int64_t since_
     buf_addf(out, ",\"queue\":%s,\"state\":\"%s\"", route->sink->rules ? "true" : "false",
              route_state_name(route->state));
     buf_addf(out, ",\"drained\":%s", is_drained(route) ? "true" : "false");
+    add_health(out, route);
+    add_failures(out, route);
     add_counts(out, route, since_ms);
     add_stats(out, route);
     add_lateness(out, route);

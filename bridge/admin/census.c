@@ -54,6 +54,18 @@ bool census_knows(const struct route *route, int64_t since_ms)
     return route->counted_ms >= since_ms;
 }
 
+int64_t census_overdue(const struct route *route)
+{
+    return route->state == ROUTE_PAUSED ? 0 : route->counts.overdue;
+}
+
+int64_t census_overdue_ms(const struct route *route)
+{
+    const struct store_count_reply *c = &route->counts;
+    bool late = route->state != ROUTE_PAUSED && c->head_ms >= 0 && c->head_ms < c->now_ms;
+    return late ? c->now_ms - c->head_ms : 0;
+}
+
 static void answer(struct census *c, bool whole)
 {
     census_cb *cb = c->cb;

@@ -67,7 +67,7 @@ static void explain_stored(struct buf *json, const struct source *src,
 {
     struct route *route = v->route;
     struct err err;
-    struct buf record = {0};
+    struct buf record = {0}, blocked_by = {0};
     const struct tries none = {0};
     int64_t due_ms = job->due_ms + route_spread_ms(route, job);
     job_encode(job, &route->names, &record);
@@ -87,6 +87,9 @@ static void explain_stored(struct buf *json, const struct source *src,
     buf_add_str(json, ",");
     text_add_json_id(json, v->named ? out->id : (struct slice){NULL, 0});
     buf_addf(json, ",\"due_ms\":%" PRId64, due_ms);
+    if (health_blocks(route, out->target, &blocked_by))
+        text_add_json_member(json, "blocked_by", buf_slice(&blocked_by));
+    buf_free(&blocked_by);
     add_delivery(json, &d);
     job_free(out);
     buf_free(&record);

@@ -33,6 +33,12 @@ const struct route *census_of(const struct route *route);
  * of queues are from the last sweep of their sink, as long as its Redis answers. */
 bool census_knows(const struct route *route, int64_t since_ms);
 
+/* The pending jobs that are due, and the time in ms since the first of them was due; both
+ * 0 while the route is paused, because its jobs wait as the operator wants. Not
+ * negative. */
+int64_t census_overdue(const struct route *route);
+int64_t census_overdue_ms(const struct route *route);
+
 /* Appends the metrics of routes, sinks, sources and queues. Job counts of a route are
  * included only if Redis reported them at since_ms (monotonic) or later. */
 void metrics_print(const struct bridge *bridge, int64_t since_ms, struct buf *out);

@@ -32,12 +32,14 @@ static const char *const duplicates[] = {[DUPLICATE_EXISTS] = "exists",
 static const char *const drops[] = {"expired", "late"};
 static const char *const results[] = {"delivered", "try_again", "rejected"};
 
+static double overdue(const void *of)
+{
+    return (double)census_overdue(of);
+}
+
 static double overdue_s(const void *of)
 {
-    const struct store_count_reply *c = &((const struct route *)of)->counts;
-    return c->head_ms < 0 || c->head_ms > c->now_ms
-               ? 0
-               : (double)(c->now_ms - c->head_ms) / 1000;
+    return (double)census_overdue_ms(of) / 1000;
 }
 
 static double counted_age_s(const void *of)
@@ -172,9 +174,10 @@ static const struct row {
     COUNTED(in_flight, "tarry_jobs_inflight",
             "Jobs in flight: claimed and not yet acknowledged, all instances."),
     COUNTED(dead, "tarry_dead_letters", "Dead letters in the error bucket."),
-    COUNTED(overdue, "tarry_jobs_due_overdue", "Pending jobs that are already due."),
+    GAUGE_OF(OF_COUNTED, overdue, "tarry_jobs_due_overdue",
+             "Pending jobs that are already due; 0 while the route is paused."),
     GAUGE_OF(OF_COUNTED, overdue_s, "tarry_oldest_overdue_seconds",
-             "Time since the oldest pending job was due."),
+             "Time since the oldest pending job was due; 0 while the route is paused."),
     GAUGE_OF(OF_COUNTED, counted_age_s, "tarry_jobs_counted_age_seconds",
              "Age of these numbers; those of queues are from the last sweep."),
     FIELDS(OF_ROUTES, HISTOGRAM, route, stats.lateness, 1, NULL, NULL, ALL,

@@ -175,7 +175,9 @@ struct ctl_column {
 struct ctl_view {
     const char *items;                /* the member that contains the items */
     const struct ctl_column *columns; /* ends with a row of zeros */
-    size_t kept; /* number of first columns shown on a narrow terminal; 0: all */
+    size_t kept;      /* number of first columns shown on a narrow terminal; 0: all */
+    const char *note; /* member that is printed below the table, for the items that have
+                       * it, behind the first column; NULL: none */
 };
 /* Prints the items as a table, or as one line of JSON each. now_ms 0: the clock of this
  * host. */

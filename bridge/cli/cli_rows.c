@@ -24,11 +24,14 @@ const struct cli_command cli_commands[] = {
      0, 0, SHOWS, ctl_status, .method = "GET", .path = "/v1/admin/status"},
     {"ready", NULL, "", "report whether the daemon is ready; needs no token", 0, 0,
      CLI_ASKS, ctl_ready, .method = "GET", .path = "/readyz"},
-    {"routes", NULL, "[ROUTE]", "show all routes or one: state, jobs, lateness", 0, 1,
+    {"routes", NULL, "[ROUTE]", "show all routes or one: health, jobs, lateness", 0, 1,
      SHOWS, ctl_routes, .method = "GET", .path = "/v1/admin/routes",
      .view = &ctl_view_routes,
-     .more = "On a narrow terminal it shows only the first columns. For one ROUTE it "
-             "shows all values."},
+     .more =
+         "The health of a route is held, stopped, paused, resting, failing, behind, "
+         "draining or healthy. The lines below the table explain each route that is "
+         "not healthy. On a narrow terminal the table has only its first columns. For "
+         "one ROUTE it shows all values."},
     {"reload", NULL, "", "make the daemon read its configuration again", 0, 0, SHOWS,
      ctl_request, .method = "POST", .path = "/v1/admin/reload"},
 

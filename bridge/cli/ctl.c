@@ -93,10 +93,10 @@ static const struct ctl_column sink_columns[] = {{"SINK", "name", CTL_TEXT},
                                                  {"DELIVERED", "delivered", CTL_COUNT},
                                                  {"FAILED", "failed", CTL_ALARM},
                                                  {0}};
-static const struct ctl_view parts[] = {{"redis", redis_columns, 0},
-                                        {"instances", instance_columns, 0},
-                                        {"sources", source_columns, 0},
-                                        {"sinks", sink_columns, 0}};
+static const struct ctl_view parts[] = {{"redis", redis_columns, 0, NULL},
+                                        {"instances", instance_columns, 0, NULL},
+                                        {"sources", source_columns, 0, NULL},
+                                        {"sinks", sink_columns, 0, NULL}};
 
 /* Prints the warnings about a Redis, such as that it does not persist the jobs. */
 static void print_warnings(const json_t *status)

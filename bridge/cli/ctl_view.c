@@ -20,7 +20,7 @@ enum { COLUMNS_MAX = 12, GAP = 2, NAME_COLUMN = 18 };
 
 static const struct ctl_column route_columns[] = {
     {"ROUTE", "name", CTL_TEXT},
-    {"STATE", "state", CTL_STATE},
+    {"HEALTH", "health", CTL_STATE},
     {"PENDING", "pending", CTL_COUNT},
     {"IN FLIGHT", "in_flight", CTL_COUNT},
     {"DEAD", "dead", CTL_ALARM},
@@ -40,13 +40,11 @@ static const struct ctl_column dead_columns[] = {
     {"BURIED", "buried", CTL_TEXT},   {"REASON", "reason", CTL_TEXT},
     {"TRIES", "attempts", CTL_COUNT}, {"ID", "id", CTL_TEXT},
     {"ERROR", "error", CTL_TEXT},     {0}};
-static const struct ctl_column target_columns[] = {{"TARGET", "target", CTL_TEXT},
-                                                   {"STATE", "state", CTL_STATE},
-                                                   {"IN FLIGHT", "in_flight", CTL_COUNT},
-                                                   {"DELIVERED", "delivered", CTL_COUNT},
-                                                   {"FAILED", "failed", CTL_ALARM},
-                                                   {"WAIT", "wait_ms", CTL_SPAN},
-                                                   {0}};
+static const struct ctl_column target_columns[] = {
+    {"TARGET", "target", CTL_TEXT},        {"STATE", "state", CTL_STATE},
+    {"IN FLIGHT", "in_flight", CTL_COUNT}, {"DELIVERED", "delivered", CTL_COUNT},
+    {"FAILED", "failed", CTL_ALARM},       {"WAIT", "wait_ms", CTL_SPAN},
+    {"STOPPED", "stopped_ms", CTL_WHEN},   {0}};
 static const struct ctl_column rewind_columns[] = {{"SOURCE", "source", CTL_TEXT},
                                                    {"TOPIC", "topic", CTL_TEXT},
                                                    {"PARTITION", "partition", CTL_TEXT},
@@ -54,11 +52,11 @@ static const struct ctl_column rewind_columns[] = {{"SOURCE", "source", CTL_TEXT
                                                    {"END", "end", CTL_TEXT},
                                                    {"RECORDS", "records", CTL_COUNT},
                                                    {0}};
-const struct ctl_view ctl_view_routes = {"routes", route_columns, 7},
-                      ctl_view_jobs = {"jobs", job_columns, 0},
-                      ctl_view_dead = {"items", dead_columns, 0},
-                      ctl_view_targets = {"targets", target_columns, 0},
-                      ctl_view_rewind = {"partitions", rewind_columns, 0};
+const struct ctl_view ctl_view_routes = {"routes", route_columns, 7, "cause"},
+                      ctl_view_jobs = {"jobs", job_columns, 0, NULL},
+                      ctl_view_dead = {"items", dead_columns, 0, NULL},
+                      ctl_view_targets = {"targets", target_columns, 0, NULL},
+                      ctl_view_rewind = {"partitions", rewind_columns, 0, NULL};
 
 /* --- values --- */
 
@@ -234,10 +232,11 @@ static const char *colour_of(enum ctl_kind kind, const json_t *v)
 {
     static const struct {
         const char *state, *colour;
-    } rows[] = {{"running", "32"},  {"flowing", "32"},  {"paused", "33"},
-                {"draining", "36"}, {"resting", "33"},  {"probing", "33"},
-                {"stopped", "31"},  {"unknown", "33"},  {"held", "33"},
-                {"dead", "31"},     {"in-flight", "36"}};
+    } rows[] = {{"running", "32"},  {"flowing", "32"},   {"paused", "33"},
+                {"draining", "36"}, {"resting", "33"},   {"probing", "33"},
+                {"stopped", "31"},  {"unknown", "33"},   {"held", "33"},
+                {"dead", "31"},     {"in-flight", "36"}, {"healthy", "32"},
+                {"failing", "31"},  {"behind", "31"}};
     if (kind == CTL_ALARM)
         return json_integer_value(v) > 0 ? "31" : NULL;
     for (size_t i = 0; kind == CTL_STATE && i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -366,6 +365,26 @@ static void put_rows(const struct table *t, bool colours)
     }
 }
 
+static void print_notes(const struct ctl_view *view, const json_t *items)
+{
+    const char *space = "\n";
+    const json_t *item;
+    size_t i;
+    json_array_foreach((json_t *)(uintptr_t)items, i, item)
+    {
+        struct buf line = {0};
+        const json_t *note = member(item, view->note);
+        if (!json_is_string(note))
+            continue;
+        ctl_value_add(&line, member(item, view->columns[0].member), CTL_TEXT, 0);
+        buf_add_str(&line, ": ");
+        ctl_value_add(&line, note, CTL_TEXT, 0);
+        printf("%s%s\n", space, buf_str(&line));
+        space = "";
+        buf_free(&line);
+    }
+}
+
 static void print_table(const struct ctl_view *view, const json_t *items, int64_t now_ms)
 {
     struct table t = {.columns = view->columns};
@@ -375,6 +394,8 @@ static void print_table(const struct ctl_view *view, const json_t *items, int64_
     fill(&t, items, now_ms > 0 ? now_ms : wall_ms());
     t.shown = fitting(&t, view->kept);
     put_rows(&t, has_colours());
+    if (view->note)
+        print_notes(view, items);
     for (size_t i = 0; i < t.rows * t.count; i++)
         free(t.cells[i].text);
     free(t.cells);
@@ -401,7 +422,7 @@ static enum ctl_kind kind_of(const char *name, const json_t *v)
     if (json_is_integer(v) && n > 3 && strcmp(name + n - 3, "_ms") == 0)
         return json_integer_value(v) > YEAR_2000_MS ? CTL_WHEN : CTL_SPAN;
     return strcmp(name, "bytes") == 0                                  ? CTL_BYTES
-           : strcmp(name, "state") == 0                                ? CTL_STATE
+           : strcmp(name, "state") == 0 || strcmp(name, "health") == 0 ? CTL_STATE
            : strcmp(name, "dead") == 0 || strcmp(name, "overdue") == 0 ? CTL_ALARM
                                                                        : CTL_COUNT;
 }

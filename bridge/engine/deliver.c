@@ -226,6 +226,8 @@ void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
     sink->outcome_us = loop_mono_us();
     histogram_add(&sink->stats.duration[outcome],
                   (double)(sink->outcome_us - h->started_us) / 1e6);
+    if (d->dead == NULL)
+        health_note(route_of(h), d, outcome, why);
     if (route_of(h)->tap)
         tell_tap(h, outcome, why);
     no_renewal(h);

@@ -26,8 +26,6 @@ enum {
     ROOM_AGAIN_MS = 100,  /* no room: the first job put back asks again after this, */
     GAP_MAX_MS = 1000,    /* the next ones with at most this gap */
     PROBE_FIRST_MS = 200, /* from the probe to the first job that follows it */
-    STOPPED_MS = 60000,   /* until jobs of a stopped target ask again */
-    SPAN_MS = 60000,      /* due times of jobs put back are spread over this at most */
     AWAY_MS = 1000,       /* wait after a call that Redis did not answer */
     LOOK_MS = 60000,      /* a resting route claims once in this time, */
     LOOK_FOR_MS = 1100,   /* for this long: more than a tick of its schedulers */
@@ -64,7 +62,7 @@ static int64_t own_wait_ms(struct target *t, int64_t first_ms, int64_t gap_ms)
 {
     int64_t now_ms = loop_mono_ms(), first = now_ms + first_ms;
     int64_t next = t->slot_ms + (gap_ms > 0 ? gap_ms : 1);
-    t->slot_ms = next < first || next > first + SPAN_MS ? first : next;
+    t->slot_ms = next < first || next > first + PACE_SPAN_MS ? first : next;
     return t->slot_ms - now_ms;
 }
 
@@ -96,7 +94,7 @@ static bool put_back_if_stopped(struct ask *ask)
     struct target *t = ask->target;
     int64_t rest_ms = breaker_wait_ms(&t->breaker, loop_mono_ms());
     if (t->stopped)
-        put_back(ask, own_wait_ms(t, STOPPED_MS, 1), ask->has_slot);
+        put_back(ask, own_wait_ms(t, PACE_STOPPED_MS, 1), ask->has_slot);
     else if (rest_ms > 0)
         put_back(ask, rest_wait_ms(t, rest_ms), ask->has_slot);
     else
@@ -260,7 +258,7 @@ static void ask_for_places(struct pace *p)
 void pace_ask(struct pace *p, struct slice name, bool has_slot, pace_cb *cb, void *arg)
 {
     static const struct pace_answer goes = {.go = true};
-    struct slice stop_name = target_stop_name(p, name);
+    struct slice stop_name = pace_target_name(p, name);
     if (p->single && !slice_eq(stop_name, buf_slice(&p->only_stop)))
         p->single = false;
     struct target *t = p->stopped_count > 0 ? target_find(p, stop_name) : NULL;
@@ -335,7 +333,7 @@ void pace_done(struct pace *p, struct target *t, struct slice name, enum outcome
     if (t) /* a target that reports itself gone has answered: not a failure */
         note_outcome(p, t, outcome == TRY_AGAIN && !stops);
     if (stops)
-        target_stop(p, target_stop_name(p, name));
+        target_stop(p, pace_target_name(p, name));
 }
 
 void pace_not_delivered(struct pace *p, struct target *t)
@@ -432,6 +430,7 @@ static void on_tick(void *arg)
 {
     struct pace *p = arg;
     targets_sweep(p);
+    release_tick(p);
     if (p->stops && store_is_up(p->route->bridge->store) &&
         loop_mono_ms() >= p->read_ms + PACE_REFRESH_MS)
         targets_read_stops(p);
@@ -450,6 +449,7 @@ static struct pace *pace_new(struct route *route)
     TAILQ_INIT(&p->by_use);
     TAILQ_INIT(&p->due);
     TAILQ_INIT(&p->asking);
+    TAILQ_INIT(&p->releases);
     p->hook = loop_each_turn(on_turn, p);
     p->tick = timer_every(TICK_MS, on_tick, p);
     return p;
@@ -485,6 +485,7 @@ void pace_free(struct pace *p)
         free(ask);
     }
     targets_free(p);
+    releases_free(p);
     buf_free(&p->only);
     buf_free(&p->only_stop);
     buf_free(&p->lower);

@@ -73,9 +73,23 @@ struct pace_target {
     unsigned in_flight;
     uint64_t delivered, failed; /* within the breaker's window */
     int64_t wait_ms;            /* resting: ms until the probe */
+    int64_t stopped_ms;         /* stopped: since when, Redis' clock; else 0 */
 };
 typedef void pace_each(void *arg, const struct pace_target *target);
 void pace_list(const struct pace *p, pace_each *each, void *arg);
+/* Find the targets that get no deliveries, or only a probe. */
+struct pace_trouble {
+    bool only; /* the route has no other target, as far as is known */
+    unsigned stopped, resting;
+    struct pace_target first_stopped; /* the longest stop; borrowed within the turn */
+    struct pace_target first_resting; /* the next probe */
+};
+void pace_find_trouble(const struct pace *p, struct pace_trouble *found);
+/* Return whether a job to this target would wait for it: it is stopped, or its breaker is
+ * open. Fills in found, borrowed within the turn. */
+bool pace_blocks(struct pace *p, struct slice target, struct pace_target *found);
+/* Return the name of a target as in the list of stops; valid until the next call. */
+struct slice pace_target_name(struct pace *p, struct slice target);
 /* Lift a stop. done: 0: the target was stopped and resumes; 1: it was not stopped; -1:
  * Redis did not answer. Called after pace_resume() has returned. */
 void pace_resume(struct pace *p, struct slice target, void (*done)(void *arg, int answer),

@@ -16,8 +16,11 @@
 
 enum {
     PACE_TARGETS_MAX = 10000, /* known targets; as many stopped ones may be added */
-    PACE_REFRESH_MS = 10000   /* stops are read again after this, in case a notification
+    PACE_REFRESH_MS = 10000,  /* stops are read again after this, in case a notification
                                * was lost */
+    PACE_STOPPED_MS = 60000,  /* until a job of a stopped target asks again */
+    PACE_SPAN_MS = 60000, /* due times of jobs put back are spread over this at most */
+    PACE_STOPPED_MAX_MS = PACE_STOPPED_MS + PACE_SPAN_MS + 10000
 };
 
 /* A job that has asked, until its answer. */
@@ -44,7 +47,8 @@ struct target {
     bool due;                /* on_turn() must serve it */
     bool stopped, unsaved;   /* unsaved: Redis has not confirmed the stop yet */
     bool seen;               /* the reply being read contains its stop */
-    int64_t used_ms;         /* monotonic, as all times here */
+    int64_t stopped_ms;      /* stopped: since when, Redis' clock */
+    int64_t used_ms;         /* monotonic, as the following times */
     int64_t slot_ms;         /* the last time assigned to a job that was put back */
     int64_t done_ms;         /* time of the last outcome */
     int64_t gap_ms;          /* smoothed time between outcomes while the target had no
@@ -70,20 +74,20 @@ struct pace {
     unsigned asks;          /* jobs without an answer */
     unsigned held;          /* of these: jobs that wait here with a timer */
     unsigned stopped_count;
-    unsigned calls;  /* calls about stops in flight */
-    int64_t read_ms; /* monotonic: when the last read was sent */
-    bool wake;       /* notify the schedulers at the end of the turn */
+    unsigned calls;                 /* calls about stops in flight */
+    TAILQ_HEAD(, release) releases; /* of targets that were resumed */
+    int64_t read_ms;                /* monotonic: when the last read was sent */
+    bool wake;                      /* notify the schedulers at the end of the turn */
     struct turn_hook *hook;
     struct timer *tick;
     struct log_limit complain, complain_full, complain_stop, complain_redis;
 };
 
 /* --- pace_target.c --- */
-/* Return the name of a target for rates and breakers. Valid until the next call. */
+/* Return the name of a target for rates and breakers. Valid until the next call. The name
+ * for stops is pace_target_name(): the exact target, since other targets of the same host
+ * may still exist. */
 struct slice target_name(struct pace *p, struct slice target);
-/* Return the name of a target for stops: the exact target, since other targets of the
- * same host may still exist. Valid until the next call. */
-struct slice target_stop_name(struct pace *p, struct slice target);
 /* Return its name, as in lists and logs. */
 struct slice target_slice(const struct target *t);
 struct target *target_find(const struct pace *p, struct slice name); /* NULL: unknown */
@@ -98,6 +102,16 @@ void target_due(struct pace *p, struct target *t);
 
 /* Set p->single and the names of the only target, if jobs cannot name another. */
 void targets_find_only(struct pace *p);
+/* --- pace_release.c --- */
+
+/* The target of that name was resumed: make its waiting jobs due again. Works in the
+ * background. */
+void release_start(struct pace *p, struct slice name);
+void release_tick(struct pace *p); /* call it once a second */
+void releases_free(struct pace *p);
+
+/* --- pace_target.c: stops --- */
+
 /* Stop the target of that name. */
 void target_stop(struct pace *p, struct slice name);
 void targets_read_stops(struct pace *p);

@@ -4,6 +4,7 @@
  * the window, a breaker that is not closed, or a stop. Stops are synchronized with Redis.
  */
 #include "bridge/engine/pace_internal.h"
+#include "bridge/base/text.h"
 #include "bridge/job/tmpl.h"
 
 #include <ctype.h>
@@ -27,7 +28,7 @@ struct slice target_name(struct pace *p, struct slice target)
     return buf_slice(&p->lower);
 }
 
-struct slice target_stop_name(struct pace *p, struct slice target)
+struct slice pace_target_name(struct pace *p, struct slice target)
 {
     return target.n > 0 ? target : target_name(p, target);
 }
@@ -50,7 +51,7 @@ void targets_find_only(struct pace *p)
         tmpl_render(route->target, &job, NULL, 0, slice_of(route->conf->name), &text,
                     &err) == 0) {
         buf_add_slice(&p->only, target_name(p, buf_slice(&text)));
-        buf_add_slice(&p->only_stop, target_stop_name(p, buf_slice(&text)));
+        buf_add_slice(&p->only_stop, pace_target_name(p, buf_slice(&text)));
     }
     p->single = p->only.n > 0;
     buf_free(&text);
@@ -238,9 +239,9 @@ static void on_noted(void *arg, const struct redisReply *reply)
 
 static void note(struct pace *p, const struct target *t)
 {
-    char now[24];
-    snprintf(now, sizeof(now), "%lld", (long long)store_now_ms(p->route->bridge->store));
-    ask(p, "HSETNX", target_slice(t), slice_of(now), on_noted, p);
+    char since[24];
+    snprintf(since, sizeof(since), "%" PRId64, t->stopped_ms);
+    ask(p, "HSETNX", target_slice(t), slice_of(since), on_noted, p);
 }
 
 void target_stop(struct pace *p, struct slice name)
@@ -261,6 +262,7 @@ void target_stop(struct pace *p, struct slice name)
              "reported that it is gone for good and is stopped; its jobs wait until you "
              "run: tarry go-on");
     set_stopped(p, t, true);
+    t->stopped_ms = store_now_ms(p->route->bridge->store);
     t->unsaved = true;
     note(p, t);
     notify_others(p);
@@ -276,14 +278,16 @@ static void on_stops(void *arg, const struct redisReply *reply)
     const bool good = is_answer(p, reply);
     TAILQ_FOREACH (t, &p->by_use, link)
         t->seen = false;
-    for (size_t i = 0; i < redis_items(reply); i++) {
+    for (size_t i = 0; i + 1 < redis_items(reply); i += 2) {
         const struct slice name = redis_text(redis_item(reply, i));
+        int64_t since_ms = text_whole_number(redis_text(redis_item(reply, i + 1)));
         if (name.p == NULL)
             continue;
         t = target_get(p, name);
         if (!t->stopped)
             log_stop(p, t, LOG_WARN, "is stopped");
         set_stopped(p, t, true);
+        t->stopped_ms = since_ms > 0 ? since_ms : 0;
         t->unsaved = false;
         t->seen = true;
     }
@@ -302,7 +306,7 @@ void targets_read_stops(struct pace *p)
         TAILQ_FOREACH (t, &p->by_use, link)
             if (t->stopped && t->unsaved)
                 note(p, t);
-    ask(p, "HKEYS", (struct slice){NULL, 0}, (struct slice){NULL, 0}, on_stops, p);
+    ask(p, "HGETALL", (struct slice){NULL, 0}, (struct slice){NULL, 0}, on_stops, p);
 }
 
 void pace_start(struct pace *p)
@@ -347,6 +351,7 @@ static void on_lifted(void *arg, const struct redisReply *reply)
         }
         notify_others(p);
         targets_read_stops(p);
+        release_start(p, (struct slice){lifting->name, lifting->n});
     }
     lifting->done(lifting->arg, answer);
     free(lifting);
@@ -373,21 +378,65 @@ static const char *state_of(const struct target *t)
     return t->stopped ? "stopped" : states[t->breaker.state];
 }
 
-void pace_list(const struct pace *p, pace_each *each, void *arg)
+static struct pace_target shown(const struct pace *p, const struct target *t)
 {
     int64_t now_ms = loop_mono_ms();
+    struct breaker_slice sum = breaker_sum(&t->breaker, &p->breaker, now_ms);
+    return (struct pace_target){.name = target_slice(t),
+                                .state = state_of(t),
+                                .in_flight = t->in_flight,
+                                .delivered = sum.all - sum.failed,
+                                .failed = sum.failed,
+                                .wait_ms = breaker_wait_ms(&t->breaker, now_ms),
+                                .stopped_ms = t->stopped ? t->stopped_ms : 0};
+}
+
+void pace_list(const struct pace *p, pace_each *each, void *arg)
+{
     const struct target *t;
     TAILQ_FOREACH (t, &p->by_use, link) {
-        struct breaker_slice sum = breaker_sum(&t->breaker, &p->breaker, now_ms);
-        const struct pace_target shown = {.name = target_slice(t),
-                                          .state = state_of(t),
-                                          .in_flight = t->in_flight,
-                                          .delivered = sum.all - sum.failed,
-                                          .failed = sum.failed,
-                                          .wait_ms =
-                                              breaker_wait_ms(&t->breaker, now_ms)};
-        each(arg, &shown);
+        const struct pace_target one = shown(p, t);
+        each(arg, &one);
     }
+}
+
+static bool is_resting(const struct target *t)
+{
+    return t->breaker.state != BREAKER_CLOSED;
+}
+
+void pace_find_trouble(const struct pace *p, struct pace_trouble *found)
+{
+    const struct target *t, *stopped = NULL, *resting = NULL;
+    *found = (struct pace_trouble){.only = p->single};
+    if (p->stopped_count == 0 && p->route->conf->breaker <= 0)
+        return;
+    TAILQ_FOREACH (t, &p->by_use, link) {
+        if (t->stopped) {
+            found->stopped++;
+            if (stopped == NULL || t->stopped_ms < stopped->stopped_ms)
+                stopped = t;
+        } else if (is_resting(t)) {
+            found->resting++;
+            if (resting == NULL || t->breaker.until_ms < resting->breaker.until_ms)
+                resting = t;
+        }
+    }
+    if (stopped)
+        found->first_stopped = shown(p, stopped);
+    if (resting)
+        found->first_resting = shown(p, resting);
+}
+
+bool pace_blocks(struct pace *p, struct slice target, struct pace_target *found)
+{
+    const struct target *t = target_find(p, pace_target_name(p, target));
+    if (t == NULL || !t->stopped)
+        t = target_find(p, target_name(p, target));
+    if (t == NULL || (!t->stopped && !is_resting(t)))
+        return false;
+    *found = shown(p, t);
+    return true;
 }
 
 static void print_route(const struct pace *p, struct buf *out)

@@ -70,16 +70,21 @@ static void on_found(void *arg, const struct store_look_reply *look)
     enum found state = state_of(look->state);
     tries_parse(look->tries, &tries);
     struct job *job = NULL;
+    struct buf cause = {0};
     if (look->record.n > 0)
         job = job_decode(q->change.id, look->record, &q->route->names, &err);
+    if (state == FOUND_PENDING && job && route_target(q->route, job, &err) == 0)
+        health_blocks(q->route, job->target, &cause);
     const struct found_reply reply = {
         .state = state,
         .job = job,
         .attempts = tries.attempts,
         .last_error = tries.error,
         .due_ms = state == FOUND_PENDING || job == NULL ? look->at_ms : job->due_ms,
+        .blocked_by = buf_str(&cause),
     };
     q->cb.found(q->arg, &reply);
+    buf_free(&cause);
     job_free(job);
     query_end(q);
     free(q);
@@ -90,7 +95,8 @@ static void on_not_asked(void *arg)
 {
     struct query *q = arg;
     const struct found_reply reply = {.state = q->bucket ? FOUND_UNKNOWN : FOUND_NO_ROUTE,
-                                      .last_error = ""};
+                                      .last_error = "",
+                                      .blocked_by = ""};
     q->cb.found(q->arg, &reply);
     query_end(q);
     free(q);

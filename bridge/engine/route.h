@@ -10,6 +10,7 @@
 #include "bridge/base/log.h"
 #include "bridge/base/mem.h"
 #include "bridge/engine/gate.h"
+#include "bridge/engine/health.h"
 #include "bridge/engine/inst.h"
 #include "bridge/engine/route_state.h"
 #include "bridge/job/job.h"
@@ -102,6 +103,7 @@ struct route {
     struct route_stats stats;
     struct history *history;         /* NULL: nothing is known yet */
     struct recent recent;            /* of stats.lateness */
+    struct attempts attempts;        /* for its health */
     struct store_count_reply counts; /* of its jobs, at counted_ms (census.h) */
     int64_t counted_ms;
     struct route_ahead *ahead[ROUTE_AHEADS]; /* by span; NULL: not counted yet */

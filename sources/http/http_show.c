@@ -104,6 +104,8 @@ void http_job_show(struct buf *out, struct slice id, const struct found_reply *f
     buf_addf(out, ",\"state\":\"%s\",\"due\":\"%s\",\"attempts\":%u,\"last_error\":",
              states[found->state], due, found->attempts);
     text_add_json(out, slice_of(found->last_error));
+    if (*found->blocked_by)
+        text_add_json_member(out, "blocked_by", slice_of(found->blocked_by));
     if (found->job)
         http_job_members(out, found->job);
     buf_add_str(out, "}\n");

@@ -56,6 +56,10 @@ def test_a_route_with_one_target_leaves_its_jobs_in_the_bucket_while_that_rests(
     for _ in range(3):
         post(tarry, "")
     wait_for("an open breaker", lambda: "resting" in states(tarry))
+    route = tarry.ask("GET", "/v1/admin/routes/r")[2]["routes"][0]
+    assert route["health"] == "resting" and route["cause"].startswith(
+        f"the circuit breaker of {origin(url)} is open for "), route
+    assert route["cause"].endswith("Z: HTTP 503")
     post_all(tarry, "", [{}] * 50)
     time.sleep(0.3)
     before = [tarry.metric("tarry_redis_scripts_total", script=s) for s in ("claim", "retry")]
@@ -119,6 +123,35 @@ def test_a_target_that_answers_410_is_stopped_until_an_operator_resumes_it(bench
     wait_for("both to continue", lambda: not any("stopped" in states(d) for d in daemons))
     post(one, stopped)
     assert set(attempts(hooks[0].wait(stopped, 2))) == {1}
+    for daemon in daemons:
+        daemon.stop()
+
+
+@pytest.mark.slow
+def test_jobs_of_a_resumed_target_leave_at_once_and_no_others(bench, hooks):
+    """By either instance. They had been put back for a minute and more."""
+    daemons = start(bench, conf('retry = [ "5m" ];'), 2)
+    stopped, other, failing = hooks[0].url(GONE), hooks[0].url(GONE), hooks[1].url(BROKEN)
+    for url in (stopped, other):
+        post(daemons[0], url)
+        for daemon in daemons:
+            wait_for("a stop", lambda d=daemon, u=url: targets(d).get(u))
+    post_all(daemons[0], stopped, [{}] * 250)
+    post_all(daemons[0], other, [{}] * 20)
+    post_all(daemons[0], stopped, [{"id": "future", "deliver-after": "90s"}])
+    post(daemons[0], failing)
+    hooks[1].wait(failing)
+    wait_for("jobs that were put back", lambda: daemons[0].metric("tarry_jobs_due_overdue", route="r") == 0 and
+             daemons[0].metric("tarry_jobs_inflight", route="r") == 0)
+    hooks[0].answers[urllib.parse.urlparse(stopped).path] = [response()]
+    began = time.time()
+    assert go_on(daemons[1], stopped)[0] == 200
+    calls = hooks[0].wait(stopped, 1 + 251, timeout_s=20)
+    assert max(seconds(calls)) - began < soon_s(3)
+    assert attempts(calls[1:]) == [1] * 251
+    time.sleep(1.5)  # the second pass
+    assert len(hooks[0].got(stopped)) == 1 + 251 and len(hooks[0].got(other)) == 1 and len(hooks[1].got(failing)) == 1
+    assert daemons[0].ask("GET", "/v1/routes/r/jobs/future")[2]["state"] == "waiting"
     for daemon in daemons:
         daemon.stop()
 

@@ -56,16 +56,16 @@ def test_the_daemon_and_its_routes(place):
     assert {s["name"] for s in status["sinks"]} == {"hook"}
     place.send("one", "--after", "100s")
     route = cli.one(place.run("routes"))
-    assert (route["name"], route["state"], route["pending"]) == ("r", "running", 1)
+    assert (route["name"], route["state"], route["health"], route["pending"]) == ("r", "running", "healthy", 1)
     assert cli.one(place.run("routes", "r"))["name"] == "r"
     code, text = place.on_terminal("routes")
     head, row = cli.plain(text).splitlines()
-    assert code == 0 and head.split()[:3] == ["ROUTE", "STATE", "PENDING"]
+    assert code == 0 and head.split()[:3] == ["ROUTE", "HEALTH", "PENDING"]
     # Numbers are right-aligned with their title, words left-aligned.
-    assert head.index("STATE") == row.index("running")
+    assert head.index("HEALTH") == row.index("healthy")
     assert head.index("PENDING") + len("PENDING") == row.index(" 1 ") + 2
     assert "in 1m" in row
-    assert "\033[32mrunning" in text
+    assert "\033[32mhealthy" in text
     assert "\033" not in place.on_terminal("routes", NO_COLOR="1")[1]
     assert "\033" not in place.on_terminal("routes", TERM="dumb")[1]
     assert "\033" not in place.run("routes", "--table").stdout
@@ -100,7 +100,7 @@ def test_the_format_is_a_table_also_in_a_pipe_unless_a_flag_or_the_environment_r
 def test_the_routes_fit_a_terminal_of_80_columns(bench):
     place = Place(bench, routes='another_route: { from = "http"; match = "x"; to = "hook"; };')
     place.send("one", "--after", "100s")
-    titles = "ROUTE|STATE|PENDING|IN FLIGHT|DEAD|OVERDUE|NEXT DUE"
+    titles = "ROUTE|HEALTH|PENDING|IN FLIGHT|DEAD|OVERDUE|NEXT DUE"
     for columns, rest in ((200, "|LATE P50|P99|DELIVERED|TO"), (80, "|LATE P50"), (20, "")):
         code, text = place.on_terminal("routes", columns=columns)
         shown = cli.plain(text).splitlines()

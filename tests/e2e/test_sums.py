@@ -192,7 +192,7 @@ def test_sums_add_up_over_two_restarting_instances_on_every_route(bench):
         if turn == 0:
             assert ledger.all[0].ask("POST", "/v1/admin/routes/held/pause")[0] == 200
             load(rnd, ledger.all[1], "held", 900, 60)
-            wait_for("jobs of the paused route", lambda: ledger.all[1].metric("tarry_jobs_due_overdue", route="held") > 0)
+            wait_for("jobs of the paused route", lambda: ledger.all[1].metric("tarry_jobs_pending", route="held") > 0)
             for route in ROUTES:
                 ledger.check(route)
             assert ledger.all[0].ask("POST", "/v1/admin/routes/held/resume")[0] == 200
