@@ -159,7 +159,7 @@ install: $(B)/tarry
 	install -D -m 755 $(B)/tarry $(DESTDIR)$(PREFIX)/bin/tarry
 	for h in $$(etc/build/exports.sh headers); do \
 	  install -D -m 644 $$h $(DESTDIR)$(PREFIX)/include/tarry/$$h || exit 1; done
-	install -D -m 644 -t $(doc) LICENSE README.md CHANGELOG.md etc/openapi.yaml
+	install -D -m 644 -t $(doc) LICENSE README.md CHANGELOG.md etc/openapi.yaml etc/asyncapi.yaml
 	install -D -m 644 -t $(doc)/bridge bridge/README.md
 	for f in $$(find docs -type f); do install -D -m 644 $$f $(doc)/$$f || exit 1; done
 	install -D -m 644 -t $(doc)/examples $(filter-out %/quickstart.conf,$(wildcard etc/*.conf))
