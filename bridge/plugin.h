@@ -206,6 +206,8 @@ struct dead_letter {
     int64_t first_ms, last_ms; /* time of the first and the last attempt, ms since 1970 */
 };
 
+enum { DELIVERY_ANSWER_MAX = 1024 /* more than a dead letter stores, to find secrets */ };
+
 /* One attempt to deliver a job. All of it is borrowed until delivery_done(). */
 struct delivery {
     const struct job *job;  /* id, key, payload; job->headers are the unfiltered ones */
@@ -225,6 +227,10 @@ struct delivery {
                              * many ms from now */
     int status; /* the sink may set the answer of the other end: HTTP status, reason code;
                  * stored with a dead letter */
+    /* The sink may set the start of the other end's answer, at most DELIVERY_ANSWER_MAX
+     * bytes, and its content type; borrowed until delivery_done() returns. Stored with a
+     * dead letter, without secrets. */
+    struct slice answer, answer_type;
     bool stops_target; /* the sink may set it with TRY_AGAIN: the target no longer exists;
                         * tarry delivers nothing to it until an operator resumes it */
     void *sink_arg;    /* for the sink's own use */

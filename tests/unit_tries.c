@@ -128,6 +128,60 @@ static void invalid_attempts_text_counts_as_no_attempts(void **state)
     }
 }
 
+static void an_answer_is_stored_only_with_a_dead_letter(void **state)
+{
+    struct tries t = {.attempts = 1}, back;
+    struct buf text = {0};
+    (void)state;
+    tries_set_error(&t, "HTTP 400");
+    tries_set_answer(&t, SLICE_LIT("text/plain"), SLICE_LIT("upstream\n|exploded\n"));
+    tries_format(&t, &text);
+    assert_string_equal(buf_str(&text), "1||0/0/0|0|0|HTTP 400");
+    tries_set_reason(&t, "rejected");
+    tries_format(&t, &text);
+    tries_parse(buf_slice(&text), &back);
+    assert_string_equal(back.error, "HTTP 400");
+    assert_string_equal(back.answer_type, "text/plain");
+    assert_string_equal(back.answer, "upstream\n|exploded");
+    tries_set_answer(&t, SLICE_LIT("text/plain"), SLICE_LIT(""));
+    assert_string_equal(t.answer, "");
+    assert_string_equal(t.answer_type, "");
+    buf_free(&text);
+}
+
+static void secrets_and_invalid_bytes_of_an_answer_are_replaced(void **state)
+{
+    static const struct {
+        struct slice body;
+        const char *kept;
+    } rows[] = {{SLICE_LIT("token=abcdef&x=1"), "token=***&x=1"},
+                {SLICE_LIT("a\0b\r\n\tc\x1b[31m"), "a b \n\tc [31m"},
+                {SLICE_LIT("caf\xc3\xa9 \xff\xfe\xc2\x85."), "caf\xc3\xa9 ?? ."}};
+    struct tries t = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        tries_set_answer(&t, (struct slice){0}, rows[i].body);
+        assert_string_equal(t.answer, rows[i].kept);
+    }
+}
+
+static void a_long_answer_is_cut_between_characters_and_behind_a_secret(void **state)
+{
+    char body[2000];
+    struct tries t = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof(body); i += 2)
+        memcpy(body + i, "\xc3\xa9", 2);
+    body[0] = 'x';
+    body[1] = 'y';
+    tries_set_answer(&t, (struct slice){0}, (struct slice){body + 1, sizeof(body) - 1});
+    assert_int_equal(strlen(t.answer), TRIES_ANSWER_MAX - 1);
+    memset(body, 'x', sizeof(body));
+    memcpy(body + TRIES_ANSWER_MAX - 12, " token=", 7);
+    tries_set_answer(&t, (struct slice){0}, (struct slice){body, sizeof(body)});
+    assert_string_equal(t.answer + TRIES_ANSWER_MAX - 12, " token=***");
+}
+
 UNIT(tries)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +192,9 @@ UNIT(tries)
         cmocka_unit_test(an_entry_of_an_earlier_layout_is_read),
         cmocka_unit_test(an_invalid_record_counts_as_no_attempt),
         cmocka_unit_test(every_reason_fits),
+        cmocka_unit_test(an_answer_is_stored_only_with_a_dead_letter),
+        cmocka_unit_test(secrets_and_invalid_bytes_of_an_answer_are_replaced),
+        cmocka_unit_test(a_long_answer_is_cut_between_characters_and_behind_a_secret),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,8 @@ static void note_attempt(struct handover *h)
     struct tries *t = &h->l.tries;
     t->attempts++;
     t->status = h->d.status;
+    if (!h->ended) /* else delivery_done() has stored it */
+        tries_set_answer(t, h->d.answer_type, h->d.answer);
     t->last_ms = store_now_ms(h->sink->bridge->store);
     if (t->first_ms == 0)
         t->first_ms = t->last_ms;
@@ -235,6 +237,8 @@ void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
         h->ended = true;
         h->outcome = outcome;
         h->why = why ? mem_strdup(why) : NULL;
+        if (d->dead == NULL)
+            tries_set_answer(&h->l.tries, d->answer_type, d->answer);
     } else {
         end(h, outcome, why);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/job/tries.h"
+#include "bridge/base/log.h"
 #include "bridge/base/text.h"
 
 #include <inttypes.h>
@@ -49,6 +50,28 @@ static void copy(char *to, size_t room, const char *from, size_t n)
     for (size_t i = 0; i < n; i++)
         to[i] = (unsigned char)from[i] < ' ' || from[i] == 127 ? ' ' : from[i];
     to[n] = '\0';
+}
+
+/* Copies bytes without control characters, except newline and tab in a text. */
+static size_t copy_text(char *to, size_t room, struct slice from)
+{
+    size_t n = 0;
+    while (from.n > 0 && n < room) {
+        uint32_t c = 0;
+        size_t bytes = text_character(from, &c);
+        bool plain = bytes > 0 && (c == '\n' || c == '\t' || c >= ' ') && c != 127 &&
+                     (c < 0x80 || c >= 0xa0);
+        if (bytes > 1 && n + bytes > room)
+            break;
+        for (size_t i = 0; plain && i < bytes; i++)
+            to[n++] = from.p[i];
+        if (!plain)
+            to[n++] = bytes > 0 ? ' ' : '?';
+        bytes = bytes > 0 ? bytes : 1;
+        from = (struct slice){from.p + bytes, from.n - bytes};
+    }
+    to[n] = '\0';
+    return n;
 }
 
 static int64_t number(struct slice s)
@@ -101,7 +124,14 @@ void tries_parse(struct slice text, struct tries *t)
     t->replays = at_most(counts[2], COUNT_MAX);
     t->first_ms = number(field[3]);
     t->last_ms = number(field[4]);
-    copy(t->error, sizeof(t->error), field[5].p, field[5].n);
+    struct slice rest = field[5], error = text_cut(&rest, '\n');
+    copy(t->error, sizeof(t->error), error.p, error.n);
+    if (rest.p == NULL)
+        return;
+    struct slice type = text_cut(&rest, '\n');
+    copy(t->answer_type, sizeof(t->answer_type), type.p, type.n);
+    if (rest.p)
+        copy_text(t->answer, TRIES_ANSWER_MAX, rest);
 }
 
 void tries_format(const struct tries *t, struct buf *out)
@@ -112,6 +142,8 @@ void tries_format(const struct tries *t, struct buf *out)
     buf_clear(out);
     buf_addf(out, "%u|%s|%u/%d/%u|%" PRId64 "|%" PRId64 "|%s", t->attempts, state,
              t->dead_tries, t->status, t->replays, t->first_ms, t->last_ms, t->error);
+    if (t->reason[0] && (t->answer[0] || t->answer_type[0]))
+        buf_addf(out, "\n%s\n%s", t->answer_type, t->answer);
 }
 
 bool tries_is_first(const struct tries *t)
@@ -128,4 +160,19 @@ void tries_set_error(struct tries *t, const char *why)
 void tries_set_reason(struct tries *t, const char *reason)
 {
     copy(t->reason, sizeof(t->reason), reason, strlen(reason));
+}
+
+/* The text is redacted before it is cut, so that a secret at the end is recognised. */
+void tries_set_answer(struct tries *t, struct slice type, struct slice body)
+{
+    char plain[2 * TRIES_ANSWER_MAX + 1], redacted[2 * TRIES_ANSWER_MAX + 1];
+    t->answer[0] = t->answer_type[0] = '\0';
+    if (body.n == 0)
+        return;
+    copy(t->answer_type, sizeof(t->answer_type), type.p ? type.p : "", type.n);
+    copy_text(plain, sizeof(plain) - 1, body);
+    redact_text(redacted, sizeof(redacted), plain);
+    size_t n = copy_text(t->answer, TRIES_ANSWER_MAX, slice_of(redacted));
+    while (n > 0 && (t->answer[n - 1] == '\n' || t->answer[n - 1] == ' '))
+        t->answer[--n] = '\0';
 }

@@ -9,7 +9,8 @@
  *   paced      a job that waits for its reserved slot at its target's rate
  *
  * or a name of enum reason: the job is a dead letter, on its way to the dead-letter sink
- * or in the error bucket.
+ * or in the error bucket. A dead letter may have two more lines: the content type and the
+ * start of the body of the last answer.
  */
 #ifndef BRIDGE_TRIES_H
 #define BRIDGE_TRIES_H
@@ -45,6 +46,8 @@ const char *reason_name(enum reason r);
 /* Returns REASON_UNDECODABLE for an unknown name. */
 enum reason reason_find(const char *name);
 
+enum { TRIES_ANSWER_MAX = 512 /* bytes */ };
+
 struct tries {
     unsigned attempts;         /* finished attempts */
     char reason[16];           /* a name of enum reason; "": not failed permanently */
@@ -54,6 +57,10 @@ struct tries {
     unsigned replays;          /* replays by operators */
     int64_t first_ms, last_ms; /* first and last attempt, ms since 1970 */
     char error[200];           /* last error, one line */
+    char answer_type[64];      /* content type of the last answer; "": unknown */
+    char
+        answer[TRIES_ANSWER_MAX + 1]; /* start of its body, UTF-8 without secrets and NUL;
+                                       * "": none. Only stored with a reason */
 };
 
 /* Parses text. An empty text means no attempts, an invalid one too. */
@@ -66,5 +73,8 @@ void tries_format(const struct tries *t, struct buf *out); /* replaces the conte
 bool tries_is_first(const struct tries *t);
 void tries_set_error(struct tries *t, const char *why);
 void tries_set_reason(struct tries *t, const char *reason);
+/* Stores the start of an answer: redacts secrets like the log, and replaces what is not a
+ * printable character. An empty body removes the stored one. */
+void tries_set_answer(struct tries *t, struct slice type, struct slice body);
 
 #endif

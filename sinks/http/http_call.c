@@ -30,7 +30,8 @@ struct http_call {
     struct http_hop hop;
     int64_t redirects;   /* followed so far */
     int64_t deadline_ms; /* monotonic; includes all redirects */
-    struct buf answer;   /* body of the answer, for accept = "code100" */
+    struct buf answer; /* body of the answer: whole for accept = "code100", else the start
+                        * of one that is not 2xx */
     int64_t header_bytes, body_bytes;
     unsigned sent;       /* number of times curl has sent this request */
     bool denied, opened; /* denied: the guard rejected an address; opened: it allowed an
@@ -177,11 +178,27 @@ static void call_idle(struct http_call *c)
     c->s->idle = c;
 }
 
+/* Copies the start of the answer for a dead letter. Returns its size. */
+static size_t copy_answer(const struct http_call *c, char *body, char *type, size_t room)
+{
+    char *said = NULL;
+    size_t n = c->answer.n < DELIVERY_ANSWER_MAX ? c->answer.n : DELIVERY_ANSWER_MAX;
+    slice_put(body, (struct slice){c->answer.p, n});
+    if (n > 0)
+        curl_easy_getinfo(c->easy, CURLINFO_CONTENT_TYPE, &said);
+    snprintf(type, room, "%s", said ? said : "");
+    return n;
+}
+
 static void report(struct http_call *c, enum outcome outcome, const char *why)
 {
     struct delivery *d = c->d;
-    char text[CURL_ERROR_SIZE];
+    char text[CURL_ERROR_SIZE], body[DELIVERY_ANSWER_MAX], type[128];
     snprintf(text, sizeof(text), "%s", why ? why : "");
+    if (outcome != DELIVERED) {
+        d->answer = (struct slice){body, copy_answer(c, body, type, sizeof(type))};
+        d->answer_type = slice_of(type);
+    }
     call_idle(c); /* before the report, which may start the next delivery */
     delivery_done(d, outcome, outcome == DELIVERED ? NULL : text);
 }
@@ -345,6 +362,22 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *arg)
     return c->stopped ? 0 : size * n;
 }
 
+static void keep_answer(struct http_call *c, const char *bytes, size_t n)
+{
+    c->s->answers_bytes += (int64_t)n;
+    buf_add(&c->answer, bytes, n);
+}
+
+/* The start of an answer that is not 2xx, for a dead letter. */
+static void keep_start(struct http_call *c, const char *bytes, size_t n)
+{
+    size_t room = DELIVERY_ANSWER_MAX - c->answer.n;
+    long status = 0;
+    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (status / 100 != 2)
+        keep_answer(c, bytes, n < room ? n : room);
+}
+
 static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
 {
     struct http_call *c = arg;
@@ -353,10 +386,11 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
     if (c->body_bytes > s->o.response_max_bytes) {
         c->stopped = "the answer is longer than response_max";
     } else if (s->o.accept == HTTP_BY_CODE100) {
-        s->answers_bytes += (int64_t)(size * n);
-        buf_add(&c->answer, bytes, size * n);
+        keep_answer(c, bytes, size * n);
         if (s->answers_bytes > ANSWERS_BYTES_MAX)
             c->stopped = "too many large answers at the same time";
+    } else if (c->answer.n < DELIVERY_ANSWER_MAX) {
+        keep_start(c, bytes, size * n);
     }
     return c->stopped ? 0 : size * n;
 }

@@ -116,7 +116,7 @@ class FromMqtt(Collector):
 
 class FromHttp(Collector):
     """A callback server on its own thread. policy(arrival) returns the status, or one of these:
-    (status, extra header lines), ("after", seconds[, status]) to answer later, ("when", event[,
+    (status, extra header lines[, body]), ("after", seconds[, status]) to answer later, ("when", event[,
     status]) to wait for a threading.Event."""
 
     def __init__(self, policy=lambda arrival: 200):
@@ -193,7 +193,7 @@ class Connection(asyncio.Protocol):
         else:
             self.say(*(what if isinstance(what, tuple) else (what, "")))
 
-    def say(self, status, extra):
+    def say(self, status, extra, body=b""):
         if not self.transport.is_closing():
             self.transport.write(
-                f"HTTP/1.1 {status} Test\r\n{extra}Content-Length: 0\r\n\r\n".encode())
+                f"HTTP/1.1 {status} Test\r\n{extra}Content-Length: {len(body)}\r\n\r\n".encode() + body)
