@@ -6,13 +6,6 @@
 -- same answer for jobs that the first run removed, else the present state.
 local has_far = redis.call('EXISTS', base .. ':far') == 1 -- lib/far.lua
 
--- The mark replaces the reason (also `paced`) in :tries.
-local function mark(id)
-  local note = redis.call('HGET', tries, id) or ''
-  local marked, n = string.gsub(note, '^(%d+)|[^|]*|', '%1|cancelled|')
-  redis.call('HSET', tries, id, n == 1 and marked or '0|cancelled|0/0/0|0|0|')
-end
-
 local function cancel(id)
   local code = NOT_THERE
   if has_far and far().take(id) == 1 then
@@ -27,7 +20,7 @@ local function cancel(id)
     code = CANCELLED_DEAD
   elseif redis.call('ZSCORE', unack, id) then
     if not of_queue then
-      mark(id)
+      mark_cancelled(id)
     end
     return IN_FLIGHT
   elseif of_queue or redis.call('HEXISTS', pool, id) == 0 then

@@ -55,7 +55,11 @@ local function replay(i)
   if not dry_run then
     redis.call('ZREM', dead, ids[i])
     redis.call('HSET', tries, ids[i], string.format('0||0/0/%d|0|0|', replays + 1))
-    order().place(ids[i], due)
+    if of_queue then
+      redis.call('ZADD', delay, due * 1000, ids[i])
+    else
+      order().place(ids[i], due)
+    end
   end
   return due
 end
@@ -90,7 +94,7 @@ while at < math.min(#ids, look) and count < max do
   at = i
 end
 
-write_notes()
+write_notes(of_queue)
 out[2], out[4] = tell_head(was), at < #ids and 1 or 0
 out[5], out[6], out[7] = tonumber(found[2 * at] or 0), ids[at] or '', at
 out[8], out[9], out[10] = done, refused, next_us

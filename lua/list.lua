@@ -12,13 +12,13 @@ local out = { 0, 0, 0, -1, '' } -- the head of the reply, then the jobs
 -- Counts one examined job as the last. record: of a far job; nil: it is in :pool.
 local function take(score, ordinal, member, id, ms, named, record)
   if string.sub(id, 1, #id_prefix) == id_prefix and ms >= from_ms and ms <= to_ms then
-    record = record or redis.call('HGET', pool, id) or ''
+    record = brief and '' or record or redis.call('HGET', pool, id) or ''
     bytes = bytes + #record
     if taken > 0 and bytes > bytes_max then
       full = true
       return
     end
-    local note = ordinal < 0 and redis.call('HGET', tries, id) or ''
+    local note = ordinal < 0 and not brief and redis.call('HGET', tries, id) or ''
     for _, field in ipairs({ score, ordinal, member, id, ms, record, note, named }) do
       out[#out + 1] = field
     end

@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n);
 
-enum { NUMBERS_MAX = 4 };
+enum { NUMBERS_MAX = 7 };
 
 static void check(struct slice text, unsigned n, size_t most)
 {
@@ -34,6 +34,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     const struct slice text = {(const char *)bytes, n};
     check(text, 3, 64);
-    check(text, NUMBERS_MAX, JOB_ID_MAX); /* of dead letters and job lists */
+    check(text, 4, JOB_ID_MAX);           /* of dead letters and job lists */
+    check(text, NUMBERS_MAX, JOB_ID_MAX); /* of changes of many jobs */
     return 0;
 }

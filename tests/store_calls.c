@@ -39,7 +39,7 @@ ON(on_measure, const struct store_measure_reply *)
 ON(on_respawn, const struct store_respawn_reply *)
 ON(on_drop, const struct store_drop_reply *)
 ON(on_pace, const struct store_pace_reply *)
-ON(on_move_due, const struct store_move_due_reply *)
+ON(on_alter, const struct store_alter_reply *)
 ON_ITEMS(on_claim, store_claim_reply)
 ON_ITEMS(on_pull, store_pull_reply)
 ON_ITEMS(on_dead, store_dead_reply)
@@ -163,9 +163,10 @@ static void call_list(void *arg)
         .what = LIST_WHAT_WAITING, .max = 10, .bytes_max = 100000};
     bucket_list(ROUTE, &ask, NULL, 0, on_list, arg);
 }
-static void call_move_due(void *arg)
+static void call_alter(void *arg)
 {
-    store_move_due(ROUTE, ID, 0, 1000, on_move_due, arg);
+    const struct store_alter_want jobs[] = {{ID, 0, 0}, {ID, 60000, 7}};
+    store_alter(ROUTE, ALTER_WHAT_MOVE, 0, 1000, jobs, 2, on_alter, arg);
 }
 static void call_pace(void *arg)
 {
@@ -211,7 +212,7 @@ const struct store_call store_call_rows[STORE_CALLS] = {
     {.call = call_drop},
     {.call = call_dead},
     {.call = call_list},
-    {.call = call_move_due},
+    {.call = call_alter},
     {.call = call_pace},
     {.call = call_meta},
     {.call = call_audit},

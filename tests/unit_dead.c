@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The cursor of a list of dead letters. */
+/* The cursor of a list of dead letters; the text of a group of them. */
 #include "bridge/admin/admin.h"
 #include "bridge/job/job.h"
+#include "bridge/job/tries.h"
 #include "tests/unit.h"
 
 #include <setjmp.h>
@@ -53,11 +54,39 @@ static void an_invalid_cursor_is_rejected(void **state)
     assert_false(reads((struct slice){"0.1.2.3.\0\0", 10}));
 }
 
+static void letters_that_differ_in_numbers_have_one_text(void **state)
+{
+    static const struct {
+        const char *error, *answer, *text;
+    } rows[] = {
+        {"HTTP 400", "", "HTTP 400"},
+        {"HTTP 400", "upstream exploded", "HTTP 400 upstream exploded"},
+        {"HTTP 400", "\n  \n first \nsecond", "HTTP 400 first"},
+        {"HTTP 422", "order 4711 unknown", "HTTP 422 order # unknown"},
+        {"HTTP 422", "no 3f2504e0-4f89-41d3-9a0c-0305e82c3301!", "HTTP 422 no #!"},
+        {"HTTP 422", "facade, deadbeef, face-17", "HTTP 422 facade, deadbeef, face-#"},
+        {"timed out after 5001 ms", "", "timed out after # ms"},
+        {"HTTP", "x", "HTTP x"},
+        {"", "", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct tries t = {0};
+        struct buf out = {0};
+        tries_set_error(&t, rows[i].error);
+        tries_set_answer(&t, (struct slice){0}, slice_of(rows[i].answer));
+        dead_group_text(&t, &out);
+        assert_string_equal(buf_str(&out), rows[i].text);
+        buf_free(&out);
+    }
+}
+
 UNIT(dead)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cursor_survives_as_text),
         cmocka_unit_test(an_invalid_cursor_is_rejected),
+        cmocka_unit_test(letters_that_differ_in_numbers_have_one_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

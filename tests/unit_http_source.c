@@ -252,6 +252,8 @@ static void a_dead_letter_is_shown_with_all_fields(void **state)
     struct tries tries = {.reason = "retries",
                           .error = "HTTP 503\n",
                           .status = 503,
+                          .answer = "busy",
+                          .answer_type = "text/plain",
                           .attempts = 3,
                           .replays = 1,
                           .first_ms = 1769860800124};
@@ -260,7 +262,8 @@ static void a_dead_letter_is_shown_with_all_fields(void **state)
     dead_show(&out, &item, job, &tries);
     assert_string_equal(buf_str(&out),
                         "{\"id\":\"i\",\"reason\":\"retries\",\"error\":"
-                        "\"HTTP 503\\n\",\"status\":503,\"attempts\":3,\"replays\":1,"
+                        "\"HTTP 503\\n\",\"status\":503,\"answer\":\"busy\","
+                        "\"answer_type\":\"text/plain\",\"attempts\":3,\"replays\":1,"
                         "\"first\":\"2026-01-31T12:00:00.124Z\",\"last\":null,"
                         "\"buried\":\"2026-01-31T12:00:00.125Z\","
                         "\"due\":\"2026-01-31T12:00:00.123Z\",\"key\":null,"
@@ -271,7 +274,8 @@ static void a_dead_letter_is_shown_with_all_fields(void **state)
     dead_show(&out, &item, NULL, &tries);
     assert_string_equal(buf_str(&out),
                         "{\"id\":\"i\",\"reason\":\"undecodable\",\"error\":\"\","
-                        "\"status\":null,\"attempts\":0,\"replays\":0,\"first\":null,"
+                        "\"status\":null,\"answer\":null,\"answer_type\":null,"
+                        "\"attempts\":0,\"replays\":0,\"first\":null,"
                         "\"last\":null,\"buried\":\"2026-01-31T12:00:00.125Z\","
                         "\"unreadable\":true,\"raw_base64\":\"/wA=\"}");
     buf_free(&out);

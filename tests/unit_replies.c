@@ -68,14 +68,15 @@ static void ask_look(void)
     store_look(run.queue, LOOK_WHICH_ID, ID, on_look, NULL);
 }
 
-static void on_move_due(void *arg, const struct store_move_due_reply *reply)
+static void on_alter(void *arg, const struct store_alter_reply *reply)
 {
     (void)arg;
-    tell(reply ? reply->code : 0);
+    tell(reply && reply->count == 1 ? reply->items[0].code : 0);
 }
-static void ask_move_due(void)
+static void ask_alter(void)
 {
-    store_move_due(run.route, ID, 0, 1000, on_move_due, NULL);
+    const struct store_alter_want job = {.id = ID};
+    store_alter(run.route, ALTER_WHAT_MOVE, 0, 1000, &job, 1, on_alter, NULL);
 }
 
 static void on_pace(void *arg, const struct store_pace_reply *reply)
@@ -205,7 +206,9 @@ static void a_reply_of_another_shape_is_rejected(void **state)
         {ask_touch, "*6\n$t\n:9\n:0\n:0\n:0\n:-1\n", 't'},
         {ask_touch, "*6\n:1\n:9\n:0\n:0\n:0\n:-1\n", 0},
         {ask_look, "*11\n*0\n$id\n:5\n$r\n$1\n:-1\n:9\n:0\n:0\n:0\n:-1\n", 0},
-        {ask_move_due, "*3\n:1\n:5\n:5\n", 0},
+        {ask_alter, "*3\n:5\n:5\n$m\n", 'm'},
+        {ask_alter, "*3\n:5\n:5\n:1\n", 0},
+        {ask_alter, "*1\n:5\n", 0},
         {ask_pace, "*2\n:0\n:-5\n", 995},
         {ask_pace, "*1\n:0\n", 0},
         {ask_pace, "*3\n:0\n:1\n:2\n", 0},

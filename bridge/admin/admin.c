@@ -406,7 +406,9 @@ void admin_serve(struct bridge *bridge, const struct admin_more *more)
                                                     admin_control_rows,
                                                     admin_route_rows,
                                                     admin_job_rows,
+                                                    admin_bulk_rows,
                                                     admin_dead_rows,
+                                                    admin_queue_rows,
                                                     admin_explain_rows,
                                                     admin_ahead_rows,
                                                     admin_past_rows};

@@ -28,7 +28,8 @@ bool admin_is_ready(const struct bridge *bridge);
 
 /* The rows of each file; their arg is struct bridge. */
 extern const struct httpd_route admin_control_rows[], admin_route_rows[],
-    admin_job_rows[], admin_dead_rows[], admin_explain_rows[], admin_ahead_rows[];
+    admin_job_rows[], admin_bulk_rows[], admin_dead_rows[], admin_queue_rows[],
+    admin_explain_rows[], admin_ahead_rows[];
 extern const struct httpd_route admin_past_rows[];
 /* Frees what the requests of admin_ahead_rows share; the stores must be freed already. */
 struct ahead;
@@ -70,6 +71,22 @@ struct store_dead_item;
 struct tries;
 void dead_show(struct buf *out, const struct store_dead_item *item, const struct job *job,
                const struct tries *letter);
+
+/* --- dead_groups.c: dead letters counted by their error. Pure --- */
+
+struct dead_group;
+struct dead_groups { /* zeroed: empty */
+    struct dead_group *by_text;
+    uint64_t others; /* letters of errors above the maximum number of groups */
+};
+void dead_groups_add(struct dead_groups *groups, const struct store_dead_item *item,
+                     const struct tries *letter);
+/* Appends ,"groups":[...],"others":N, the largest group first. */
+void dead_groups_print(struct dead_groups *groups, struct buf *out);
+void dead_groups_free(struct dead_groups *groups);
+/* Appends the text that letters with the same error have in common: the error and the
+ * first line of the answer, with "#" in place of numbers and ids. */
+void dead_group_text(const struct tries *letter, struct buf *out);
 
 /* The arguments of rows that need only a route: struct admin_route_args. */
 struct admin_route_args {

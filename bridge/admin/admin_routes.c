@@ -9,7 +9,6 @@
 #include "bridge/base/when.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/admin/metrics.h"
-#include "bridge/engine/queue_object.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"
 
@@ -224,51 +223,8 @@ static void one(void *arg, struct httpd_req *req)
     census_take(arg, on_one, req);
 }
 
-/* --- the queues of a route to a queue sink --- */
-
-static void on_queues(void *arg, const struct redisReply *reply)
-{
-    struct httpd_req *req = arg;
-    struct buf out = {0};
-    size_t n = redis_items(reply) / 2;
-    if (reply == NULL || redis_error(reply) != REDIS_NO_ERROR) {
-        httpd_busy(req, "Redis did not reply; send the request again");
-        return;
-    }
-    buf_add_str(&out, "{\"queues\":[");
-    for (size_t i = 0; i < n; i++) {
-        buf_add_str(&out, i > 0 ? ",{" : "{");
-        text_add_json_member(&out, "name", redis_text(redis_item(reply, 2 * i)));
-        buf_addf(&out, ",\"used_ms\":%lld}",
-                 (long long)redis_score(redis_item(reply, 2 * i + 1)));
-    }
-    buf_add_str(&out, "]}\n");
-    httpd_answer_json(req, 200, &out);
-}
-
-static void queues(void *arg, struct httpd_req *req)
-{
-    const struct admin_route_args *args = httpd_args(req);
-    const struct route *route = admin_route(arg, req, args->route);
-    struct buf key = {0};
-    if (route == NULL)
-        return;
-    if (route->sink->rules == NULL) {
-        httpd_error(req, 404, "no-queue", "the route does not lead to queues");
-        return;
-    }
-    queue_sink_key(route->sink, "queues", &key);
-    /* The 1000 queues used last: their number is unlimited. */
-    const struct slice command[] = {SLICE_LIT("ZRANGE"), buf_slice(&key),
-                                    SLICE_LIT("0"),      SLICE_LIT("999"),
-                                    SLICE_LIT("REV"),    SLICE_LIT("WITHSCORES")};
-    store_command(route->sink->store, command, 6, on_queues, req);
-    buf_free(&key);
-}
-
 const struct httpd_route admin_route_rows[] = {
     {"GET", "/v1/admin/routes", all, HTTPD_ADMIN, NULL},
     {"GET", "/v1/admin/routes/{}", one, HTTPD_ADMIN, &admin_route_args},
-    {"GET", "/v1/admin/routes/{}/queues", queues, HTTPD_ADMIN, &admin_route_args},
     {0},
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * dead.c - the dead letters of a route over HTTP: list, replay, drop.
+ * dead.c - the dead letters of a route or of a queue over HTTP: list, group by error,
+ * replay, drop.
  *
  * A request examines bucket after bucket until it has enough matches or has reached its
  * limit. The response says where the next request continues. Replayed and dropped letters
@@ -10,6 +11,7 @@
 #include "bridge/base/text.h"
 #include "bridge/base/when.h"
 #include "bridge/engine/bridge.h"
+#include "bridge/engine/queue_object.h"
 #include "bridge/engine/route.h"
 #include "bridge/http/http_job.h"
 #include "bridge/job/tries.h"
@@ -20,14 +22,20 @@
 #include <stdlib.h>
 
 struct dead_args {
-    struct slice route, id, reason, id_prefix, cursor; /* id.p NULL: many letters */
-    int64_t from_ms, to_ms, max, dry_run, not_before_ms;
+    struct slice route, queue, id, reason, id_prefix, cursor; /* id.p NULL: many */
+    int64_t from_ms, to_ms, max, dry_run, not_before_ms, group;
     double rate;
 };
-enum { DEAD_MAX = 500, LIST_DEFAULT = 100, RATE_MAX = 1000000 };
+enum {
+    DEAD_MAX = 500,
+    LIST_DEFAULT = 100,
+    RATE_MAX = 1000000,
+    GROUP_LOOK_MAX = 10000 /* letters that one request groups */
+};
 #define AT(field) offsetof(struct dead_args, field)
+#define QUEUE ADMIN_GIVEN_ROW("queue", AT(queue))
 #define FILTERS(most)                                                                    \
-    ADMIN_PATH_ROW("route", AT(route)),                                                  \
+    ADMIN_PATH_ROW("route", AT(route)), QUEUE,                                           \
         {"reason", HTTP_TEXT, AT(reason), .from = FROM_QUERY},                           \
         ADMIN_GIVEN_ROW("id_prefix", AT(id_prefix)),                                     \
         {"from", HTTP_WHEN, AT(from_ms), .from = FROM_QUERY},                            \
@@ -41,8 +49,9 @@ enum { DEAD_MAX = 500, LIST_DEFAULT = 100, RATE_MAX = 1000000 };
     }
 
 static const struct http_param one_params[] = {
-    ADMIN_PATH_ROW("route", AT(route)), ADMIN_PATH_ROW("id", AT(id)), {0}};
-static const struct http_param list_params[] = {FILTERS(LIST_DEFAULT), {0}};
+    ADMIN_PATH_ROW("route", AT(route)), ADMIN_PATH_ROW("id", AT(id)), QUEUE, {0}};
+static const struct http_param list_params[] = {
+    FILTERS(LIST_DEFAULT), {"group", HTTP_BOOL, AT(group), .from = FROM_QUERY}, {0}};
 static const struct http_param drop_params[] = {FILTERS(DEAD_MAX), DRY_RUN, {0}};
 static const struct http_param replay_params[] = {
     FILTERS(DEAD_MAX),
@@ -56,13 +65,14 @@ struct run {
     const struct dead_args *args; /* all 0 once the listener has stopped */
     struct route *route;
     char what; /* DEAD_WHAT_...: argument of the script */
-    bool one, dry_run;
-    int64_t bucket;     /* where the next call continues */
-    int64_t end_ms;     /* letters buried later are skipped; 0: not known yet */
-    int64_t next_us;    /* when the next replayed letter may be due; 0: now */
-    int64_t after_ms;   /* time of the last letter examined in this bucket */
-    struct buf after;   /* id of that letter; empty: start of the bucket */
-    struct buf items;   /* the letters as JSON */
+    bool one, dry_run, group;
+    int64_t bucket;   /* where the next call continues */
+    int64_t end_ms;   /* letters buried later are skipped; 0: not known yet */
+    int64_t next_us;  /* when the next replayed letter may be due; 0: now */
+    int64_t after_ms; /* time of the last letter examined in this bucket */
+    struct buf after; /* id of that letter; empty: start of the bucket */
+    struct buf items; /* the letters as JSON */
+    struct dead_groups groups;
     struct tries tries; /* of the letter read last */
     unsigned count, done, refused, looked;
     size_t bytes; /* of the records in items */
@@ -81,6 +91,11 @@ void dead_show(struct buf *out, const struct store_dead_item *item, const struct
         buf_addf(out, ",\"status\":%d", letter->status);
     else
         buf_add_str(out, ",\"status\":null");
+    text_add_json_member(
+        out, "answer", letter->answer[0] ? slice_of(letter->answer) : (struct slice){0});
+    text_add_json_member(out, "answer_type",
+                         letter->answer_type[0] ? slice_of(letter->answer_type)
+                                                : (struct slice){0});
     buf_addf(out, ",\"attempts\":%u,\"replays\":%u", letter->attempts, letter->replays);
     http_add_when(out, "first", letter->first_ms);
     http_add_when(out, "last", letter->last_ms);
@@ -112,21 +127,26 @@ static void show_done(struct buf *out, const struct store_dead_item *item,
 
 /* --------------------------------------------------------------------- the response */
 
-static struct sched *next_bucket(const struct run *run)
+static bool is_queue(const struct run *run)
 {
-    return run->bucket < run->route->bucket_count ? run->route->scheds[run->bucket]
-                                                  : NULL;
+    return run->route->sink->rules != NULL;
+}
+
+static int64_t bucket_count(const struct run *run)
+{
+    return is_queue(run) ? 1 : run->route->bucket_count;
 }
 
 static bool is_over(const struct run *run)
 {
-    return run->one || next_bucket(run) == NULL;
+    return run->one || run->bucket >= bucket_count(run);
 }
 
 static void run_free(struct run *run)
 {
     buf_free(&run->after);
     buf_free(&run->items);
+    dead_groups_free(&run->groups);
     run->route->refs--;
     free(run);
 }
@@ -142,7 +162,7 @@ static void add_cursor(const struct run *run, struct buf *out)
     buf_free(&cursor);
 }
 
-static void answer_many(const struct run *run)
+static void answer_many(struct run *run)
 {
     struct buf json = {0};
     buf_add_str(&json, "{");
@@ -153,9 +173,14 @@ static void answer_many(const struct run *run)
     if (run->what != DEAD_WHAT_LIST)
         http_add_when(&json, "not_before",
                       run->what == DEAD_WHAT_REPLAY ? (run->next_us + 999) / 1000 : 0);
-    buf_addf(&json, ",\"items\":[");
-    buf_add_slice(&json, buf_slice(&run->items));
-    buf_add_str(&json, "]}\n");
+    if (run->group) {
+        dead_groups_print(&run->groups, &json);
+    } else {
+        buf_addf(&json, ",\"items\":[");
+        buf_add_slice(&json, buf_slice(&run->items));
+        buf_add_str(&json, "]");
+    }
+    buf_add_str(&json, "}\n");
     httpd_answer_json(run->req, 200, &json);
 }
 
@@ -179,13 +204,22 @@ static void answer_one(struct run *run)
     }
 }
 
+static void count_changes(const struct run *run)
+{
+    struct route *route = run->route;
+    if (run->dry_run)
+        return;
+    if (run->what == DEAD_WHAT_REPLAY)
+        route->stats.replayed += run->done;
+    else if (run->what == DEAD_WHAT_DROP && is_queue(run))
+        route->sink->queue_stats.dropped += run->done;
+    else if (run->what == DEAD_WHAT_DROP)
+        route->stats.dropped_dead += run->done;
+}
+
 static void answer(struct run *run)
 {
-    struct route_stats *stats = &run->route->stats;
-    if (run->what == DEAD_WHAT_REPLAY && !run->dry_run)
-        stats->replayed += run->done;
-    else if (run->what == DEAD_WHAT_DROP && !run->dry_run)
-        stats->dropped_dead += run->done;
+    count_changes(run);
     if (run->one)
         answer_one(run);
     else
@@ -200,6 +234,10 @@ static void add_item(struct run *run, const struct store_dead_item *found)
     struct err err;
     struct job *job = NULL;
     tries_parse(found->tries, &run->tries);
+    if (run->group) {
+        dead_groups_add(&run->groups, found, &run->tries);
+        return;
+    }
     if (found->record.n > 0)
         job = job_decode(found->id, found->record, &run->route->names, &err);
     buf_add_str(&run->items, run->count++ ? "," : "");
@@ -212,6 +250,15 @@ static void add_item(struct run *run, const struct store_dead_item *found)
 }
 
 static void ask(struct run *run);
+
+/* Returns whether the response is complete. Once the listener has stopped, max is 0. */
+static bool is_full(const struct run *run, bool more)
+{
+    if (run->group && run->args->max > 0)
+        return run->looked >= GROUP_LOOK_MAX;
+    return more || run->count >= run->args->max || run->looked >= STORE_DEAD_MAX ||
+           run->bytes >= STORE_DEAD_BYTES;
+}
 
 static void on_reply(void *arg, const struct store_dead_reply *reply)
 {
@@ -238,20 +285,25 @@ static void on_reply(void *arg, const struct store_dead_reply *reply)
         buf_add_slice(&run->after, reply->after);
     else
         run->bucket++;
-    /* Once the listener has stopped, max is 0, which ends the run. */
-    if (is_over(run) || reply->more || run->count >= run->args->max ||
-        run->looked >= STORE_DEAD_MAX || run->bytes >= STORE_DEAD_BYTES)
+    if (is_over(run) || is_full(run, reply->more))
         answer(run);
     else
         ask(run);
+}
+
+static struct bucket *bucket_of(const struct run *run)
+{
+    return is_queue(run) ? queue_borrow(run->route->sink, run->args->queue)->bucket
+                         : run->route->scheds[run->bucket]->bucket;
 }
 
 static void ask(struct run *run)
 {
     const struct dead_args *args = run->args;
     const struct store_dead_ask how = {
-        .what = run->what,
-        .dry_run = run->dry_run,
+        /* The dry run of a drop returns no records. */
+        .what = run->group ? DEAD_WHAT_DROP : run->what,
+        .dry_run = run->dry_run || run->group,
         .id_whole = run->one,
         .id = run->one ? args->id : args->id_prefix,
         .reason = args->reason,
@@ -259,14 +311,16 @@ static void ask(struct run *run)
         .to_ms = run->end_ms,
         .after_ms = run->after_ms,
         .after = buf_slice(&run->after),
-        .max = run->one ? 1 : (unsigned)args->max - run->count,
-        .look = STORE_DEAD_MAX - run->looked,
+        .max = run->one     ? 1
+               : run->group ? STORE_DEAD_MAX
+                            : (unsigned)args->max - run->count,
+        .look = run->group ? STORE_DEAD_MAX : STORE_DEAD_MAX - run->looked,
         .replays_max = run->route->conf->replays_max,
         .step_us = args->rate > 0 ? (int64_t)ceil(1e6 / args->rate) : 0,
         .next_us = run->next_us,
         .bytes_max = STORE_DEAD_BYTES,
     };
-    store_dead(next_bucket(run)->bucket, &how, on_reply, run);
+    store_dead(bucket_of(run), &how, on_reply, run);
 }
 
 /* --------------------------------------------------------------------- the request */
@@ -297,20 +351,10 @@ static struct route *check(struct bridge *bridge, struct httpd_req *req)
                     "this request must not have a body; put the filters into the query");
         return NULL;
     }
-    struct route *route = admin_route(bridge, req, args->route);
-    if (route == NULL)
+    struct route *route = admin_job_route(bridge, req, args->route, args->queue);
+    if (route && args->reason.p && refuse_reason(req, args->reason))
         return NULL;
-    if (route->sink->rules)
-        httpd_error(req, 409, "is-queue",
-                    "the route %s leads to queues, which store their own dead letters: "
-                    "GET /v1/queues/NAME counts them, POST /v1/queues/NAME/dead/respawn "
-                    "replays them, DELETE /v1/queues/NAME/dead deletes them",
-                    route->conf->name);
-    else if (route->bucket_count == 0)
-        httpd_busy(req, "Redis has not been reached yet; try again");
-    else if (args->reason.p == NULL || !refuse_reason(req, args->reason))
-        return route;
-    return NULL;
+    return route;
 }
 
 static int read_cursor(struct run *run, struct slice text)
@@ -322,7 +366,7 @@ static int read_cursor(struct run *run, struct slice text)
     run->end_ms = numbers[1];
     run->next_us = numbers[2];
     run->after_ms = numbers[3];
-    return next_bucket(run) && run->end_ms <= WHEN_LAST_MS &&
+    return run->bucket < bucket_count(run) && run->end_ms <= WHEN_LAST_MS &&
                    run->next_us <= WHEN_LAST_MS * 1000 && run->after_ms <= WHEN_LAST_MS
                ? 0
                : -1;
@@ -341,6 +385,7 @@ static void begin(struct bridge *bridge, struct httpd_req *req, char what)
                         .what = what,
                         .one = args->id.p != NULL,
                         .dry_run = args->dry_run != 0,
+                        .group = args->group != 0,
                         .end_ms = args->to_ms};
     route->refs++;
     if (args->cursor.n > 0 && read_cursor(run, args->cursor) < 0) {
@@ -350,7 +395,7 @@ static void begin(struct bridge *bridge, struct httpd_req *req, char what)
         run_free(run);
         return;
     }
-    if (run->one)
+    if (run->one && !is_queue(run))
         run->bucket = route_bucket_number(route, args->id);
     if (run->next_us < args->not_before_ms * 1000)
         run->next_us = args->not_before_ms * 1000;

@@ -26,12 +26,16 @@ enum {
     EACH_MOST = 250              /* jobs of one bucket: likewise */
 };
 
-enum { WAITING, IN_FLIGHT, HELD };
+/* Ready and delayed jobs are the waiting ones that are due, or not due yet. */
+enum { WAITING, IN_FLIGHT, HELD, READY, DELAYED };
 static const char *const states[] = {
-    [WAITING] = "waiting", [IN_FLIGHT] = "in-flight", [HELD] = "held", NULL};
+    [WAITING] = "waiting", [IN_FLIGHT] = "in-flight", [HELD] = "held",
+    [READY] = "ready",     [DELAYED] = "delayed",     NULL};
 static const char whats[] = {[WAITING] = LIST_WHAT_WAITING,
                              [IN_FLIGHT] = LIST_WHAT_IN_FLIGHT,
-                             [HELD] = LIST_WHAT_HELD};
+                             [HELD] = LIST_WHAT_HELD,
+                             [READY] = LIST_WHAT_WAITING,
+                             [DELAYED] = LIST_WHAT_WAITING};
 
 struct list_args {
     struct slice route, queue, id_prefix, cursor;
@@ -271,6 +275,16 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Restricts a list of ready or delayed jobs to its side of the current time. to_ms 0: no
+ * limit. */
+static void set_range(struct store_list_ask *how, int64_t what, int64_t now_ms)
+{
+    if (what == READY && (how->to_ms == 0 || how->to_ms > now_ms))
+        how->to_ms = now_ms;
+    else if (what == DELAYED && how->from_ms <= now_ms)
+        how->from_ms = now_ms + 1;
+}
+
 static void ask(struct part *part, struct bucket *bucket)
 {
     struct listing *l = part->listing;
@@ -284,6 +298,7 @@ static void ask(struct part *part, struct bucket *bucket)
         .bytes_max =
             BYTES_MAX / n > BYTES_LEAST ? least(BYTES_MAX / n, BYTES_MOST) : BYTES_LEAST,
     };
+    set_range(&how, l->args->what, clock_now_ms(bucket_clock(bucket), loop_mono_us()));
     bucket_list(bucket, &how, l->begun ? &l->start : NULL, part->number, on_reply, part);
 }
 
@@ -373,15 +388,15 @@ static const struct refusal {
     unsigned status;
     const char *word, *why;
 } refusals[] = {
-    {LOOK_NOT_THERE, MOVE_DUE_NOT_THERE, 404, "not-found",
+    {LOOK_NOT_THERE, ALTER_NOT_THERE, 404, "not-found",
      "no pending job has this id: it was delivered, cancelled or never stored, or it is "
      "a Kafka record due later than redis.horizon, which has no id until shortly before "
      "it is due"},
-    {LOOK_IN_FLIGHT, MOVE_DUE_IN_FLIGHT, 409, "in-flight",
+    {LOOK_IN_FLIGHT, ALTER_IN_FLIGHT, 409, "in-flight",
      "it is in flight; if the attempt fails, the retry option of the route sets the next "
      "one"},
-    {LOOK_DEAD, MOVE_DUE_DEAD, 409, "dead", "it is a dead letter; replay it instead"},
-    {0, MOVE_DUE_EXPIRES, 409, "expires",
+    {LOOK_DEAD, ALTER_DEAD, 409, "dead", "it is a dead letter; replay it instead"},
+    {0, ALTER_EXPIRES, 409, "expires",
      "it would expire before that time (deliver-before or time to live); nothing was "
      "changed"},
 };
@@ -401,13 +416,14 @@ static void refuse(struct moving *m, char look, char moved)
     moving_free(m);
 }
 
-static void on_moved(void *arg, const struct store_move_due_reply *reply)
+static void on_moved(void *arg, const struct store_alter_reply *reply)
 {
     struct moving *m = arg;
     struct buf out = {0};
-    bool held = reply && reply->code == MOVE_DUE_HELD;
-    if (!held && (reply == NULL || reply->code != MOVE_DUE_MOVED)) {
-        refuse(m, 0, reply ? reply->code : 0);
+    char code = reply && reply->count == 1 ? reply->items[0].code : 0;
+    bool held = code == ALTER_HELD;
+    if (!held && code != ALTER_DONE) {
+        refuse(m, 0, code);
         return;
     }
     buf_add_str(&out, "{");
@@ -440,9 +456,10 @@ static void on_found(void *arg, const struct store_look_reply *look)
     if (state != LOOK_WAITS && state != LOOK_READY)
         refuse(m, state, 0);
     else if (would_expire(m, look->record))
-        refuse(m, 0, MOVE_DUE_EXPIRES);
+        refuse(m, 0, ALTER_EXPIRES);
     else
-        store_move_due(m->bucket, m->args->id, m->at_ms, m->after_ms, on_moved, m);
+        store_alter(m->bucket, ALTER_WHAT_MOVE, m->at_ms, m->after_ms,
+                    &(struct store_alter_want){.id = m->args->id}, 1, on_moved, m);
 }
 
 /* "now" sets neither time, so the job is due after 0 ms. */

@@ -41,9 +41,10 @@ struct cli_args {
     char *url, *token_file, *ca_file, *cert_file, *key_file;
     char *reason, *state, *queue, *from, *to, *id_prefix, *cursor, *rate;
     char *after, *at, *id, *key, *topic, *source, *sample;
-    char *route, *conf;
+    char *route, *conf, *target, *timeout;
     struct opt_list headers, with; /* flags that may be repeated */
-    bool all, dry_run, json, table, payload, wait, connect, repair, delete, help;
+    bool all, dry_run, yes, group, json, table, payload, wait, connect, repair, delete,
+        help;
     int64_t max;
 };
 
@@ -81,7 +82,10 @@ enum cli_set {
     CLI_QUEUED = 32768, /* a job that may be in a queue */
     CLI_ANY = 65536,    /* for a flag: every command accepts it */
     CLI_REWINDS = 131072,
-    CLI_WORDS = 262144 /* all arguments are plain words, also those with dashes */
+    CLI_WORDS = 262144, /* all arguments are plain words, also those with dashes */
+    CLI_BULK = 524288,  /* changes one job or many */
+    CLI_GROUPS = 1048576,
+    CLI_SELECTS = 2097152 /* selects pending jobs to change */
 };
 
 struct cli_flag {
@@ -194,7 +198,7 @@ struct slice ctl_name_shown(const char *name, const json_t *v);
  * */
 void ctl_progress(const char *text);
 extern const struct ctl_view ctl_view_routes, ctl_view_jobs, ctl_view_dead,
-    ctl_view_targets, ctl_view_rewind;
+    ctl_view_targets, ctl_view_rewind, ctl_view_queues, ctl_view_groups;
 
 /* --- ctl_list.c --- */
 /* After this call, the first SIGINT only sets ctl_interrupted(). A second one ends the
@@ -202,17 +206,42 @@ extern const struct ctl_view ctl_view_routes, ctl_view_jobs, ctl_view_dead,
 void ctl_catch_interrupt(void);
 bool ctl_interrupted(void);
 
+int64_t ctl_mono_ms(void); /* monotonic */
+
+/* Requests page after page. */
+struct ctl_walk {
+    struct cli_args *o;
+    const char *did; /* verb of the sum, such as "replayed"; NULL: only list */
+    int64_t left;    /* maximum of further items; -1: no limit */
+    double rate;     /* items per second at most; 0: no limit */
+    int64_t total;   /* as counted before; 0: not known */
+    /* Handles a page; NULL: print its items. */
+    void (*each)(struct ctl_walk *w, const json_t *answer);
+    json_t *groups; /* for each() */
+    bool limited;   /* left was set */
+    int64_t done, refused, in_flight, skipped, looked;
+    char *cursor; /* where to continue; NULL: finished */
+};
+/* Reads pages until the last, the limit or a signal. Returns an exit code. */
+int ctl_walk(struct ctl_walk *w);
+/* Appends the sum of the pages so far: "replayed 3, refused 0, examined 7". */
+void ctl_walk_sum(const struct ctl_walk *w, struct buf *out);
+
 /* --- the commands; each returns an exit code --- */
 int ctl_request(struct cli_args *o); /* sends the request and prints the response */
 int ctl_status(struct cli_args *o);
 int ctl_ready(struct cli_args *o);
 int ctl_routes(struct cli_args *o);
-int ctl_move(struct cli_args *o);
 int ctl_rewind(struct cli_args *o);
 int ctl_control(struct cli_args *o);
 int ctl_list(struct cli_args *o);
+int ctl_dead_list(struct cli_args *o);
 int ctl_dead_replay(struct cli_args *o);
 int ctl_dead_drop(struct cli_args *o);
+int ctl_jobs_cancel(struct cli_args *o);
+int ctl_jobs_now(struct cli_args *o);
+int ctl_jobs_move(struct cli_args *o);
+int ctl_queues_purge(struct cli_args *o);
 int ctl_tap(struct cli_args *o);
 int ctl_send(struct cli_args *o);
 int ctl_explain(struct cli_args *o);

@@ -4,6 +4,7 @@
  * explain`, whose request is a message.
  */
 #include "bridge/base/text.h"
+#include "bridge/base/when.h"
 #include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"
 
@@ -34,13 +35,6 @@ int ctl_request(struct cli_args *o)
     struct buf path = {0};
     ctl_path_add(&path, o);
     return ask_and_print(o, &path);
-}
-
-int ctl_move(struct cli_args *o)
-{
-    if ((o->at == NULL) == (o->after == NULL))
-        return cli_usage_error(o, "exactly one of --at and --after is required", "");
-    return ctl_request(o);
 }
 
 int ctl_rewind(struct cli_args *o)
@@ -215,6 +209,7 @@ struct wait {
     int code;
     bool drains[CLI_ARGS_MAX]; /* a response has shown "draining"; before that, another
                                 * state may be old */
+    int64_t left;              /* jobs at the last poll; -1: not known */
 };
 
 /* Sets w->code if a route that was draining has another state: it might never drain. */
@@ -264,6 +259,7 @@ static bool all_drained(struct wait *w)
         left = n < 0 || left < 0 ? -1 : left + n;
         all = all && drained;
     }
+    w->left = left;
     snprintf(text, sizeof(text), "%" PRId64 " jobs left", left);
     ctl_progress(left < 0    ? "the number of remaining jobs is not known yet"
                  : left == 0 ? "no jobs left; waiting for all instances to see the drain"
@@ -271,21 +267,58 @@ static bool all_drained(struct wait *w)
     return all;
 }
 
-static int wait_for_end(struct cli_args *o)
+static int report_timeout(const struct wait *w)
+{
+    const struct cli_args *o = w->o;
+    char left[64] = "the number of remaining jobs is not known";
+    if (w->left >= 0)
+        snprintf(left, sizeof(left), "%" PRId64 " jobs left", w->left);
+    fprintf(stderr,
+            "tarry: %s%s not drained after %s: %s; the drain continues until tarry "
+            "resume\n",
+            o->arg[0], o->arg_count > 1 ? " and others are" : " is", o->timeout, left);
+    return EX_TEMPFAIL;
+}
+
+static int wait_for_end(struct cli_args *o, int64_t timeout_ms)
 {
     struct wait w = {.o = o, .code = EX_OK};
-    bool drained;
+    int64_t until_ms = ctl_mono_ms() + timeout_ms;
+    bool drained, late;
     ctl_catch_interrupt();
-    do
+    do {
         drained = all_drained(&w);
-    while (w.code == EX_OK && !drained && !ctl_interrupted() && usleep(POLL_US) == 0);
+        late = timeout_ms > 0 && ctl_mono_ms() + POLL_US / 1000 > until_ms;
+    } while (w.code == EX_OK && !drained && !late && !ctl_interrupted() &&
+             usleep(POLL_US) == 0);
     ctl_progress(NULL);
-    return w.code == EX_OK && !drained ? CLI_INTERRUPTED : w.code;
+    if (w.code != EX_OK || drained)
+        return w.code;
+    return late && !ctl_interrupted() ? report_timeout(&w) : CLI_INTERRUPTED;
+}
+
+/* Reads --timeout into *ms; 0: none. Returns an exit code. */
+static int read_timeout(struct cli_args *o, int64_t *ms)
+{
+    struct err err;
+    *ms = 0;
+    if (o->timeout == NULL)
+        return EX_OK;
+    if (!o->wait)
+        return cli_usage_error(o, "--timeout requires --wait", "");
+    if (when_duration_ms(slice_of(o->timeout), WHEN_NO_UNIT, ms, &err) < 0 || *ms <= 0)
+        return cli_usage_error(o, "--timeout must be a duration such as 60s, not ",
+                               o->timeout);
+    return EX_OK;
 }
 
 int ctl_control(struct cli_args *o)
 {
     struct buf path = {0}, also = {0};
+    int64_t timeout_ms;
+    int wrong = read_timeout(o, &timeout_ms);
+    if (wrong != EX_OK)
+        return wrong;
     for (unsigned i = 1; i < o->arg_count; i++)
         buf_addf(&also, "%s%s", i > 1 ? "," : "", o->arg[i]);
     ctl_path_add(&path, o);
@@ -293,7 +326,7 @@ int ctl_control(struct cli_args *o)
     buf_free(&also);
     int code = ask_and_print(o, &path);
     fflush(stdout);
-    return code == EX_OK && o->wait ? wait_for_end(o) : code;
+    return code == EX_OK && o->wait ? wait_for_end(o, timeout_ms) : code;
 }
 
 /* --- messages --- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ctl_list.c - listings, changes of many jobs, and `tarry tap`: they request page after
- * page from the daemon.
+ * ctl_list.c - listings and `tarry tap`; the walk that requests page after page from the
+ * daemon, for listings and for the changes of ctl_change.c.
  *
  * Redis has stored the changes of each page before its response, so the command may be
  * killed at any time.
@@ -16,17 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { PAGE_MAX = 500, LIST_MAX = 100 };
-
-struct walk {
-    struct cli_args *o;
-    const char *did; /* verb for the sum, such as "replayed"; NULL: only list */
-    int64_t left;    /* maximum of further items; -1: no limit */
-    int64_t done, refused, looked;
-    char *cursor; /* where to continue; NULL: finished */
-};
+enum { PAGE_MAX = 500, LIST_MAX = 100, PACE_MS = 200 };
 
 static volatile sig_atomic_t interrupted;
 
@@ -52,15 +45,24 @@ bool ctl_interrupted(void)
 
 /* --- a page --- */
 
-static void page_path(const struct walk *w, struct buf *path)
+/* With a rate, a page contains the items of PACE_MS at most. */
+static int64_t page_size(const struct ctl_walk *w)
+{
+    int64_t n = w->left >= 0 && w->left < PAGE_MAX ? w->left : PAGE_MAX;
+    double paced = w->rate * PACE_MS / 1000;
+    return w->rate > 0 && paced < (double)n ? paced < 1 ? 1 : (int64_t)paced : n;
+}
+
+static void page_path(const struct ctl_walk *w, struct buf *path)
 {
     char max[24];
     ctl_path_add(path, w->o);
     if (!(w->o->command->sets & CLI_MANY))
         return;
-    snprintf(max, sizeof(max), "%" PRId64,
-             w->left >= 0 && w->left < PAGE_MAX ? w->left : PAGE_MAX);
+    snprintf(max, sizeof(max), "%" PRId64, page_size(w));
     ctl_query_add(path, "max", max);
+    ctl_query_add(path, "all",
+                  w->o->all && (w->o->command->sets & CLI_SELECTS) ? "true" : NULL);
     ctl_query_add(path, "cursor", w->cursor);
 }
 
@@ -69,14 +71,14 @@ static int64_t member(const json_t *answer, const char *key)
     return json_integer_value(json_object_get(answer, key));
 }
 
-static const json_t *items_of(const struct walk *w, const json_t *answer)
+static const json_t *items_of(const struct ctl_walk *w, const json_t *answer)
 {
     const struct ctl_view *view = w->o->command->view;
     return json_object_get(answer, view ? view->items : "items");
 }
 
 /* Print changed items only with --json. */
-static void show(const struct walk *w, const json_t *answer)
+static void show(const struct ctl_walk *w, const json_t *answer)
 {
     const json_t *items = items_of(w, answer), *item;
     size_t i;
@@ -89,8 +91,8 @@ static void show(const struct walk *w, const json_t *answer)
     }
 }
 
-/* Read and print one page. Returns an exit code. */
-static int take_page(struct walk *w)
+/* Read one page. Returns an exit code. */
+static int take_page(struct ctl_walk *w)
 {
     struct buf path = {0};
     int code;
@@ -98,11 +100,18 @@ static int take_page(struct walk *w)
     json_t *answer = ctl_http_get(w->o, &path, &code);
     if (answer == NULL)
         return code;
-    show(w, answer);
+    if (w->each)
+        w->each(w, answer);
+    else
+        show(w, answer);
+    const json_t *items = items_of(w, answer);
     if (w->left >= 0)
-        w->left -= (int64_t)json_array_size(items_of(w, answer));
+        w->left -= items ? (int64_t)json_array_size(items) : member(answer, "done");
+    w->left = w->limited && w->left < 0 ? 0 : w->left;
     w->done += member(answer, "done");
     w->refused += member(answer, "refused");
+    w->in_flight += member(answer, "in_flight");
+    w->skipped += member(answer, "skipped");
     w->looked += member(answer, "looked");
     const char *cursor = json_string_value(json_object_get(answer, "cursor"));
     free(w->cursor);
@@ -113,107 +122,73 @@ static int take_page(struct walk *w)
 
 /* --- all pages --- */
 
-static void add_sum(const struct walk *w, struct buf *out)
+int64_t ctl_mono_ms(void)
 {
-    buf_addf(out, "%s%s %" PRId64 ", refused %" PRId64 ", examined %" PRId64,
-             w->o->dry_run ? "would have " : "", w->did, w->done, w->refused, w->looked);
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void show_progress(const struct walk *w)
+/* Waits until the items so far fit the rate. A signal ends the wait. */
+static void keep_rate(const struct ctl_walk *w, int64_t started_ms)
+{
+    double items = (double)(w->done + w->in_flight + w->skipped);
+    int64_t until_ms = started_ms + (int64_t)(items * 1000 / w->rate);
+    for (int64_t now_ms; (now_ms = ctl_mono_ms()) < until_ms && !interrupted;) {
+        int64_t wait_ms = until_ms - now_ms < PACE_MS ? until_ms - now_ms : PACE_MS;
+        usleep((useconds_t)wait_ms * 1000);
+    }
+}
+
+void ctl_walk_sum(const struct ctl_walk *w, struct buf *out)
+{
+    buf_addf(out, "%s%s %" PRId64, w->o->dry_run ? "would have " : "", w->did, w->done);
+    if (w->total > 0)
+        buf_addf(out, " of %" PRId64, w->total);
+    if (w->o->command->sets & CLI_BULK)
+        buf_addf(out, ", in flight %" PRId64 ", skipped %" PRId64, w->in_flight,
+                 w->skipped);
+    else
+        buf_addf(out, ", refused %" PRId64, w->refused);
+    buf_addf(out, ", examined %" PRId64, w->looked);
+}
+
+static void show_progress(const struct ctl_walk *w)
 {
     struct buf text = {0};
     if (w->did)
-        add_sum(w, &text);
+        ctl_walk_sum(w, &text);
     if (w->did && w->cursor)
         ctl_progress(buf_str(&text));
     buf_free(&text);
 }
 
-/* Read pages until the last, the limit or a signal. Returns an exit code. */
-static int walk(struct walk *w)
+int ctl_walk(struct ctl_walk *w)
 {
+    int64_t started_ms = ctl_mono_ms();
     int code;
     ctl_catch_interrupt();
+    w->limited = w->left >= 0;
     w->cursor = w->o->cursor ? mem_strdup(w->o->cursor) : NULL;
     do {
         code = take_page(w);
         show_progress(w);
+        if (code == EX_OK && w->rate > 0 && w->cursor)
+            keep_rate(w, started_ms);
     } while (code == EX_OK && w->cursor && w->left != 0 && !interrupted);
     ctl_progress(NULL);
     if (w->cursor)
         fprintf(stderr, "tarry: there may be more; continue with --cursor %s\n",
                 w->cursor);
     free(w->cursor);
+    w->cursor = NULL;
     return code == EX_OK && interrupted ? CLI_INTERRUPTED : code;
 }
 
 int ctl_list(struct cli_args *o)
 {
-    struct walk w = {.o = o, .left = o->max ? o->max : o->all ? -1 : LIST_MAX};
-    return walk(&w);
-}
-
-/* --- replay and drop --- */
-
-static bool has_filter(const struct cli_args *o)
-{
-    return o->all || o->reason || o->from || o->to || o->id_prefix || o->max || o->cursor;
-}
-
-/* In JSON it is the last line, after those of the items. */
-static void print_sum(const struct walk *w)
-{
-    struct buf text = {0};
-    add_sum(w, &text);
-    if (w->o->human)
-        puts(buf_str(&text));
-    else
-        printf("{\"%s\":%" PRId64 ",\"refused\":%" PRId64 ",\"looked\":%" PRId64
-               ",\"dry_run\":%s}\n",
-               w->did, w->done, w->refused, w->looked, w->o->dry_run ? "true" : "false");
-    buf_free(&text);
-}
-
-/* Require --all or a filter. */
-static int change_many(struct cli_args *o, const char *did)
-{
-    struct walk w = {.o = o, .did = did, .left = o->max ? o->max : -1};
-    if (!has_filter(o)) {
-        fprintf(stderr, "tarry: choose dead letters: pass an ID, or --reason, --from, "
-                        "--to, --id-prefix or --max; --all selects all\n");
-        return EX_USAGE;
-    }
-    int code = walk(&w);
-    print_sum(&w);
-    return code;
-}
-
-/* The filters and --rate apply only to many items. */
-static int change(struct cli_args *o, const char *did, const char *method,
-                  const char *path)
-{
-    struct cli_command one = *o->command;
-    if (o->arg_count < 2)
-        return change_many(o, did);
-    if (has_filter(o) || o->rate || o->dry_run) {
-        fprintf(stderr,
-                "tarry: an ID cannot be combined with filters, --rate or --dry-run\n");
-        return EX_USAGE;
-    }
-    one.method = method;
-    one.path = path;
-    o->command = &one;
-    return ctl_request(o);
-}
-
-int ctl_dead_replay(struct cli_args *o)
-{
-    return change(o, "replayed", "POST", "/v1/routes/{}/dead/{}/replay");
-}
-
-int ctl_dead_drop(struct cli_args *o)
-{
-    return change(o, "dropped", "DELETE", "/v1/routes/{}/dead/{}");
+    struct ctl_walk w = {.o = o, .left = o->max ? o->max : o->all ? -1 : LIST_MAX};
+    return ctl_walk(&w);
 }
 
 /* --- tap: repeated long polls; prints one event per line --- */

@@ -53,7 +53,7 @@ static void next(struct part *part)
         part->release->open--;
 }
 
-static void on_moved(void *arg, const struct store_move_due_reply *reply)
+static void on_moved(void *arg, const struct store_alter_reply *reply)
 {
     (void)reply; /* if Redis did not answer, the job is due in a minute */
     next(arg);
@@ -84,7 +84,8 @@ static void move(struct part *part, const struct store_list_item *found)
                           : NULL;
     if (job && is_meant(part->release, found, job)) {
         part->moves++;
-        store_move_due(part->bucket, found->id, job->due_ms, 0, on_moved, part);
+        store_alter(part->bucket, ALTER_WHAT_MOVE, job->due_ms, 0,
+                    &(struct store_alter_want){.id = found->id}, 1, on_moved, part);
     }
     job_free(job);
 }

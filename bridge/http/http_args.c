@@ -89,10 +89,15 @@ static int set_choice(const struct http_param *row, struct slice value, void *fi
             return 0;
         }
     }
-    const char *third = choices[2];
-    return err_set(err, "%s must be %s%s%s or %s", row->name, choices[0],
-                   third ? ", " : "", third ? choices[1] : "",
-                   third ? third : choices[1]);
+    char names[128];
+    size_t n = 0;
+    for (size_t i = 0; choices[i] && n < sizeof(names); i++)
+        n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s",
+                              i == 0           ? ""
+                              : choices[i + 1] ? ", "
+                                               : " or ",
+                              choices[i]);
+    return err_set(err, "%s must be %s", row->name, names);
 }
 
 static int set_text(const struct http_param *row, struct slice value, void *field,

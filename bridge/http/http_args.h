@@ -57,7 +57,7 @@ struct http_param {
     size_t offset; /* of the field in the struct */
     enum http_from from;
     int64_t def, min, max;      /* def: value if absent; not for HTTP_TEXT */
-    const char *const *choices; /* two or three, then NULL */
+    const char *const *choices; /* two or more, then NULL */
     bool required;              /* absence is an error */
     const char *wrong;          /* error message; NULL: generated */
 };

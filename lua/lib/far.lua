@@ -254,20 +254,64 @@ local function far(keys)
     end
   end
 
-  -- Removes a far job. The last job also removes the remains of empty slots. Returns the number of removed jobs.
+  -- Removes the job of an entry. The last job also removes the remains of empty slots.
+  local function drop(list, index, start, ordinal)
+    redis.call('LSET', list, index, '')
+    redis.call('HINCRBY', keys .. ':slots', start .. '.' .. math.floor(ordinal / FAR_PAGE) .. '-', 1)
+    self.add_half(self.half(tonumber(start)), -1)
+    if redis.call('HINCRBY', keys .. ':slots', '#', -1) == 0 then
+      self.forget()
+    end
+  end
+
+  -- Removes a far job. Returns the number of removed jobs.
   function self.take(id)
     local list, index, start, ordinal = self.place(id)
     if not list then
       return 0
     end
     redis.call('HDEL', keys .. ':where', id)
-    redis.call('LSET', list, index, '')
-    redis.call('HINCRBY', keys .. ':slots', start .. '.' .. math.floor(ordinal / FAR_PAGE) .. '-', 1)
-    self.add_half(self.half(start), -1)
-    if redis.call('HINCRBY', keys .. ':slots', '#', -1) == 0 then
-      self.forget()
-    end
+    drop(list, index, start, ordinal)
     return 1
+  end
+
+  -- Returns the list of the entry at that position, its index there, and the entry decoded by self.read(). nil: it
+  -- is not the entry of that job.
+  function self.at(start, ordinal, id)
+    local first, size = self.span(start)
+    if ordinal < first or ordinal >= size then
+      return nil
+    end
+    local list, index = self.list(start, ordinal, first)
+    local entry = redis.call('LINDEX', list, index)
+    if entry and entry ~= '' then
+      local read = { self.read(entry, tonumber(start)) }
+      return read[1] == id and list or nil, index, read
+    end
+  end
+
+  -- Returns when a far job expires, or nil. start '': its position is not known.
+  function self.expiry(id, start, ordinal)
+    if start == '' then
+      return (select(3, self.find(id)))
+    end
+    local list, _, read = self.at(start, tonumber(ordinal), id)
+    return list and read[5]
+  end
+
+  -- Removes the far job at that position, also one that no client may name. Returns its record, expiry, group,
+  -- arrival, and an id that no other job has. nil: the job is not there.
+  function self.take_at(start, ordinal, id)
+    local list, index, read = self.at(start, ordinal, id)
+    if not list then
+      return nil
+    elseif read[6] then
+      redis.call('HDEL', keys .. ':where', id)
+    elseif redis.call('HEXISTS', pool, id) == 1 or redis.call('HEXISTS', keys .. ':where', id) == 1 then
+      id = id .. '/' .. start .. '.' .. ordinal -- as lib/far_move.lua renames it
+    end
+    drop(list, index, start, ordinal)
+    return read[3], read[5], read[4], read[7], id
   end
   far_made[keys] = self
   return self

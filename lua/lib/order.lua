@@ -174,3 +174,11 @@ local function remove(id, kind, mine, held)
   sums_add(kind, forget(id))
   return leave_group(id)
 end
+
+-- Marks a job in flight as cancelled: it is not retried and never becomes a dead letter. The mark replaces the reason
+-- (also `paced`) in :tries.
+local function mark_cancelled(id)
+  local note = redis.call('HGET', tries, id) or ''
+  local marked, n = string.gsub(note, '^(%d+)|[^|]*|', '%1|cancelled|')
+  redis.call('HSET', tries, id, n == 1 and marked or '0|cancelled|0/0/0|0|0|')
+end

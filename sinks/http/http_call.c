@@ -157,15 +157,6 @@ static void set_request(struct http_call *c)
 
 /* -------------------------------------------------------------------- outcome */
 
-/* Returns the reason if the URL itself is invalid, so that no retry can succeed; else
- * NULL. */
-static const char *permanent_error(CURLcode code)
-{
-    if (code == CURLE_LOGIN_DENIED) /* CURLOPT_DISALLOW_USERNAME_IN_URL */
-        return "the URL contains a user name, which requires userinfo = true in the sink";
-    return code == CURLE_URL_MALFORMAT ? "the URL is malformed" : NULL;
-}
-
 static void call_idle(struct http_call *c)
 {
     if (c->hop.without_body) {
@@ -178,26 +169,19 @@ static void call_idle(struct http_call *c)
     c->s->idle = c;
 }
 
-/* Copies the start of the answer for a dead letter. Returns its size. */
-static size_t copy_answer(const struct http_call *c, char *body, char *type, size_t room)
-{
-    char *said = NULL;
-    size_t n = c->answer.n < DELIVERY_ANSWER_MAX ? c->answer.n : DELIVERY_ANSWER_MAX;
-    slice_put(body, (struct slice){c->answer.p, n});
-    if (n > 0)
-        curl_easy_getinfo(c->easy, CURLINFO_CONTENT_TYPE, &said);
-    snprintf(type, room, "%s", said ? said : "");
-    return n;
-}
-
 static void report(struct http_call *c, enum outcome outcome, const char *why)
 {
     struct delivery *d = c->d;
     char text[CURL_ERROR_SIZE], body[DELIVERY_ANSWER_MAX], type[128];
     snprintf(text, sizeof(text), "%s", why ? why : "");
-    if (outcome != DELIVERED) {
-        d->answer = (struct slice){body, copy_answer(c, body, type, sizeof(type))};
+    if (outcome != DELIVERED && c->answer.n > 0) {
+        char *said = NULL;
+        curl_easy_getinfo(c->easy, CURLINFO_CONTENT_TYPE, &said);
+        snprintf(type, sizeof(type), "%s", said ? said : "");
         d->answer_type = slice_of(type);
+        d->answer.p = body;
+        d->answer.n = c->answer.n < sizeof(body) ? c->answer.n : sizeof(body);
+        memcpy(body, c->answer.p, d->answer.n);
     }
     call_idle(c); /* before the report, which may start the next delivery */
     delivery_done(d, outcome, outcome == DELIVERED ? NULL : text);
@@ -472,7 +456,7 @@ void http_call_begin(struct http_sink *s, struct delivery *d)
 void http_call_end(struct http_call *c, CURLcode code)
 {
     bool by_body = c->s->o.accept == HTTP_BY_CODE100;
-    const char *invalid = permanent_error(code);
+    const char *invalid = http_permanent_error(code);
     long status = 0;
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
     c->d->status = (int)status;

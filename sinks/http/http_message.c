@@ -220,3 +220,10 @@ enum http_redirect http_status_redirect(long status)
         return HTTP_AS_GET;
     return status == 307 || status == 308 ? HTTP_AS_IT_IS : HTTP_NO_REDIRECT;
 }
+
+const char *http_permanent_error(CURLcode code)
+{
+    if (code == CURLE_LOGIN_DENIED) /* CURLOPT_DISALLOW_USERNAME_IN_URL */
+        return "the URL contains a user name, which requires userinfo = true in the sink";
+    return code == CURLE_URL_MALFORMAT ? "the URL is malformed" : NULL;
+}

@@ -111,6 +111,10 @@ bool http_is_webhook_header(struct slice name);
  * last one counts. */
 bool http_is_code100(struct slice body);
 
+/* Returns the reason if the URL itself is invalid, so that no retry can succeed; else
+ * NULL. */
+const char *http_permanent_error(CURLcode code);
+
 enum http_redirect { HTTP_NO_REDIRECT, HTTP_AS_GET, HTTP_AS_IT_IS };
 /* Returns how to follow a redirect with this status. */
 enum http_redirect http_status_redirect(long status);

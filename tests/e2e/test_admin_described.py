@@ -32,6 +32,7 @@ def described():
             for method, operation in row.items() if method != "parameters"}
 
 
+MANY = "/v1/admin/routes/{route}/jobs/"
 JOB, LIST = "/v1/admin/routes/{route}/jobs/{id}/", "GET /v1/admin/routes/{route}/jobs"
 NONE = {"route": "none"}
 TWO = {"also": "s"}
@@ -70,6 +71,17 @@ GOOD = [
     ("GET /v1/admin/routes/{route}/queues", NONE, {}, None, 404, "no-route"),
     ("GET /v1/admin/routes/{route}/queues", {}, {}, None, 404, "no-queue"),
     (LIST, {}, {}, None, 200, None),
+    ("GET /v1/admin/routes/{route}/queues", {"route": "q"}, {"counts": "true"}, None, 200, None),
+    ("GET /v1/admin/routes/{route}/queues", {"route": "q"}, {"counts": "x"}, None, 400, "bad-request"),
+    *((f"GET /v1/admin/routes/{{route}}/queues/{{queue}}", where, query, None, status, word)
+      for where, query, status, word in (
+          ({"route": "q"}, {}, 200, None), ({"route": "q"}, {"nonsense": "1"}, 400, "bad-request"),
+          (NONE, {}, 404, "no-route"), ({}, {}, 404, "no-queue"))),
+    *((f"POST {MANY}{what}", where, query, None, status, word)
+      for what, more in (("cancel", {}), ("move", {"after": "1h"}), ("now", {}))
+      for where, query, status, word in (
+          ({}, {"id_prefix": "none", **more}, 200, None), ({}, more, 400, "bad-request"),
+          (NONE, {"all": "true", **more}, 404, "no-route"), ({"route": "q"}, {"all": "true", **more}, 409, "is-queue"))),
     (LIST, {}, {"state": "dead"}, None, 400, "bad-request"),
     (LIST, NONE, {}, None, 404, "no-route"),
     (LIST, {"route": "q"}, {}, None, 409, "is-queue"),
@@ -87,6 +99,9 @@ AWAY = [(operation, {"route": "q"} if operation.endswith("queues") else {}, {"af
          else {}, None, 503, "unavailable")
         for operation in (LIST, f"POST {JOB}now", f"POST {JOB}move", "GET /v1/admin/routes/{route}/queues",
                           *(f"POST /v1/admin/routes/{{route}}/{what}" for what in ("pause", "resume", "drain", "explain")))]
+AWAY += [(f"POST {MANY}{what}", {}, {"all": "true", **more}, None, 503, "unavailable")
+         for what, more in (("cancel", {}), ("move", {"after": "1h"}), ("now", {}))]
+AWAY.append(("GET /v1/admin/routes/{route}/queues/{queue}", {"route": "q"}, {}, None, 503, "unavailable"))
 AWAY.append((REWIND, {"route": "k"}, {"to": "-1h"}, None, 503, "unavailable"))
 
 
@@ -120,7 +135,7 @@ def test_each_documented_answer_occurs_and_each_answer_is_documented(bench):
     def ask(rows):
         for operation, where, query, body, status, word in rows:
             method, path = operation.split(" ")
-            for name, value in {"route": "r", "id": "waits", **where}.items():
+            for name, value in {"route": "r", "id": "waits", "queue": "mails", **where}.items():
                 path = path.replace("{" + name + "}", value)
             got, _, answer = t.ask(method, path + ("?" + urllib.parse.urlencode(query) if query else ""), body)
             assert got == status and (word is None or answer["error"] == word), (operation, where, query, got, answer)

@@ -571,6 +571,6 @@ def test_dead_letters_on_a_terminal_and_elsewhere(place):
     assert cli.lines(done)[-1] == {"dropped": 3, "refused": 0, "looked": 3, "dry_run": True} and done.stderr == ""
     code, text = place.on_terminal("dead", "list", "r")
     assert code == 0 and cli.plain(text).splitlines()[0].split() == ["BURIED", "REASON", "TRIES", "ID", "ERROR"]
-    code, text = place.on_terminal("dead", "drop", "r", "--all")
+    code, text = place.on_terminal("dead", "drop", "r", "--all", "--yes")
     assert code == 0 and text == "dropped 3, refused 0, examined 3\n"  # a single page prints no progress
     assert cli.lines(place.run("dead", "list", "r")) == []

@@ -79,8 +79,8 @@ def test_help_of_one_command_of_several_words_is_of_that_alone():
         assert done.returncode == 0, (args, done.stderr)
         return done.stdout
     move = help_text("jobs", "move", "--help")
-    assert "tarry jobs move ROUTE ID" in move and "--at TIME" in move
-    assert "tarry jobs list" not in move and "--state" not in move
+    assert "tarry jobs move ROUTE [ID]" in move and "--at TIME" in move
+    assert "tarry jobs list" not in move and "waiting (default)" not in move
     assert help_text("jobs", "move", "r", "x", "--help") == help_text("help", "jobs", "move") == move
     both = help_text("jobs", "--help")
     assert both == help_text("help", "jobs") and "tarry jobs list" in both and "--at TIME" in both and "--state" in both
@@ -90,8 +90,8 @@ def test_help_of_one_command_of_several_words_is_of_that_alone():
                        (("help", "status", "list"), "tarry status: the command has no subcommand list")):
         done = cli.run(*args)
         assert done.returncode == 64 and what in done.stderr, done.stderr
-    wrong = cli.run("jobs", "move", "r")
-    assert wrong.returncode == 64 and wrong.stderr == "tarry jobs move: missing argument: ROUTE ID; see: tarry jobs move --help\n"
+    wrong = cli.run("jobs", "show", "r")
+    assert wrong.returncode == 64 and wrong.stderr == "tarry jobs show: missing argument: ROUTE ID; see: tarry jobs show --help\n"
 
 
 def test_the_manual_has_each_option():

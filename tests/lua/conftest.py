@@ -178,7 +178,8 @@ class Bucket:
             "move", ("pool",), now, early, most, "wake", "r/0 me")
         return moved, taken, left
 
-    def list(self, what="w", place=None, prefix="", from_ms=0, to_ms="", most=100, look=500, room=1 << 20):
+    def list(self, what="w", place=None, prefix="", from_ms=0, to_ms="", most=100, look=500, room=1 << 20,
+             brief=""):
         """place: (score, ordinal, member) of the last row that was read. Returns whether there are more rows,
         the new place, and the rows (id, due, record, tries, named)."""
         at = ["0" if what == "h" else "-inf", "", "-inf", 0]
@@ -186,7 +187,7 @@ class Bucket:
             score, ordinal, member = place
             at = [score, "", score, ordinal + 1] if ordinal >= 0 else [score, member, f"({score}", 0]
         more, looked, *place, = self.run("list", ("pool",), 0, self.kind, what, prefix,
-                                         from_ms, to_ms, *at, most, look, room)
+                                         from_ms, to_ms, *at, most, look, room, brief)
         place, rows = place[:3], [place[at:at + 8] for at in range(3, len(place), 8)]
         assert looked <= look and len(rows) <= most and (not more or looked > 0)
         return more, place, [tuple(row[3:]) for row in rows]
@@ -199,10 +200,16 @@ class Bucket:
             rows += page
         return rows
 
-    def move_due(self, id_, now, at="", after=""):
-        code, due, self.head = self.run("move_due", JOB[:4], now, id_, at, after,
-                                        "q" if self.kind == "q" else "", "wake", "r/0 me")
-        return code.decode(), due
+    def alter(self, what, now, *rows, at="", after=0):
+        """rows: (id[, slot, ordinal]). Returns the new due time and the code of each."""
+        rows = [(*row, "", 0)[:3] for row in rows]
+        due, self.head, *codes = self.run("alter", JOB[:4], now, self.kind, what, at, after, "wake", "r/0 me",
+                                          *sum(rows, ()))
+        return due, b"".join(codes).decode()
+
+    def move_due(self, id_, now, at="", after=0):
+        due, code = self.alter("m", now, (id_,), at=at, after=after)
+        return code, due
 
     def far(self):
         """Returns the far jobs, as the lists contain them: {id: (due, record, group, expires)} of those that

@@ -18,7 +18,7 @@ class Letters(Bucket):
             after=("", ""), most=10, look=500, limit=10, step=0, first=0, size=1000000):
         reply = self.run("dead", ("pool", "delay", "error", "tries"), now, what, dry, whole, id_,
                          reason, since, upto, *after, most, look, limit, step, first,
-                         "wake", "r/0 me", size)
+                         "wake", "r/0 me", size, self.kind)
         (self.now, self.head, self.end, self.more, score, id_, self.looked, self.done,
          self.refused, self.next) = reply[:10]
         self.at = (score, id_)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""lua/list.lua and lua/move_due.lua: cases that the model of test_model.py does not cover."""
+"""lua/list.lua and lua/alter.lua: cases that the model of test_model.py does not cover."""
 import struct
 
 import pytest

@@ -251,6 +251,14 @@ def explained(rng, known):
     return {"segments": [route(rng)], "headers": {"Deliver-After": "1s"}, "body": "x"}
 
 
+def many(rng, known, **query):
+    """A selection of jobs of a route or of a queue."""
+    place, of = rng.choice(((route(rng), {}), ("queue", {"queue": queue(rng)})))
+    return {"segments": [place], "query": {
+        "id_prefix": f"j{rng.randrange(6)}", "max": rng.choice((1, 50, 1000)),
+        "dry_run": rng.choice(("true", "false")), **of, **query}}
+
+
 ADMIN = [
     Call("native", "GET", "/livez", weight=1), Call("native", "GET", "/readyz", weight=1),
     Call("native", "GET", "/healthz", weight=1), Call("native", "GET", "/metrics", weight=2),
@@ -259,7 +267,13 @@ ADMIN = [
     Call("native", "GET", "/v1/admin/history", lambda rng, known: {"query": {"span": rng.choice(("hour", "day"))}}),
     Call("native", "GET", "/v1/admin/routes", weight=2), Call("native", "GET", "/v1/admin/routes/{}", at(any_route)),
     Call("native", "GET", "/v1/admin/routes/{}/queues", lambda rng, known: {"segments": ["queue"]}),
+    Call("native", "GET", "/v1/admin/routes/{}/queues/{}",
+         lambda rng, known: {"segments": ["queue", queue(rng)]}),
     Call("native", "GET", "/v1/admin/routes/{}/jobs", at(any_route)),
+    Call("native", "POST", "/v1/admin/routes/{}/jobs/cancel", many, weight=2),
+    Call("native", "POST", "/v1/admin/routes/{}/jobs/move",
+         lambda rng, known: many(rng, known, after=f"{delay_ms(rng)}ms")),
+    Call("native", "POST", "/v1/admin/routes/{}/jobs/now", many),
     Call("native", "POST", "/v1/admin/routes/{}/jobs/{}/now", one(route)),
     Call("native", "POST", "/v1/admin/routes/{}/jobs/{}/move", one(route, after="500ms")),
     Call("native", "POST", "/v1/admin/routes/{}/explain", explained, weight=1),
