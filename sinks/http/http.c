@@ -8,133 +8,10 @@
 #include "sinks/http/http_sink.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
-/* ------------------------------------------------------------------ curl on the loop
- *
- * Watches for the sockets of its multi interface, one timer for its timeout. curl removes
- * a socket after each transfer and adds it again for the next. The watch stays until the
- * socket is closed, which saves two system calls per transfer. */
+/* ---------------------------------------------------------------------------- curl */
 
 enum { IDLE_CONNECTIONS = 64 }; /* kept beyond max_in_flight */
-
-/* Handles finished transfers. Must not be called from curl's callbacks, since it removes
- * handles. */
-static void collect(struct http_sink *s)
-{
-    CURLMsg *msg;
-    int left;
-    while ((msg = curl_multi_info_read(s->multi, &left)) != NULL) {
-        struct http_call *c = NULL;
-        CURLcode code = msg->data.result; /* msg is invalid once its handle is removed */
-        CURL *easy = msg->easy_handle;
-        curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&c);
-        curl_multi_remove_handle(s->multi, easy);
-        http_call_end(c, code);
-    }
-}
-
-struct http_socket {
-    struct http_sink *s;
-    curl_socket_t fd;
-    bool kept;   /* curl will report when it closes the socket */
-    bool wanted; /* curl waits for events */
-    struct watch *watch;
-};
-
-static void on_socket(void *arg, unsigned events)
-{
-    struct http_socket *so = arg;
-    struct http_sink *s = so->s; /* curl may close the socket and free so within */
-    int flags = (events & WATCH_READ ? CURL_CSELECT_IN : 0) |
-                (events & WATCH_WRITE ? CURL_CSELECT_OUT : 0) |
-                (events & WATCH_ERROR ? CURL_CSELECT_ERR : 0);
-    int running;
-    if (!so->wanted) {
-        watch_set(so->watch, 0); /* curl detects it before it reuses the connection */
-        return;
-    }
-    curl_multi_socket_action(s->multi, so->fd, flags, &running);
-    collect(s);
-}
-
-static void on_timer(void *arg)
-{
-    struct http_sink *s = arg;
-    int running;
-    curl_multi_socket_action(s->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-    collect(s);
-}
-
-/* Returns the slot for a descriptor; *slot NULL: not watched. */
-static struct http_socket **socket_at(struct http_sink *s, curl_socket_t fd)
-{
-    size_t i = (size_t)fd, old = s->sockets_room;
-    if (i >= old) {
-        s->sockets_room = 2 * i + 64;
-        s->sockets = mem_realloc(s->sockets, s->sockets_room * sizeof(*s->sockets));
-        memset(s->sockets + old, 0, (s->sockets_room - old) * sizeof(*s->sockets));
-    }
-    return &s->sockets[i];
-}
-
-static struct http_socket *socket_new(struct http_sink *s, curl_socket_t fd)
-{
-    struct http_socket *so = mem_alloc(sizeof(*so));
-    so->s = s;
-    so->fd = fd;
-    so->watch = watch_add(fd, 0, on_socket, so);
-    s->connections++;
-    return so;
-}
-
-static void socket_free(struct http_socket **at)
-{
-    if (*at == NULL)
-        return;
-    watch_del((*at)->watch);
-    (*at)->s->connections--;
-    loop_defer_free(*at);
-    *at = NULL;
-}
-
-static int on_want_socket(CURL *easy, curl_socket_t fd, int what, void *arg,
-                          void *socket_arg)
-{
-    struct http_socket **at = socket_at(arg, fd);
-    (void)socket_arg;
-    if (what == CURL_POLL_REMOVE) {
-        if (*at)
-            (*at)->wanted = false;
-        if (*at && !(*at)->kept)
-            socket_free(at);
-        return 0;
-    }
-    if (*at == NULL)
-        *at = socket_new(arg, fd);
-    (*at)->kept = (*at)->kept || http_call_is_connected(easy);
-    (*at)->wanted = true;
-    watch_set((*at)->watch, (what & CURL_POLL_IN ? WATCH_READ : 0u) |
-                                (what & CURL_POLL_OUT ? WATCH_WRITE : 0u));
-    return 0;
-}
-
-int http_multi_close(void *arg, curl_socket_t fd)
-{
-    socket_free(socket_at(arg, fd));
-    return close(fd);
-}
-
-static int on_want_timer(CURLM *multi, long ms, void *arg)
-{
-    struct http_sink *s = arg;
-    (void)multi;
-    if (ms < 0)
-        timer_stop(s->timer);
-    else
-        timer_set(s->timer, ms);
-    return 0;
-}
 
 CURL *http_easy_new(const struct http_opts *o, char *why)
 {
@@ -151,29 +28,15 @@ CURL *http_easy_new(const struct http_opts *o, char *why)
     return e;
 }
 
-static void start_multi(struct http_sink *s)
+static void start_curl(struct http_sink *s)
 {
-    CURLM *m = s->multi = curl_multi_init();
-    must(m != NULL);
-    s->timer = timer_new(on_timer, s);
-    curl_multi_setopt(m, CURLMOPT_SOCKETFUNCTION, on_want_socket);
-    curl_multi_setopt(m, CURLMOPT_SOCKETDATA, s);
-    curl_multi_setopt(m, CURLMOPT_TIMERFUNCTION, on_want_timer);
-    curl_multi_setopt(m, CURLMOPT_TIMERDATA, s);
-    curl_multi_setopt(m, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
+    s->curl = curl_loop_new(http_call_end, http_call_is_connected);
+    CURLM *m = curl_loop_multi(s->curl);
     curl_multi_setopt(m, CURLMOPT_MAX_HOST_CONNECTIONS, (long)s->o.host_connections);
     /* curl's default, four times the running transfers, would close them in every
      * pause. */
     curl_multi_setopt(m, CURLMOPT_MAXCONNECTS,
                       (long)sink_max_in_flight(s->sink) + IDLE_CONNECTIONS);
-}
-
-static void stop_multi(struct http_sink *s)
-{
-    curl_multi_cleanup(s->multi); /* also closes kept connections and removes their
-                                   * watches */
-    timer_del(s->timer);
-    free(s->sockets);
 }
 
 /* ------------------------------------------------------------------ start and stop */
@@ -194,7 +57,7 @@ static int start(struct sink *sink, void *self, struct err *err)
         http_opts_release(s);
         return err_set(err, "cannot initialise libcurl");
     }
-    start_multi(s);
+    start_curl(s);
     if (!s->o.verify)
         log_warn(sink_name(sink),
                  "verify = false: tarry does not check the receiver's certificate, so "
@@ -212,7 +75,7 @@ static void stop(struct sink *sink, void *self)
 {
     struct http_sink *s = self;
     http_calls_free(s);
-    stop_multi(s);
+    curl_loop_free(s->curl);
     curl_global_cleanup();
     http_opts_release(s);
     sink_stopped(sink);
@@ -285,7 +148,7 @@ static int probe(const void *self, const struct probe_target *target, struct buf
 
 static unsigned connections(const void *self)
 {
-    return ((const struct http_sink *)self)->connections;
+    return curl_loop_connections(((const struct http_sink *)self)->curl);
 }
 
 const struct sink_ops sink_http = {

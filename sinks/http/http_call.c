@@ -243,7 +243,7 @@ static void begin(struct http_call *c, struct slice url)
         c->hop.referer = buf_slice(&referer);
         set_request(c);
         c->hop.referer = (struct slice){0};
-        rc = curl_multi_add_handle(c->s->multi, c->easy);
+        rc = curl_multi_add_handle(curl_loop_multi(c->s->curl), c->easy);
     }
     buf_free(&referer);
     if (trouble)
@@ -329,11 +329,10 @@ static int on_send(void *arg, char *ip, char *our_ip, int port, int our_port)
     return c->stopped ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
 }
 
-bool http_call_is_connected(CURL *easy)
+bool http_call_is_connected(const void *transfer)
 {
-    struct http_call *c = NULL;
-    curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&c);
-    return c && c->connected;
+    const struct http_call *c = transfer;
+    return c->connected;
 }
 
 static size_t on_header(char *bytes, size_t size, size_t n, void *arg)
@@ -385,9 +384,9 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
 static CURL *new_easy(const struct http_opts *o, struct http_call *c)
 {
     CURL *e = http_easy_new(o, c->why);
+    curl_loop_prepare(c->s->curl, e);
     curl_easy_setopt(e, CURLOPT_PRIVATE, c);
     curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
-    curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); /* do not wait for resolver threads */
     curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
@@ -401,8 +400,6 @@ static CURL *new_easy(const struct http_opts *o, struct http_call *c)
     curl_easy_setopt(e, CURLOPT_RESOLVER_START_DATA, c);
     curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_open);
     curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c);
-    curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, http_multi_close);
-    curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, c->s); /* outlives the call */
     curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_send);
     curl_easy_setopt(e, CURLOPT_PREREQDATA, c);
     if (o->accept == HTTP_BY_CODE100) /* otherwise the body is only counted, by
@@ -453,8 +450,9 @@ void http_call_begin(struct http_sink *s, struct delivery *d)
     begin(c, first_url(c));
 }
 
-void http_call_end(struct http_call *c, CURLcode code)
+void http_call_end(void *transfer, CURLcode code)
 {
+    struct http_call *c = transfer;
     bool by_body = c->s->o.accept == HTTP_BY_CODE100;
     const char *invalid = http_permanent_error(code);
     long status = 0;

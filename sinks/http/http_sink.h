@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * http_sink.h - shared by the files of the http sink: http.c starts and stops it, and
+ * http_sink.h - shared by the files of the http sink: http.c starts and stops it,
+ * http_call.c makes a delivery. The others are pure: http_opts.c checks the options,
+ * http_url.c callback URLs, http_message.c writes headers and reads answers, http_sign.c
+ * signs.
+ */
+/*
+ * http_sink.h - shared by the files of the http sink: XX
  * runs curl on the loop, http_call.c makes a delivery. The others are pure:
  * http_opts.c checks the options, http_url.c callback URLs, http_message.c writes headers
  * and reads answers, http_sign.c signs.
@@ -8,6 +14,7 @@
 #ifndef SINKS_HTTP_HTTP_SINK_H
 #define SINKS_HTTP_HTTP_SINK_H
 
+#include "bridge/base/curl_loop.h"
 #include "bridge/plugin.h"
 
 #include <curl/curl.h>
@@ -202,28 +209,20 @@ struct http_sink {
     struct http_rules rules;
     struct http_guard *guard;
     struct http_signer *signer; /* NULL: do not sign */
-    CURLM *multi;
-    struct timer *timer;
-    struct http_socket **sockets; /* indexed by descriptor; of http.c */
-    size_t sockets_room;
-    unsigned connections;   /* open sockets */
+    struct curl_loop *curl;
     struct http_call *idle; /* free list of calls with their easy handles */
     int64_t answers_bytes;  /* memory of all unfinished answers */
     struct log_limit bad_header;
 };
 
 void http_call_begin(struct http_sink *s, struct delivery *d);
-/* Handles the end of a call's request. Its handle has left the multi. */
-void http_call_end(struct http_call *c, CURLcode code);
-/* Is the request's connection fully set up? curl 7.88 closes others without calling
- * http_multi_close() (cf_socket_close()). */
-bool http_call_is_connected(CURL *easy);
+/* For curl_loop_new(); transfer: a struct http_call. */
+void http_call_end(void *transfer, CURLcode code);
+bool http_call_is_connected(const void *transfer);
 void http_calls_free(struct http_sink *s);
 
 /* Makes a handle with the proxy and TLS options. why: CURL_ERROR_SIZE bytes that must
  * outlive the handle. */
 CURL *http_easy_new(const struct http_opts *o, char *why);
-/* For CURLOPT_CLOSESOCKETFUNCTION; arg: the sink. */
-int http_multi_close(void *arg, curl_socket_t fd);
 
 #endif
