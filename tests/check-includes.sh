@@ -23,7 +23,7 @@ openssl/                    ^(bridge/(main|base/net)|sinks/http/http_sign)[a-z_]
 '
 
 # The folders and files of bridge/. Each may include itself and those before it.
-order='base job opt.h queue.h plugin.h redis conf store metrics http engine queue admin import daemon cli plugins.c main.c'
+order='base job opt.h queue.h plugin.h redis conf store metrics trace http engine queue admin import daemon cli plugins.c main.c'
 
 # shellcheck disable=SC2046 # the names of source files hold no blanks
 faults=$(awk -v libraries="$libraries" -v order="$order" '

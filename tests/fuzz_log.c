@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * fuzz_log.c - libFuzzer: any bytes as the content of a log message. The result is one
- * line without a control character; as JSON it is an object of texts and numbers.
+ * line without a control character; as JSON it is an object of texts and numbers. A
+ * traceparent that is read is written as the same trace.
  *
  * A byte for the format, then lines: an id, a traceparent, the text of the other end, and
  * the message.
  */
 #include "bridge/base/log.h"
 #include "bridge/base/text.h"
+#include "bridge/trace/trace.h"
 #include "tests/fuzz.h"
 
 #include <stdlib.h>
@@ -47,6 +49,18 @@ static void check_line(struct slice line, bool json)
     json_decref(object);
 }
 
+static void check_trace(struct slice text)
+{
+    struct trace_context c, again;
+    char written[TRACEPARENT_BYTES + 1];
+    if (trace_context_read(text, &c) < 0)
+        return;
+    trace_context_write(&c, written);
+    must(trace_context_read(slice_of(written), &again) == 0);
+    must(memcmp(c.trace, again.trace, sizeof(c.trace)) == 0 && c.span == again.span &&
+         c.sampled == again.sampled);
+}
+
 int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
 {
     char line[LINE_MAX_BYTES];
@@ -57,6 +71,7 @@ int LLVMFuzzerTestOneInput(const unsigned char *bytes, size_t n)
     const struct log_about about = {
         .route = "r", .job = id, .traceparent = trace, .attempt = 2, .err = said};
 
+    check_trace(trace);
     log_set_format(json ? LOG_JSON : LOG_LOGFMT);
     must(ftruncate(file, 0) == 0 && lseek(file, 0, SEEK_SET) == 0);
     must(dup2(file, STDERR_FILENO) >= 0);

@@ -15,6 +15,7 @@
 #include "bridge/engine/queue_object.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/route_state.h"
+#include "bridge/trace/trace.h"
 
 #include <inttypes.h>
 
@@ -99,6 +100,7 @@ static void on_census(void *arg, struct bridge *bridge, int64_t asked_ms, bool w
     health_print(bridge, &out);
     admin_more->metrics(bridge, &out);
     listeners_print(&out);
+    tracer_print(bridge->tracer, &out);
     metrics_print_daemon(bridge, whole, &out);
     httpd_answer(arg, 200, "text/plain; version=0.0.4; charset=utf-8", buf_slice(&out));
     buf_free(&out);

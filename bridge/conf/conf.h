@@ -67,6 +67,15 @@ struct conf_daemon { /* daemon: { } */
     bool core_dumps;          /* allow core dumps and debuggers */
 };
 
+struct conf_otlp { /* otlp: { } */
+    char *url;     /* of the collector; "": no spans */
+    char *service;
+    char *ca_file; /* NULL: CA certificates of the system */
+    struct pairs headers;
+    double sample; /* share of the jobs without a traceparent, 0 to 1 */
+    int64_t timeout_ms;
+};
+
 struct conf_pool { /* pools: { NAME: { } }: an additional Redis for queues */
     char *name;
     unsigned users;
@@ -158,6 +167,7 @@ struct conf {
     struct httpd_opts admin; /* listen "" or CONF_ADMIN_ON_HTTP: no listener of its own */
     int metrics;             /* enum conf_metrics */
     struct conf_daemon daemon;
+    struct conf_otlp otlp;
     struct conf_source listener; /* http: { } as a source; conf_read() moves it to
                                   * sources */
     struct conf_token **tokens;

@@ -4,6 +4,7 @@
  * other. conf_check_route.c checks routes, conf_check_http.c listeners and tokens.
  */
 #include "bridge/conf/conf_internal.h"
+#include "bridge/base/text.h"
 #include "bridge/job/delay.h"
 #include "bridge/plugin.h"
 #include "bridge/redis/redis.h"
@@ -205,6 +206,21 @@ static void check_pool_of(const struct check *c, const struct conf_sink *sink)
                          rules->pool);
 }
 
+static void check_otlp(const struct check *c)
+{
+    const struct conf_otlp *otlp = &c->conf->otlp;
+    if (*otlp->url != '\0' && strncmp(otlp->url, "http://", 7) != 0 &&
+        strncmp(otlp->url, "https://", 8) != 0)
+        conf_check_error(c, (struct conf_place){"otlp", "url", NULL},
+                         " must begin with http:// or https://; the path of OTLP/HTTP is "
+                         "/v1/traces");
+    for (size_t i = 0; i < otlp->headers.n; i++)
+        if (!text_is_token(slice_of(otlp->headers.v[i].name)) ||
+            !text_is_header_value(slice_of(otlp->headers.v[i].value)))
+            conf_check_error(c, (struct conf_place){"otlp", "headers", NULL},
+                             ".%s is no valid HTTP header", otlp->headers.v[i].name);
+}
+
 void conf_check(const struct check *c)
 {
     const struct conf *conf = c->conf;
@@ -215,6 +231,7 @@ void conf_check(const struct check *c)
             c, (struct conf_place){"daemon", "queue_max", NULL},
             " is less than daemon.job_max, so the largest jobs could never be "
             "stored; raise it or lower daemon.job_max");
+    check_otlp(c);
     conf_check_http(c);
     for (size_t i = 0; i < conf->pool_count; i++)
         check_redis(c, &conf->pools[i]->redis, conf->pools[i]->name);

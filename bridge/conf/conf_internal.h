@@ -93,7 +93,7 @@ extern const struct conf_section conf_sections[];
 
 /* Options common to all sources, the HTTP listener included. */
 extern const struct opt conf_source_rows[], conf_sink_rows[], conf_route_rows[];
-extern const struct opt conf_token_rows[];
+extern const struct opt conf_token_rows[], conf_otlp_rows[];
 extern const struct opt conf_redis_rows[]; /* of redis: { } and of each pool */
 
 /* A section with named parts. The index is enum conf_kind. */

@@ -150,11 +150,37 @@ static const struct opt daemon_rows[] = {
     {0}};
 #undef AT
 
+#define AT(field) offsetof(struct conf_otlp, field)
+const struct opt conf_otlp_rows[] = {
+    {"url", OPT_STR, AT(url), "",
+     .help = "The OTLP/HTTP URL of an OpenTelemetry collector, such as "
+             "http://127.0.0.1:4318/v1/traces. tarry sends it a span for each submission "
+             "and each delivery attempt. \"\": no spans.",
+     .reloads = true},
+    {"headers", OPT_PAIRS, AT(headers), "",
+     .help = "Headers of every request to the collector, such as Authorization.",
+     .secret = true, .reloads = true},
+    {"sample", OPT_REAL, AT(sample), "1.0",
+     .help = "The share of the jobs without traceparent that get spans. For other jobs "
+             "the sampled flag of their traceparent decides.",
+     .max = 1, .reloads = true},
+    {"service", OPT_STR, AT(service), "tarry",
+     .help = "The attribute service.name of the spans."},
+    {"timeout", OPT_MS, AT(timeout_ms), "10s",
+     .help = "The timeout of a request to the collector.", .min = 100, .max = HOUR,
+     .reloads = true},
+    {"ca_file", OPT_FILE, AT(ca_file), NULL,
+     .help = "With https://: trusted certificates, PEM; default: the system's.",
+     .optional = true, .reloads = true},
+    {0}};
+#undef AT
+
 const struct conf_section conf_sections[] = {
     {"redis", "where jobs are stored", conf_redis_rows, offsetof(struct conf, redis)},
     {"http", "the HTTP listener; it also has the options of every source", http_rows, 0},
     {"admin", "the listener for operation", admin_rows, 0},
     {"daemon", "the process itself", daemon_rows, offsetof(struct conf, daemon)},
+    {"otlp", "spans for OpenTelemetry", conf_otlp_rows, offsetof(struct conf, otlp)},
     {0}};
 
 #define AT(field) offsetof(struct conf_source, field)

@@ -16,6 +16,7 @@
 #include "bridge/engine/sched.h"
 #include "bridge/engine/kv.h"
 #include "bridge/base/version.h"
+#include "bridge/trace/trace.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -274,6 +275,7 @@ static int start(struct daemon *daemon, struct err *err)
     bridge->hook = loop_each_turn(on_turn, daemon);
     bridge->started_ms = loop_mono_ms();
     past_start(bridge);
+    bridge->tracer = tracer_new(&conf->otlp, bridge->instance);
     if (start_listeners(bridge, err) < 0)
         return -1;
     bridge->flow.paused = true;
@@ -301,6 +303,7 @@ static void release(struct bridge *bridge)
     turn_hook_del(bridge->hook);
     timer_del(bridge->tick);
     core_release(bridge);
+    tracer_free(bridge->tracer, true);
     membership_free(bridge->membership);
     route_states_free(bridge->states);
     ahead_free(bridge->ahead);

@@ -8,6 +8,7 @@
 #include "bridge/engine/membership.h"
 #include "bridge/engine/meta.h"
 #include "bridge/queue/queue_place.h"
+#include "bridge/trace/trace.h"
 
 #include <stdlib.h>
 
@@ -145,6 +146,16 @@ static void swap_routes(struct reload *r)
 
 /* --- the rest --- */
 
+static void swap_tracer(struct bridge *bridge, const struct conf_otlp *now)
+{
+    if (bridge->tracer && *now->url != '\0') {
+        tracer_apply(bridge->tracer, now);
+    } else {
+        tracer_free(bridge->tracer, false);
+        bridge->tracer = tracer_new(now, bridge->instance);
+    }
+}
+
 /* Sections that need a restart are equal in both. Keep the old ones, because other code
  * points to their texts. */
 static void swap_sections(struct reload *r)
@@ -158,6 +169,8 @@ static void swap_sections(struct reload *r)
     bridge->flow.max_bytes = now->daemon.queue_max_bytes;
     log_set_level((enum log_level)now->daemon.log_level);
     log_set_format((enum log_format)now->daemon.log_format);
+    if (!opt_all_same(conf_otlp_rows, &old->otlp, &now->otlp))
+        swap_tracer(bridge, &now->otlp);
 }
 
 static void go_on(struct bridge *bridge)

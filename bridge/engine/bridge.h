@@ -29,6 +29,7 @@ struct pull;
 struct queue;
 struct reload;
 struct route_states;
+struct tracer;
 
 struct pool {         /* a Redis */
     const char *name; /* of the main Redis: "redis" */
@@ -60,6 +61,7 @@ struct bridge {
     /* Of a daemon; NULL in a tool: */
     struct membership *membership; /* the other instances */
     struct route_states *states;
+    struct tracer *tracer; /* NULL: no spans */
     struct reload *reload;
     struct ahead *ahead; /* of admin/ahead.c; NULL: no request yet */
     struct past *past;   /* of admin/past.c */

@@ -4,6 +4,7 @@
 #include "bridge/base/retry.h"
 #include "bridge/engine/bridge.h"
 #include "bridge/engine/pace.h"
+#include "bridge/trace/trace.h"
 
 #include <stdlib.h>
 
@@ -28,6 +29,7 @@ struct handover {
     struct target *target; /* of pace.h; NULL: none */
     struct dead_letter letter;
     struct gate_wait gate; /* at the gate of the route's rate */
+    struct span *span;     /* NULL: none */
     int64_t started_us;
     int64_t lateness_ms;   /* without the time of a pause */
     int64_t lease_us;      /* monotonic: the lease of its claim expires no earlier */
@@ -151,9 +153,49 @@ static void note_attempt(struct handover *h)
         t->first_ms = t->last_ms;
 }
 
+/* --- its span --- */
+
+static struct span_about span_about(const struct handover *h)
+{
+    return (struct span_about){.step = h->d.dead ? SPAN_SEND_DEAD : SPAN_SEND,
+                               .route = route_of(h)->conf->name,
+                               .part = sink_name(h->sink),
+                               .part_type = h->sink->ops->name,
+                               .id = h->l.id,
+                               .due_ms = h->l.job->due_ms,
+                               /* the targets of these sinks are URLs */
+                               .calls = h->sink->ops->origin != NULL,
+                               .attempt = h->d.attempt};
+}
+
+/* The message that is sent names this attempt as its parent. */
+static void begin_span(struct handover *h)
+{
+    struct span_about about = span_about(h);
+    h->span = span_begin(h->sink->bridge->tracer, &about, h->l.job);
+    const char *traceparent = h->span ? span_traceparent(h->span) : NULL;
+    for (unsigned i = 0; traceparent && i < h->d.header_count; i++)
+        if (slice_is_nocase(h->d.headers[i].name, "traceparent"))
+            h->d.headers[i].value = job_copy_slice(h->l.job, slice_of(traceparent));
+}
+
+/* Frees the span. */
+static void end_span(struct handover *h, enum outcome outcome, const char *why)
+{
+    struct span_about about = span_about(h);
+    span_end(h->sink->bridge->tracer, h->span, &about,
+             &(struct span_end){.outcome = outcomes[h->d.dead != NULL][outcome].word,
+                                .error = outcome == DELIVERED ? NULL
+                                         : why && *why        ? why
+                                                              : "failed",
+                                .status = h->d.status});
+    h->span = NULL;
+}
+
 static void free_handover(struct handover *h)
 {
     job_free(h->l.job);
+    free(h->span);
     free(h->why);
     free(h);
 }
@@ -232,6 +274,8 @@ void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
         health_note(route_of(h), d, outcome, why);
     if (route_of(h)->tap)
         tell_tap(h, outcome, why);
+    if (h->span)
+        end_span(h, outcome, why);
     no_renewal(h);
     if (h->renewed_lease) {
         h->ended = true;
@@ -296,6 +340,8 @@ static void hand_over(struct handover *h)
     else if (tries_is_first(&h->l.tries))
         histogram_add(&route->stats.lateness, (double)h->lateness_ms / 1000);
     emit_headers(route, h->l.job, &h->l.tries, store_now_ms(route->bridge->store), &h->d);
+    if (route->bridge->tracer)
+        begin_span(h);
     await_renewal(h, h->started_us);
     h->sink->ops->deliver(h->sink, h->sink->self, &h->d);
     FAULT("K1");

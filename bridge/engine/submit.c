@@ -6,6 +6,7 @@
 #include "bridge/job/tries.h"
 #include "bridge/engine/queue_object.h"
 #include "bridge/engine/route.h"
+#include "bridge/trace/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ struct submission {
     void *arg;
     int64_t bytes;             /* counted in the flow; 0: not counted */
     bool clamped;              /* its delay was reduced to max_delay */
+    struct span *span;         /* NULL: none */
     struct stored_reply reply; /* outcome: what success means for this job */
     char why[256];             /* text of the reply, from admission */
 };
@@ -48,21 +50,46 @@ bool flow_wants_pause(const struct flow *f, bool store_accepts_jobs)
 
 /* --- answers --- */
 
+static const char *const words[] = {
+    [STORED] = "stored",
+    [STORED_REPLACED] = "replaced",
+    [STORED_ALREADY] = "known",
+    [STORED_DEAD] = "dead",
+    [STORED_NOTHING] = "cancelled",
+    [REFUSED] = "refused",
+    [NOT_STORED] = "not-stored",
+};
+
 static void tell_tap(const struct submission *sub, enum stored outcome)
 {
-    static const char *const words[] = {
-        [STORED] = "stored",
-        [STORED_REPLACED] = "replaced",
-        [STORED_ALREADY] = "known",
-        [STORED_DEAD] = "dead",
-        [STORED_NOTHING] = "cancelled",
-        [REFUSED] = "refused",
-        [NOT_STORED] = "not-stored",
-    };
     tap_note(sub->route->tap, &(struct tap_event){.what = words[outcome],
                                                   .id = sub->change.id,
                                                   .reason = sub->reply.reason,
                                                   .due_ms = sub->reply.due_ms});
+}
+
+static struct span_about span_about(const struct submission *sub, int64_t due_ms)
+{
+    return (struct span_about){.step = SPAN_RECEIVE,
+                               .route = sub->route->conf->name,
+                               .part = sub->src->conf->name,
+                               .part_type = sub->src->ops->name,
+                               .id = sub->change.id,
+                               .due_ms = due_ms};
+}
+
+/* Frees the span. */
+static void end_span(struct submission *sub, enum stored outcome)
+{
+    struct span_about about = span_about(sub, sub->reply.due_ms);
+    bool ok = outcome < STORED_DEAD || outcome == STORED_NOTHING;
+    const char *why = sub->reply.why && *sub->reply.why ? sub->reply.why : words[outcome];
+    span_end(sub->src->bridge->tracer, sub->span, &about,
+             &(struct span_end){.outcome = words[outcome],
+                                .error = ok ? NULL : why,
+                                .stored = outcome == STORED ||
+                                          outcome == STORED_REPLACED ||
+                                          outcome == STORED_DEAD});
 }
 
 static void answer(struct submission *sub, enum stored outcome)
@@ -73,6 +100,8 @@ static void answer(struct submission *sub, enum stored outcome)
     sub->route->refs--;
     if (sub->route->tap)
         tell_tap(sub, outcome);
+    if (sub->span)
+        end_span(sub, outcome);
     if (sub->bytes > 0)
         flow_answered(&src->bridge->flow, sub->bytes);
     sub->reply.outcome = outcome;
@@ -407,6 +436,10 @@ void source_submit(struct source *src, struct job *job, stored_cb *done, void *a
     src->open++;
     src->unstored++;
     a.route->refs++;
+    if (src->bridge->tracer) {
+        struct span_about about = span_about(sub, job->due_ms);
+        sub->span = span_begin(src->bridge->tracer, &about, job);
+    }
     if (b)
         hand_over(sub, b, &a);
     else

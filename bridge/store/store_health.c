@@ -70,7 +70,8 @@ void store_add_trouble(const struct store *st, struct buf *out)
             redis_place_add(out, node->place.host, node->place.port);
         }
         buf_addf(out, " has not answered for %lld s%s",
-                 (long long)((redis_silent_ms(node->redis) + 500) / 1000), *trouble ? ": " : "");
+                 (long long)((redis_silent_ms(node->redis) + 500) / 1000),
+                 *trouble ? ": " : "");
     }
     buf_add_str(out, trouble);
 }
