@@ -47,6 +47,10 @@ void past_save(struct bridge *bridge);
 /* Returns whether past_save() has ended. */
 bool past_is_saved(const struct bridge *bridge);
 
+/* Appends "trouble": why counts may be missing, the trouble of the first Redis that does
+ * not answer. */
+void admin_add_trouble(const struct bridge *bridge, struct buf *json);
+
 /* Finds the route of that name. NULL: not found; req was answered with 404. */
 struct route *admin_route(const struct bridge *bridge, struct httpd_req *req,
                           struct slice name);

@@ -160,9 +160,7 @@ static void begin(const struct bridge *bridge, struct buf *out)
     buf_addf(out, "{\"now_ms\":%" PRId64 ",\"routes\":[", store_now_ms(bridge->store));
 }
 
-/* Append why counts may be missing: the trouble of the first Redis that does not
- * answer. */
-static void add_trouble(const struct bridge *bridge, struct buf *out)
+void admin_add_trouble(const struct bridge *bridge, struct buf *out)
 {
     struct buf text = {0};
     EACH_POOL (bridge, pool) {
@@ -179,7 +177,7 @@ static void add_trouble(const struct bridge *bridge, struct buf *out)
 static void answer(const struct bridge *bridge, struct httpd_req *req, struct buf *out)
 {
     buf_add_str(out, "]");
-    add_trouble(bridge, out);
+    admin_add_trouble(bridge, out);
     buf_add_str(out, "}\n");
     httpd_answer_json(req, 200, out);
 }

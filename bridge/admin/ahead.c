@@ -129,8 +129,9 @@ static void add_total(struct buf *out, const struct look *l,
 {
     buf_add_str(out, "],\"total\":{");
     add_counts(out, sum->counted_ms > 0 ? sum : NULL, spans[l->span].bins);
-    buf_addf(out, ",\"uncounted\":%u},\"redis_us\":%" PRId64 ",\"age_ms\":", unknown,
-             l->ahead->cost_us[l->span]);
+    buf_addf(out, ",\"uncounted\":%u}", unknown);
+    admin_add_trouble(l->ahead->bridge, out);
+    buf_addf(out, ",\"redis_us\":%" PRId64 ",\"age_ms\":", l->ahead->cost_us[l->span]);
     if (sum->counted_ms > 0)
         buf_addf(out, "%" PRId64 "}\n", loop_mono_ms() - sum->counted_ms);
     else

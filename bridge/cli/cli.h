@@ -40,7 +40,7 @@ struct cli_args {
     bool human;            /* print tables; else JSON, and json is set */
     char *url, *token_file, *ca_file, *cert_file, *key_file;
     char *reason, *state, *queue, *from, *to, *id_prefix, *cursor, *rate;
-    char *after, *at, *id, *key, *topic, *source, *sample;
+    char *ahead, *after, *at, *id, *key, *topic, *source, *sample;
     char *route, *conf, *target, *timeout;
     struct opt_list headers, with; /* flags that may be repeated */
     bool all, dry_run, yes, group, json, table, payload, wait, connect, repair, delete,
@@ -85,7 +85,8 @@ enum cli_set {
     CLI_WORDS = 262144, /* all arguments are plain words, also those with dashes */
     CLI_BULK = 524288,  /* changes one job or many */
     CLI_GROUPS = 1048576,
-    CLI_SELECTS = 2097152 /* selects pending jobs to change */
+    CLI_SELECTS = 2097152, /* selects pending jobs to change */
+    CLI_AHEADS = 4194304
 };
 
 struct cli_flag {
@@ -232,6 +233,9 @@ int ctl_request(struct cli_args *o); /* sends the request and prints the respons
 int ctl_status(struct cli_args *o);
 int ctl_ready(struct cli_args *o);
 int ctl_routes(struct cli_args *o);
+int ctl_ahead(struct cli_args *o);
+/* Prints why counts of a response may be missing. code: the exit code so far. */
+int ctl_complain_trouble(const json_t *answer, int code);
 int ctl_rewind(struct cli_args *o);
 int ctl_control(struct cli_args *o);
 int ctl_list(struct cli_args *o);

@@ -29,13 +29,15 @@ const struct cli_command cli_commands[] = {
     {"ready", NULL, "", "report whether the daemon is ready; needs no token", 0, 0,
      CLI_ASKS, ctl_ready, .method = "GET", .path = "/readyz"},
     {"routes", NULL, "[ROUTE]", "show all routes or one: health, jobs, lateness", 0, 1,
-     SHOWS, ctl_routes, .method = "GET", .path = "/v1/admin/routes",
+     SHOWS | CLI_AHEADS, ctl_routes, .method = "GET", .path = "/v1/admin/routes",
      .view = &ctl_view_routes,
      .more =
          "The health of a route is held, stopped, paused, resting, failing, behind, "
          "draining or healthy. The lines below the table explain each route that is "
          "not healthy. On a narrow terminal the table has only its first columns. For "
-         "one ROUTE it shows all values."},
+         "one ROUTE it shows all values. With --ahead it shows when the pending jobs are "
+         "due, as bars: of all routes a line each, of one ROUTE a line for each minute, "
+         "half hour or three hours."},
     {"reload", NULL, "", "make the daemon read its configuration again", 0, 0, SHOWS,
      ctl_request, .method = "POST", .path = "/v1/admin/reload"},
 
@@ -163,6 +165,8 @@ const struct cli_command cli_commands[] = {
 const struct cli_flag cli_flags[] = {
     {"--connect", NULL, OPT_BOOL, AT(connect), CLI_CHECKS, NULL,
      "also connect to Redis, brokers and callback hosts"},
+    {"--ahead", "SPAN", OPT_STR, AT(ahead), CLI_AHEADS, NULL,
+     "count the jobs due in the next hour, day or week"},
     {"--state", "STATE", OPT_STR, AT(state), CLI_JOBS, "state",
      "waiting (default), in-flight or held"},
     {"--state", "STATE", OPT_STR, AT(state), CLI_SELECTS, "state",

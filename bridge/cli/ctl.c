@@ -168,8 +168,7 @@ static void add_route_path(struct buf *path, const char *route)
     ctl_path_add(path, &(struct cli_args){.command = &one, .arg = {route}});
 }
 
-/* Prints why counts may be missing; returns the exit code. */
-static int complain_trouble(const json_t *answer, int code)
+int ctl_complain_trouble(const json_t *answer, int code)
 {
     const char *trouble = json_string_value(json_object_get(answer, "trouble"));
     struct buf line = {0};
@@ -186,6 +185,8 @@ int ctl_routes(struct cli_args *o)
 {
     struct buf path = {0};
     int code;
+    if (o->ahead)
+        return ctl_ahead(o);
     if (o->arg_count > 0)
         add_route_path(&path, o->arg[0]);
     else
@@ -197,7 +198,7 @@ int ctl_routes(struct cli_args *o)
     else if (answer)
         ctl_view_print(o, o->command->view, routes,
                        json_integer_value(json_object_get(answer, "now_ms")));
-    code = complain_trouble(answer, code);
+    code = ctl_complain_trouble(answer, code);
     json_decref(answer);
     return code;
 }

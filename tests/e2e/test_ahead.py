@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from lib import collect
+from lib import cli, collect
 from lib.servers import freeze, wait_for
 
 MINUTE, HALF = 60_000, 1_800_000
@@ -122,6 +122,10 @@ def test_without_redis_nothing_is_known(testbed):
         assert row["counts"] is None and row["overdue"] is None and row["later"] is None
     assert ahead["age_ms"] is None and ahead["total"]["uncounted"] == 3
     assert testbed.ask("day")["total"]["counts"] is None, "a second request waits for the first count"
+    wait_for("the reason", lambda: "has not answered" in testbed.ask()["trouble"])
+    done = run(testbed, "--ahead", "hour", **TABLE)
+    assert done.returncode == 69 and "has not answered" in done.stderr
+    assert done.stdout.splitlines()[1].split() == ["r", "?", "?", "?", "?", "-"]
     testbed.redis.child.send_signal(signal.SIGCONT)
     wait_for("the counts", lambda: testbed.ask()["routes"][0]["counts"] and whole(testbed.ask()["routes"][0]) == 1, 30)
 
@@ -130,3 +134,59 @@ def test_many_requests_at_once_are_answered_from_one_count(testbed):
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         all_ = list(pool.map(lambda _: testbed.ask("week"), range(64)))
     assert all(whole(ahead["total"]) == 0 for ahead in all_) and testbed.calls() == 3
+
+
+# --- tarry routes --ahead ---
+
+TABLE = {"TARRY_FORMAT": "table", "LANG": "C.UTF-8", "LC_ALL": ""}
+
+
+@pytest.fixture
+def filled(testbed):
+    """Two jobs in half an hour, one in 45 minutes, one tomorrow."""
+    testbed.post("r", "30m", "30m", "45m", "26h")
+    return testbed
+
+
+def run(testbed, *args, **env):
+    return cli.run("routes", *args, url=f"http://127.0.0.1:{testbed.tarry.port}", **env)
+
+
+def test_routes_ahead_shows_a_line_of_bars_for_each_route_also_in_a_pipe(filled):
+    for env, high, half in ((TABLE, "█", "▄"), ({**TABLE, "LANG": "C"}, "@", "=")):
+        done = run(filled, "--ahead", "hour", **env)
+        assert done.returncode == 0, done.stderr
+        head, r, keys, _, _, all_, _, note = done.stdout.splitlines()
+        assert head.split() == ["ROUTE", "OVERDUE", "JOBS", "PEAK", "LATER", "NOW", "1", "HOUR"]
+        for row, name in ((r, "r"), (all_, "(all)")):
+            first, bars = row[:head.index("NOW")].split(), row[head.index("NOW"):]
+            assert first == [name, "0", "3", "2", "1"] and bars.split() == [high, half], row
+            assert 28 <= bars.index(high) <= 31 and len(bars) <= 47
+        assert keys.split() == ["keys", "0", "0", "0", "0", "-"] and "a character is 1 min" in note
+
+
+def test_routes_ahead_fits_a_terminal(filled):
+    code, text = cli.on_terminal("routes", "--ahead", "hour", url=f"http://127.0.0.1:{filled.tarry.port}", columns=80,
+                                 LC_ALL="C.UTF-8")
+    assert code == 0 and "a character is 2 min" in text
+    head = next(line for line in text.splitlines() if "NOW" in line)
+    assert len(cli.COLOUR.sub("", head).rstrip()) <= 80
+
+
+def test_routes_ahead_of_one_route_shows_a_line_for_each_bin(filled):
+    done = run(filled, "r", "--ahead", "day", **TABLE)
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["FROM", "JOBS"] and len(lines) == 1 + 48 + 2
+    assert sum(int(line.split()[1]) for line in lines[1:49]) == 3
+    assert any("█" * 40 in line for line in lines[1:49]), "the longest bar"
+    assert lines[-1] == "overdue 0, later 1, behind others of their key 0"
+    assert run(filled, "more", "--ahead", "day", **TABLE).stdout == "counted with the route mails\n"
+
+
+def test_routes_ahead_prints_the_whole_answer_as_json(filled):
+    answer = cli.one(run(filled, "--ahead", "week"))
+    assert answer["span"] == "week" and whole(answer["routes"][0]) == 4
+    assert run(filled, "--ahead", "year").returncode == 64
+    done = run(filled, "none", "--ahead", "day")
+    assert done.returncode == 1 and "unknown route none" in done.stderr
+    assert run(filled, "--ahead").returncode == 64
