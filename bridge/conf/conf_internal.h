@@ -62,6 +62,13 @@ void conf_scan(const char *file, struct buf *text, struct conf_lines *lines,
 /* Returns the folder of file, or "." without one; the caller frees it. */
 char *conf_dir_of(const char *file);
 
+/* --- conf_slip.c: explains a syntax error --- */
+
+/* Adds an error for the merged text that libconfig rejected at that merged line, with
+ * its reason. */
+void conf_slip_report(const char *text, int line, const char *why,
+                      const struct conf_lines *lines, struct conf_errors *errors);
+
 /* --- conf_tree.c: a file as a tree of opt_value ---
  *
  * ${env:NAME}, ${file:PATH} and ${cred:NAME} in strings are already replaced; "$${" means

@@ -77,6 +77,7 @@ struct scan {
     const char *file; /* NULL: the main file */
     const char *real; /* its canonical path; NULL: unknown */
     int line;
+    int broken_line; /* of the first string that contains a line break; 0: none */
     const char *dir;
     const char *given;        /* end of the text that is already in the merged text */
     const struct scan *outer; /* the including file; NULL: this is the main file */
@@ -115,13 +116,15 @@ static bool skip_string(struct scan *s)
     for (s->p++; *s->p != '\0'; s->p++) {
         if (*s->p == '"') {
             s->p++;
+            if (s->line > line && s->broken_line == 0)
+                s->broken_line = line;
             return true;
         }
         if (*s->p == '\\' && s->p[1] != '\0')
             s->p++;
         s->line += *s->p == '\n';
     }
-    report_unclosed(s, "a string", line);
+    report_unclosed(s, "a string", s->broken_line > 0 ? s->broken_line : line);
     return false;
 }
 

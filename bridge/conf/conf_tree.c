@@ -233,10 +233,8 @@ static int parse(struct conf_tree *tree, const char *text)
 {
     if (config_read_string(&tree->config, text) == CONFIG_TRUE)
         return 0;
-    int line;
-    const char *file =
-        conf_lines_find(&tree->lines, config_error_line(&tree->config), &line);
-    conf_error(tree->errors, file, line, "%s", config_error_text(&tree->config));
+    conf_slip_report(text, config_error_line(&tree->config),
+                     config_error_text(&tree->config), &tree->lines, tree->errors);
     return -1;
 }
 
