@@ -44,7 +44,7 @@ struct cli_args {
     char *route, *conf, *target, *timeout;
     struct opt_list headers, with; /* flags that may be repeated */
     bool all, dry_run, yes, group, json, table, payload, wait, connect, repair, delete,
-        help;
+        help, strict;
     int64_t max;
 };
 

@@ -240,14 +240,64 @@ static unsigned probe_all(struct conf *conf, bool human)
 
 /* --- check --- */
 
+struct check_run {
+    const struct cli_args *args;
+    unsigned warnings;
+};
+
+static json_t *json_of(struct slice text)
+{
+    struct buf copy = {0};
+    buf_add_slice(&copy, text);
+    json_t *v = text_of(buf_str(&copy));
+    buf_free(&copy);
+    return v;
+}
+
+/* file:line: text; hint, with "warning: " before the text of a warning. */
+static void print_finding(const struct conf_finding *found)
+{
+    struct buf line = {0}, text = {0};
+    struct conf_finding shown = *found;
+    buf_addf(&text, "%s%.*s", found->warning ? "warning: " : "", SLICE_ARG(found->text));
+    shown.text = buf_slice(&text);
+    conf_finding_add(&line, &shown);
+    fprintf(stderr, "%s\n", buf_str(&line));
+    buf_free(&text);
+    buf_free(&line);
+}
+
+static void on_finding(void *arg, const struct conf_finding *found)
+{
+    struct check_run *run = arg;
+    run->warnings += found->warning;
+    if (run->args->human) {
+        print_finding(found);
+        return;
+    }
+    json_t *v =
+        json_pack("{so, so, ss, so, so}", "file", text_of(found->file), "line",
+                  found->line > 0 ? json_integer(found->line) : json_null(), "severity",
+                  found->warning ? "warning" : "error", "text", json_of(found->text),
+                  "hint", found->hint.n > 0 ? json_of(found->hint) : json_null());
+    ctl_print_json(v, JSON_COMPACT);
+    json_decref(v);
+}
+
 int cli_check(struct cli_args *o)
 {
-    struct conf *conf = conf_open(o->arg[0]);
+    struct check_run run = {.args = o};
+    struct conf *conf = conf_read_each(o->arg[0], on_finding, &run);
     int code = EX_OK;
     if (conf == NULL)
         return EX_CONFIG;
-    fputs(buf_str(&conf->warnings), stderr);
-    fprintf(o->connect && !o->human ? stderr : stdout,
+    if (run.warnings > 0 && o->strict) {
+        fprintf(stderr, "%s: %u warnings, which --strict treats as errors\n", o->arg[0],
+                run.warnings);
+        conf_free(conf);
+        return EX_CONFIG;
+    }
+    fprintf(o->human ? stdout : stderr,
             "%s: valid; sources: %zu, sinks: %zu, routes: %zu\n", o->arg[0],
             conf->source_count, conf->sink_count, conf->route_count);
     if (o->connect)

@@ -19,8 +19,12 @@ const struct cli_command cli_commands[] = {
      .more = "On SIGHUP the daemon reads the configuration again, as with tarry reload."},
     {"check", NULL, "FILE", "check a configuration and list every error in it", 1, 1,
      CLI_CHECKS | CLI_SHOWS, cli_check,
-     .more = "With --connect it also connects to Redis, the brokers and the callback "
-             "hosts of the configuration, and reports for each whether it answers."},
+     .more =
+         "Exit code 0: valid, perhaps with warnings, which begin with warning:; 78: "
+         "there are errors. With --json it prints a line for each finding, with file, "
+         "line, severity, text and hint. With --connect it also connects to Redis, "
+         "the brokers and the callback hosts of the configuration, and reports for "
+         "each whether it answers."},
     {"options", NULL, "[FILE]", "list every option of a configuration", 0, 1, 0,
      cli_options, .more = "With FILE it also lists the options of the plugins in FILE."},
 
@@ -165,6 +169,8 @@ const struct cli_command cli_commands[] = {
 const struct cli_flag cli_flags[] = {
     {"--connect", NULL, OPT_BOOL, AT(connect), CLI_CHECKS, NULL,
      "also connect to Redis, brokers and callback hosts"},
+    {"--strict", NULL, OPT_BOOL, AT(strict), CLI_CHECKS, NULL,
+     "treat warnings as errors: exit code 78"},
     {"--ahead", "SPAN", OPT_STR, AT(ahead), CLI_AHEADS, NULL,
      "count the jobs due in the next hour, day or week"},
     {"--state", "STATE", OPT_STR, AT(state), CLI_JOBS, "state",

@@ -100,16 +100,51 @@ static int by_position(const void *left, const void *right)
     return a->order < b->order ? -1 : 1;
 }
 
-void conf_errors_flush(struct conf_errors *errors, struct buf *out)
+/* Returns the position of the first "; " outside of brackets and quotes, or the end. */
+static size_t end_of_text(const char *text)
+{
+    int depth = 0;
+    bool quoted = false;
+    const char *p = text;
+
+    for (; *p != '\0'; p++) {
+        if (*p == '"')
+            quoted = !quoted;
+        else if (!quoted && strchr("([{", *p))
+            depth++;
+        else if (!quoted && strchr(")]}", *p))
+            depth--;
+        else if (!quoted && depth <= 0 && p[0] == ';' && p[1] == ' ')
+            break;
+    }
+    return (size_t)(p - text);
+}
+
+void conf_finding_add(struct buf *out, const struct conf_finding *found)
+{
+    buf_add_str(out, found->file);
+    if (found->line > 0)
+        buf_addf(out, ":%d", found->line);
+    buf_addf(out, ": %.*s", SLICE_ARG(found->text));
+    if (found->hint.n > 0)
+        buf_addf(out, "; %.*s", SLICE_ARG(found->hint));
+}
+
+void conf_errors_tell(struct conf_errors *errors, bool warning, conf_found_cb *cb,
+                      void *arg)
 {
     if (errors->n > 0)
         qsort(errors->v, errors->n, sizeof(*errors->v), by_position);
     for (size_t i = 0; i < errors->n; i++) {
         struct conf_message *c = &errors->v[i];
-        buf_add_str(out, c->file ? c->file : errors->main_file);
-        if (c->line > 0)
-            buf_addf(out, ":%d", c->line);
-        buf_addf(out, ": %s\n", c->text);
+        size_t n = end_of_text(c->text);
+        struct conf_finding found = {.file = c->file ? c->file : errors->main_file,
+                                     .line = c->line,
+                                     .warning = warning,
+                                     .text = {c->text, n}};
+        if (c->text[n] != '\0')
+            found.hint = slice_of(c->text + n + 2);
+        cb(arg, &found);
         free(c->file);
         free(c->text);
     }

@@ -180,8 +180,23 @@ struct conf {
     size_t token_count, pool_count, schedule_count, source_count, sink_count, route_count;
 };
 
-/* Returns the configuration, which the caller frees. NULL: errors contains one
- * "file:line: message" line per error. */
+/* An error or a warning about a configuration. */
+struct conf_finding {
+    const char *file;
+    int line; /* 0: no line */
+    bool warning;
+    struct slice text; /* what is wrong */
+    struct slice hint; /* what to do; n 0: none */
+};
+/* All of the finding is borrowed until the callback returns. */
+typedef void conf_found_cb(void *arg, const struct conf_finding *found);
+/* Appends "file:line: text; hint". */
+void conf_finding_add(struct buf *out, const struct conf_finding *found);
+
+/* Returns the configuration, which the caller frees; NULL: there are errors. Calls cb for
+ * each error, then for each warning, in the order of files and lines. */
+struct conf *conf_read_each(const char *file, conf_found_cb *cb, void *arg);
+/* The same. NULL: errors contains one line of conf_finding_add() per error. */
 struct conf *conf_read(const char *file, struct buf *errors);
 /* The same; prints the errors on stderr. */
 struct conf *conf_open(const char *file);

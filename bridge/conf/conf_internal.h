@@ -16,7 +16,8 @@ struct conf_errors {
     struct conf_errors *warnings; /* borrowed; NULL: warnings are dropped */
 };
 
-/* Adds an error. file: copied; NULL: the main file. line 0: no line. */
+/* Adds an error. file: copied; NULL: the main file. line 0: no line. The text after the
+ * first "; " outside of brackets and quotes is the hint. */
 void conf_error(struct conf_errors *errors, const char *file, int line, const char *fmt,
                 ...) __attribute__((format(printf, 4, 5)));
 /* The same, at the file and line of value. */
@@ -27,8 +28,9 @@ void conf_error(struct conf_errors *errors, const char *file, int line, const ch
         if ((errors)->warnings != NULL)                                                  \
             conf_error_at((errors)->warnings, (value), __VA_ARGS__);                     \
     } while (0)
-/* Appends one "file:line: message" line per error, then frees the errors. */
-void conf_errors_flush(struct conf_errors *errors, struct buf *out);
+/* Calls cb for each error, then frees the errors. */
+void conf_errors_tell(struct conf_errors *errors, bool warning, conf_found_cb *cb,
+                      void *arg);
 
 /* --- conf.c: the lists of parts --- */
 

@@ -418,7 +418,7 @@ static void read_tree(struct conf *conf, const struct opt_value *root,
     conf_check(&(struct check){conf, root, errors});
 }
 
-struct conf *conf_read(const char *file, struct buf *errors_out)
+struct conf *conf_read_each(const char *file, conf_found_cb *cb, void *arg)
 {
     struct conf_errors warnings = {.main_file = file};
     struct conf_errors errors = {.main_file = file, .warnings = &warnings};
@@ -429,11 +429,34 @@ struct conf *conf_read(const char *file, struct buf *errors_out)
     if (tree != NULL)
         read_tree(conf, conf_tree_root(tree), &errors);
     bool good = tree != NULL && errors.n == 0;
-    conf_errors_flush(&errors, errors_out);
-    conf_errors_flush(&warnings, &conf->warnings);
+    conf_errors_tell(&errors, false, cb, arg);
+    conf_errors_tell(&warnings, true, cb, arg);
     conf_tree_free(tree);
     if (good)
         return conf;
     conf_free(conf);
     return NULL;
+}
+
+struct lines {
+    struct buf *errors, warnings;
+};
+
+static void add_line(void *arg, const struct conf_finding *found)
+{
+    struct lines *lines = arg;
+    struct buf *out = found->warning ? &lines->warnings : lines->errors;
+    conf_finding_add(out, found);
+    buf_add_str(out, "\n");
+}
+
+struct conf *conf_read(const char *file, struct buf *errors)
+{
+    struct lines lines = {.errors = errors};
+    struct conf *conf = conf_read_each(file, add_line, &lines);
+    if (conf)
+        conf->warnings = lines.warnings;
+    else
+        buf_free(&lines.warnings);
+    return conf;
 }
