@@ -33,7 +33,7 @@ class Sample(tarry.Tarry):
     def run(self, *words):
         """Returns the output of another tarry command."""
         done = subprocess.run([tarry.BIN, *words], capture_output=True, text=True, timeout=60,
-                              env={**self.env, "TARRY_URL": f"http://127.0.0.1:{self.port}"})
+                              env={**self.env, "TARRY_FORMAT": "json", "TARRY_URL": f"http://127.0.0.1:{self.port}"})
         assert done.returncode == 0, done.stderr
         return done.stdout
 
