@@ -285,6 +285,10 @@ struct sink_ops {
     int (*probe)(const void *self, const struct probe_target *target, struct buf *said,
                  struct err *err);
     unsigned (*connections)(const void *self); /* see source_ops */
+    /* For `tarry check`: report a target of a route that the other end can never accept.
+     * Called after check; does no I/O. target->text is not empty. NULL: any target. */
+    int (*check_target)(const void *self, const struct probe_target *target,
+                        struct err *err);
 };
 
 const char *sink_name(const struct sink *sink);

@@ -106,12 +106,35 @@ static void a_missing_topic_is_an_empty_one(void **state)
     assert_false(match_topic("a", (struct slice){NULL, 0}, NULL, &count));
 }
 
+static void a_filter_covers_another_if_it_matches_each_of_its_topics(void **state)
+{
+    (void)state;
+    static const char *const filters[] = {"#",     "+",      "a",    "b",     "a/#",
+                                          "a/+",   "+/b",    "a/b",  "a/+/c", "+/#",
+                                          "a/b/#", "$SYS/#", "$SYS", "+/+"};
+    static const char *const topics[] = {
+        "a",     "b",     "c",     "a/b", "a/c",  "b/b",    "c/c",     "a/b/c",
+        "a/d/c", "a/b/d", "b/c/d", "a/",  "$SYS", "$SYS/a", "x/y/z/w", "a/b/c/d"};
+    for (size_t i = 0; i < COUNT(filters); i++)
+        for (size_t k = 0; k < COUNT(filters); k++) {
+            bool covers = true;
+            for (size_t t = 0; t < COUNT(topics); t++)
+                if (match_topic(filters[k], slice_of(topics[t]), NULL, NULL))
+                    covers &= match_topic(filters[i], slice_of(topics[t]), NULL, NULL);
+            if (strcmp(filters[i], "+/#") == 0 && strcmp(filters[k], "#") == 0)
+                covers = false; /* the only pair that it does not detect */
+            if (match_covers(filters[i], filters[k]) != covers)
+                fail_msg("%s covers %s: expected %d", filters[i], filters[k], covers);
+        }
+}
+
 UNIT(match)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_filter_has_wildcards_only_as_whole_levels),
         cmocka_unit_test(a_topic_matches_by_the_mqtt_standard),
         cmocka_unit_test(a_missing_topic_is_an_empty_one),
+        cmocka_unit_test(a_filter_covers_another_if_it_matches_each_of_its_topics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -247,6 +247,39 @@ static void a_retry_is_a_list_a_formula_or_never(void **state)
     opt_free(rows, &box);
 }
 
+static void usual_names_of_units_lead_to_the_right_ones(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        opt_parse *parse;
+        const char *right; /* NULL: none */
+    } cases[] = {{"10sec", opt_parse_ms, "10s"},
+                 {"10 Seconds", opt_parse_ms, "10s"},
+                 {"1hour 30min", opt_parse_ms, "1h30m"},
+                 {"1.5 hrs", opt_parse_ms, "1.5h"},
+                 {"2days", opt_parse_ms, "2d"},
+                 {"5 s", opt_parse_ms, "5s"},
+                 {"64k", text_parse_bytes, "64KiB"},
+                 {"64 mb", text_parse_bytes, "64MB"},
+                 {"10Gi", text_parse_bytes, "10GiB"},
+                 {"30min 1hour", opt_parse_ms, NULL},
+                 {"1 parsec", opt_parse_ms, NULL},
+                 {"64 mb", opt_parse_ms, NULL},
+                 {"sec", opt_parse_ms, NULL},
+                 {"10", opt_parse_ms, NULL},
+                 {"", opt_parse_ms, NULL},
+                 {"-5sec", opt_parse_ms, NULL},
+                 {"11111111111111111111111111111sec", opt_parse_ms, NULL}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char right[OPT_TEXT_SIZE] = "";
+        bool found = opt_right_units(cases[i].text, cases[i].parse, right);
+        if (found != (cases[i].right != NULL) ||
+            strcmp(right, found ? cases[i].right : ""))
+            fail_msg("%s: \"%s\"", cases[i].text, right);
+    }
+}
+
 static void sizes_have_units_and_do_not_overflow(void **state)
 {
     (void)state;
@@ -362,6 +395,7 @@ UNIT(opt)
         cmocka_unit_test(setting_an_option_again_frees_the_old_value),
         cmocka_unit_test(a_retry_is_a_list_a_formula_or_never),
         cmocka_unit_test(sizes_have_units_and_do_not_overflow),
+        cmocka_unit_test(usual_names_of_units_lead_to_the_right_ones),
         cmocka_unit_test(a_duration_of_zero_needs_no_unit),
         cmocka_unit_test(numbers_are_shown_as_they_would_be_written),
         cmocka_unit_test(a_mistyped_name_suggests_the_nearest_one),

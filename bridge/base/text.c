@@ -10,6 +10,8 @@
 
 #include <glib.h>
 
+enum { PORT_SHOWN_MAX = 6 }; /* more digits may be a password in the wrong place */
+
 static const char hex_digits[] = "0123456789ABCDEF";
 
 int text_hex_digit(char c)
@@ -398,6 +400,17 @@ int64_t text_whole_number(struct slice s)
             __builtin_add_overflow(n, s.p[i] - '0', &n))
             return -1;
     return s.n > 0 ? n : -1;
+}
+
+int text_check_port(struct slice s, int least, struct err *err)
+{
+    int64_t n = text_whole_number(s);
+    if (n >= least && n <= UINT16_MAX)
+        return 0;
+    if (n < 0 || s.n > PORT_SHOWN_MAX)
+        return err_set(err, "the port must be a number from 1 to 65535");
+    return err_set(err, "port %.*s is out of range; write a port from 1 to 65535",
+                   SLICE_ARG(s));
 }
 
 int text_parse_bytes(const char *text, int64_t *bytes, struct err *err)

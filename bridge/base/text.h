@@ -81,6 +81,8 @@ void text_add_decimal(struct buf *out, int64_t n);
 size_t text_take_digits(struct slice *s, int64_t *n);
 /* Returns the value of a text of digits only. -1: other bytes, or too large. */
 int64_t text_whole_number(struct slice s);
+/* Checks that s is a port: a number from `least` to 65535. */
+int text_check_port(struct slice s, int least, struct err *err);
 /* Parses "512B", "64KiB", "10MB" or "0". -1: another form, or too large. */
 int text_parse_bytes(const char *text, int64_t *bytes, struct err *err);
 

@@ -14,14 +14,15 @@ struct listener {
     const struct httpd_opts *opts;
 };
 
-static void check_opts(const struct check *c, const struct listener *l)
+/* elsewhere: the listener has no address of its own. */
+static void check_opts(const struct check *c, const struct listener *l, bool elsewhere)
 {
-    static int (*const checks[])(const struct httpd_opts *,
-                                 struct err *) = {httpd_check_hosts, httpd_check_tls};
+    static int (*const checks[])(const struct httpd_opts *, struct err *) = {
+        httpd_check_address, httpd_check_hosts, httpd_check_tls};
     struct err err;
     char key[32];
 
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = elsewhere ? 1 : 0; i < 3; i++) {
         if (checks[i](l->opts, &err) == 0)
             continue;
         snprintf(key, sizeof(key), "%.*s", (int)strcspn(err.text, ": "), err.text);
@@ -95,7 +96,7 @@ void conf_check_http(const struct check *c)
     for (size_t i = 0; i < 2; i++) {
         const struct listener *l = &listeners[i];
         bool elsewhere = strcmp(l->opts->listen, CONF_ADMIN_ON_HTTP) == 0;
-        check_opts(c, l);
+        check_opts(c, l, elsewhere);
         if (*l->opts->listen != '\0' && !elsewhere)
             warn_of_strangers(c, l);
     }

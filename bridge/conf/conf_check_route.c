@@ -4,6 +4,7 @@
  * templates compile, and no option conflicts with its sink or another option.
  */
 #include "bridge/job/tmpl.h"
+#include "bridge/base/retry.h"
 #include "bridge/conf/conf_internal.h"
 #include "bridge/plugin.h"
 
@@ -37,6 +38,23 @@ static bool is_queue(const struct conf_sink *sink)
     return sink != NULL && sink->ops != NULL && sink->ops->queue != NULL;
 }
 
+/* Checks what the configuration determines of a target. An invalid template is reported
+ * by check_text(). */
+static void check_target(const struct check *c, const struct conf_place at,
+                         const struct conf_sink *sink, const char *topic)
+{
+    struct err err;
+    struct tmpl *tmpl = tmpl_compile(topic, &err);
+    const struct probe_target target = {
+        .text = tmpl ? tmpl_prefix(tmpl) : SLICE_LIT(""),
+        .whole = tmpl && tmpl_is_constant(tmpl),
+    };
+
+    if (target.text.n > 0 && sink->ops->check_target(sink->self, &target, &err) != 0)
+        conf_check_error(c, at, ": %s", err.text);
+    tmpl_free(tmpl);
+}
+
 /* Checks that the sink exists, and the template that it may require. */
 static void check_sink(const struct check *c, const struct conf_route *route,
                        const char *key, const char *name, const char *topic_key,
@@ -56,6 +74,8 @@ static void check_sink(const struct check *c, const struct conf_route *route,
         conf_error_at(c->errors, conf_check_place(c, key_of(route, key)),
                       "routes.%s requires \"%s\": the sink %s (%s) has no default target",
                       route->name, topic_key, name, sink->ops->name);
+    if (sink != NULL && sink->ops != NULL && sink->ops->check_target && topic)
+        check_target(c, key_of(route, topic_key), sink, topic);
 }
 
 static int compiles(const char *text, struct err *err)
@@ -193,6 +213,76 @@ bool conf_route_parts_topics(const struct conf_route *route, const struct tmpl *
            (target && tmpl_separates_topics(target, wildcards));
 }
 
+/* --- warnings --- */
+
+/* Returns whether the earlier route accepts each message of the source that the later
+ * one would accept. */
+static bool accepts_all(const struct check *c, const struct conf_source *src,
+                        const struct conf_route *earlier, const struct conf_route *later)
+{
+    bool from = false;
+    for (size_t i = 0; i < earlier->from.n; i++)
+        from = from || strcmp(earlier->from.v[i], src->name) == 0;
+    if (!from || (earlier->match && !later->match))
+        return false;
+    if (src->ops->queues_apart &&
+        is_queue(conf_find(c->conf, CONF_SINKS, slice_of(later->to))) &&
+        !is_queue(conf_find(c->conf, CONF_SINKS, slice_of(earlier->to))))
+        return false; /* calls of this API skip routes that end elsewhere */
+    return earlier->match == NULL || match_covers(earlier->match, later->match);
+}
+
+/* A message goes to the first route that accepts it. Over HTTP it names its route. */
+static void warn_of_unreachable(const struct check *c, const struct conf_route *route)
+{
+    for (size_t i = 0; i < route->from.n; i++) {
+        const struct conf_source *src =
+            conf_find(c->conf, CONF_SOURCES, slice_of(route->from.v[i]));
+        if (src == NULL || src->ops == NULL || strcmp(src->name, CONF_HTTP_SOURCE) == 0)
+            continue;
+        for (size_t k = 0; c->conf->routes[k] != route; k++) {
+            const struct conf_route *earlier = c->conf->routes[k];
+            if (!accepts_all(c, src, earlier, route))
+                continue;
+            conf_warn_at(c->errors, conf_check_place(c, key_of(route, NULL)),
+                         "routes.%s receives no messages of the source %s: routes.%s, "
+                         "which is above it, accepts all of them; move routes.%s up, or "
+                         "narrow the match of routes.%s",
+                         route->name, src->name, earlier->name, route->name,
+                         earlier->name);
+            break;
+        }
+    }
+}
+
+/* Returns the longest time that the retries of a job can take; may stop counting above
+ * enough_ms. */
+static int64_t retries_ms(const struct conf_route *route, int64_t enough_ms)
+{
+    int64_t sum_ms = 0, wait_ms;
+    for (unsigned n = 1; sum_ms <= enough_ms; n++) {
+        wait_ms = retry_delay_ms(&route->retry, n, 1);
+        if (wait_ms == RETRY_EXHAUSTED)
+            return sum_ms;
+        sum_ms += wait_ms;
+    }
+    return sum_ms;
+}
+
+static void warn_of_late_retries(const struct check *c, const struct conf_route *route)
+{
+    char late[OPT_TEXT_SIZE];
+    if (route->max_lateness_ms == 0 || route->late == LATE_DELIVER ||
+        retries_ms(route, route->max_lateness_ms) <= route->max_lateness_ms)
+        return;
+    conf_warn_at(
+        c->errors, conf_check_place(c, key_of(route, "retry")),
+        "routes.%s.retry takes longer than max_lateness (%s), which limits only "
+        "the first attempt, so a retry can deliver a job later than that; shorten "
+        "the schedule, or set deliver-before in the messages",
+        route->name, opt_text_ms(route->max_lateness_ms, late));
+}
+
 void conf_check_route(const struct check *c, const struct conf_route *route)
 {
     char delay[OPT_TEXT_SIZE], most[OPT_TEXT_SIZE];
@@ -220,4 +310,6 @@ void conf_check_route(const struct check *c, const struct conf_route *route)
         conf_check_error(
             c, key_of(route, "delay"), " is %s, which exceeds max_delay (%s)",
             opt_text_ms(route->delay_ms, delay), opt_text_ms(route->max_delay_ms, most));
+    warn_of_unreachable(c, route);
+    warn_of_late_retries(c, route);
 }

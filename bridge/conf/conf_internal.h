@@ -160,6 +160,12 @@ struct opt_type_row {
 enum { OPT_TYPES = OPT_RETRY + 1 };
 extern const struct opt_type_row opt_types[OPT_TYPES];
 
+/* Parses a number with its unit, for example opt_parse_ms(). */
+typedef int opt_parse(const char *text, int64_t *n, struct err *err);
+/* Writes text with the units that tarry accepts to out: "10 sec" becomes "10s". Returns
+ * false if that is not valid either. */
+bool opt_right_units(const char *text, opt_parse *parse, char out[OPT_TEXT_SIZE]);
+
 /* Formats n in the row's unit. */
 const char *opt_number_text(const struct opt *row, int64_t n, char out[OPT_TEXT_SIZE]);
 /* The setter of OPT_RETRY; field is a struct retry_policy. */

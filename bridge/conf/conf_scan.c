@@ -108,7 +108,8 @@ static void skip_block_comment(struct scan *s)
     report_unclosed(s, "a comment", line);
 }
 
-/* Returns false if the string has no end. */
+/* Returns false if the string has no end. Then the first string with a line break is the
+ * one without a closing quote: it ends at the opening quote of the next. */
 static bool skip_string(struct scan *s)
 {
     int line = s->line;
@@ -228,8 +229,9 @@ static void include_file(struct scan *outer, const char *path)
         conf_error(outer->errors, outer->file, outer->line,
                    "too many includes; the maximum is %d", INCLUDES_MAX);
     else if (scan_file(&s, path, &err) != 0)
-        conf_error(outer->errors, outer->file, outer->line, "cannot include %s: %s", path,
-                   err.text);
+        conf_error(outer->errors, outer->file, outer->line,
+                   "cannot include %s: %s; correct the path, or remove the @include",
+                   path, err.text);
     free(real);
 }
 
@@ -241,6 +243,21 @@ static int on_glob_error(const char *path, int error)
     return error != ENOENT;
 }
 
+/* The folder of a pattern may be empty, but it should exist. */
+static void warn_if_absent(struct scan *s, const char *as_written)
+{
+    struct stat st;
+    char *folder = conf_dir_of(as_written);
+    if (s->errors->warnings != NULL && strpbrk(folder, "*?[") == NULL &&
+        stat(folder, &st) != 0)
+        conf_error(
+            s->errors->warnings, s->file, s->line,
+            "@include \"%s\" includes nothing: %s: %s; correct the path, or create "
+            "the folder",
+            as_written, folder, strerror(errno));
+    free(folder);
+}
+
 /* Includes *.conf of a folder, or the files that match a pattern, in byte order of their
  * names. No match is no error. */
 static void include_many(struct scan *s, const char *pattern, const char *as_written)
@@ -250,6 +267,8 @@ static void include_many(struct scan *s, const char *pattern, const char *as_wri
     if (code != 0 && code != GLOB_NOMATCH)
         conf_error(s->errors, s->file, s->line, "cannot include %s: %s", as_written,
                    strerror(errno));
+    if (code == GLOB_NOMATCH)
+        warn_if_absent(s, as_written);
     for (size_t i = 0; code == 0 && i < found.gl_pathc; i++)
         include_file(s, found.gl_pathv[i]);
     globfree(&found);

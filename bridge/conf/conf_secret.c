@@ -90,12 +90,14 @@ static int check_file(enum opt_type type, const char *path, struct err *err)
     if (*path == '\0')
         return 0;
     if (stat(path, &st) != 0 || access(path, R_OK) != 0)
-        return err_set(err, "this user cannot read %s: %s", path, strerror(errno));
+        return err_set(err, "this user cannot read %s: %s; %s", path, strerror(errno),
+                       errno == ENOENT ? "create the file, or correct the path"
+                                       : "allow the user of tarry to read it");
     if (!S_ISREG(st.st_mode))
-        return err_set(err, "%s is not a regular file", path);
+        return err_set(err, "%s is not a regular file; name a file", path);
     if (type == OPT_KEY_FILE && (st.st_mode & S_IROTH) != 0)
-        return err_set(err, "%s is secret, but every user can read it: chmod o= %s", path,
-                       path);
+        return err_set(err, "%s is secret, but every user can read it; run: chmod o= %s",
+                       path, path);
     return 0;
 }
 

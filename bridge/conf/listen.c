@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/conf/listen.h"
 #include "bridge/base/buf.h"
+#include "bridge/base/mem.h"
+#include "bridge/base/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ----------------------------------------------------------------- listeners */
@@ -27,9 +30,61 @@ int httpd_check_tls(const struct httpd_opts *opts, struct err *err)
     return 0;
 }
 
+/* Splits "host:port" in place. -1: invalid. */
+static int cut(char *text, char **host, char **port)
+{
+    char *colon = strrchr(text, ':');
+    if (colon == NULL || colon[1] == 0 ||
+        strspn(colon + 1, "0123456789") != strlen(colon + 1))
+        return -1;
+    *colon = 0;
+    *port = colon + 1;
+    *host = text;
+    if (text[0] == '[') {
+        if (colon[-1] != ']')
+            return -1;
+        colon[-1] = 0;
+        *host = text + 1;
+    } else if (strchr(text, ':')) {
+        return -1; /* an IPv6 address without brackets */
+    }
+    return 0;
+}
+
+int httpd_cut_address(const char *listen, char *text, char **host, char **port,
+                      struct err *err)
+{
+    if (cut(text, host, port) < 0)
+        return err_set(err,
+                       "listen: \"%s\" is not an address; write host:port, [v6]:port, "
+                       ":port or unix:/path",
+                       listen);
+    return text_check_port(slice_of(*port), 0, err) < 0 ? err_in(err, "listen") : 0;
+}
+
+int httpd_check_address(const struct httpd_opts *opts, struct err *err)
+{
+    const char *listen = opts->listen;
+    char *copy, *host, *port;
+    if (listen == NULL || *listen == '\0')
+        return 0;
+    if (strncmp(listen, "unix:", 5) == 0)
+        return listen[5] == '/' ? 0
+                                : err_set(err,
+                                          "listen: \"%s\": an absolute path must follow "
+                                          "unix:",
+                                          listen);
+    copy = mem_strdup(listen);
+    int rc = httpd_cut_address(listen, copy, &host, &port, err);
+    free(copy);
+    return rc;
+}
+
 int httpd_check_opts(const struct httpd_opts *opts, struct err *err)
 {
-    return httpd_check_hosts(opts, err) < 0 ? -1 : httpd_check_tls(opts, err);
+    if (httpd_check_address(opts, err) < 0 || httpd_check_hosts(opts, err) < 0)
+        return -1;
+    return httpd_check_tls(opts, err);
 }
 
 /* Returns whether the text of the address shows that it is local: loopback or a Unix

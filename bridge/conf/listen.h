@@ -119,7 +119,13 @@ enum httpd_role {
 /* Check hosts; that TLS has a certificate. -1: err begins with the name of the option. */
 int httpd_check_hosts(const struct httpd_opts *opts, struct err *err);
 int httpd_check_tls(const struct httpd_opts *opts, struct err *err);
-/* Both. For the check of a source with a listener. */
+/* Checks that listen is NULL, "", unix:/PATH or an address with a port. */
+int httpd_check_address(const struct httpd_opts *opts, struct err *err);
+/* Splits text, a copy of the address listen, in place: "host:port", "[v6]:port",
+ * ":port". */
+int httpd_cut_address(const char *listen, char *text, char **host, char **port,
+                      struct err *err);
+/* All three. For the check of a source with a listener. */
 int httpd_check_opts(const struct httpd_opts *opts, struct err *err);
 /* How clients authenticate, other than by certificate. */
 struct httpd_secrets {

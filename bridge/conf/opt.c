@@ -109,19 +109,40 @@ static int set_bool(const struct opt *row, void *field, const struct opt_value *
     return 0;
 }
 
+/* The hint is the number with the unit that was probably meant: s, or B. */
+static int wrong_number(const struct opt *row, const struct opt_value *v,
+                        const char *right, opt_parse *parse, struct err *err)
+{
+    char text[OPT_TEXT_SIZE], why[sizeof(err->text) - 2 * OPT_TEXT_SIZE];
+    int64_t n;
+    bool valid = false;
+
+    for (const char *unit = "sB"; !valid && *unit != '\0'; unit++) {
+        snprintf(text, sizeof(text), "%" PRId64 "%c", v->integer, *unit);
+        valid = v->kind == OPT_IS_INT && parse(text, &n, err) == 0;
+    }
+    wrong(row, v, right, err);
+    if (!valid)
+        return -1;
+    snprintf(why, sizeof(why), "%.*s", (int)sizeof(why) - 1, err->text);
+    return err_set(err, "%s; write \"%s\"", why, text);
+}
+
 /* Sets a size or a duration: text with a unit, or 0. */
 static int set_measure(const struct opt *row, void *field, const struct opt_value *v,
-                       const char *right,
-                       int (*parse)(const char *, int64_t *, struct err *),
-                       struct err *err)
+                       const char *right, opt_parse *parse, struct err *err)
 {
+    char fixed[OPT_TEXT_SIZE];
     int64_t n = 0;
 
     if (v->kind == OPT_IS_INT ? v->integer != 0 : v->kind != OPT_IS_STR)
-        return wrong(row, v, right, err);
+        return wrong_number(row, v, right, parse, err);
     if (v->kind == OPT_IS_STR && parse(v->str, &n, err) != 0) {
         char text[SHOWN_SIZE];
-        return err_in(err, shown(row, v, text));
+        bool slip = !v->expanded && opt_right_units(v->str, parse, fixed);
+        return slip ? err_set(err, "%s is not valid; did you mean \"%s\"?",
+                              shown(row, v, text), fixed)
+                    : err_in(err, shown(row, v, text));
     }
     return set_number(row, field, n, v, err);
 }
@@ -251,10 +272,13 @@ static int set_list(const struct opt *row, void *field, const struct opt_value *
     for (; list.n < count; list.n++) {
         char *text = scalar_text(&item[list.n]);
         if (text == NULL || *text == '\0') {
-            free(text);
             free_list(&list);
-            return err_set(err, "must be text in quotes, or a list: [ \"one\", \"two\" "
-                                "], without empty entries");
+            if (text)
+                err_set(err, "an entry must not be empty; write a text, or remove it");
+            else
+                err_set(err, "must be text in quotes, or a list: [ \"one\", \"two\" ]");
+            free(text);
+            return -1;
         }
         list.v[list.n] = text;
     }

@@ -70,6 +70,97 @@ int opt_parse_ms(const char *text, int64_t *ms, struct err *err)
     return when_duration_ms(slice_of(text), WHEN_NO_UNIT, ms, err);
 }
 
+/* --- usual names of units that tarry does not accept --- */
+
+static const struct {
+    const char *usual, *right;
+} usual_units[] = {
+    {"sec", "s"},
+    {"secs", "s"},
+    {"second", "s"},
+    {"seconds", "s"},
+    {"min", "m"},
+    {"mins", "m"},
+    {"minute", "m"},
+    {"minutes", "m"},
+    {"hr", "h"},
+    {"hrs", "h"},
+    {"hour", "h"},
+    {"hours", "h"},
+    {"day", "d"},
+    {"days", "d"},
+    {"week", "w"},
+    {"weeks", "w"},
+    {"msec", "ms"},
+    {"millis", "ms"},
+    {"millisecond", "ms"},
+    {"milliseconds", "ms"},
+    {"b", "B"},
+    {"byte", "B"},
+    {"bytes", "B"},
+    {"k", "KiB"},
+    {"ki", "KiB"},
+    {"kib", "KiB"},
+    {"kb", "KB"},
+    {"m", "MiB"},
+    {"mi", "MiB"},
+    {"mib", "MiB"},
+    {"mb", "MB"},
+    {"g", "GiB"},
+    {"gi", "GiB"},
+    {"gib", "GiB"},
+    {"gb", "GB"},
+    {"s", "s"},
+    {"d", "d"},
+    {"h", "h"},
+    {"w", "w"},
+    {"ms", "ms"},
+};
+
+/* Appends the number with the right unit for word. Returns false if there is none. */
+static bool add_measure(struct buf *out, struct slice number, struct slice word,
+                        opt_parse *parse)
+{
+    for (size_t i = 0; i < sizeof(usual_units) / sizeof(*usual_units); i++) {
+        char text[OPT_TEXT_SIZE];
+        int64_t n;
+        struct err err;
+        snprintf(text, sizeof(text), "%.*s%s", SLICE_ARG(number), usual_units[i].right);
+        if (!slice_is_nocase(word, usual_units[i].usual) || parse(text, &n, &err) != 0)
+            continue;
+        buf_add_str(out, text);
+        return true;
+    }
+    return false;
+}
+
+static struct slice take(const char **p, const char *bytes)
+{
+    struct slice s = {*p, strspn(*p, bytes)};
+    *p += s.n + strspn(*p + s.n, " ");
+    return s;
+}
+
+bool opt_right_units(const char *text, opt_parse *parse, char out[OPT_TEXT_SIZE])
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    struct buf right = {0};
+    int64_t n;
+    struct err err;
+    bool good = *text != '\0';
+
+    while (good && *text != '\0') {
+        struct slice number = take(&text, "0123456789."), word = take(&text, letters);
+        good = number.n > 0 && number.n < OPT_TEXT_SIZE / 2 &&
+               add_measure(&right, number, word, parse);
+    }
+    good = good && right.n < OPT_TEXT_SIZE && parse(buf_str(&right), &n, &err) == 0;
+    if (good)
+        snprintf(out, OPT_TEXT_SIZE, "%s", buf_str(&right));
+    buf_free(&right);
+    return good;
+}
+
 /* --- a value as text --- */
 
 static bool read_number(const char *text, struct opt_value *v)

@@ -88,36 +88,12 @@ static int listen_at(const struct addrinfo *ai)
     return -1;
 }
 
-/* Splits "host:port" in place. -1: invalid. */
-static int cut_address(char *text, char **host, char **port)
-{
-    char *colon = strrchr(text, ':');
-    if (colon == NULL || colon[1] == 0 ||
-        strspn(colon + 1, "0123456789") != strlen(colon + 1))
-        return -1;
-    *colon = 0;
-    *port = colon + 1;
-    *host = text;
-    if (text[0] == '[') {
-        if (colon[-1] != ']')
-            return -1;
-        colon[-1] = 0;
-        *host = text + 1;
-    } else if (strchr(text, ':')) {
-        return -1; /* an IPv6 address without brackets */
-    }
-    return 0;
-}
-
 static int listen_tcp(const char *text, char *copy, struct err *err)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list;
     char *host, *port;
-    if (cut_address(copy, &host, &port) < 0 || atol(port) > 65535)
-        return err_set(err,
-                       "listen: \"%s\" is not an address; write host:port, [v6]:port, "
-                       ":port or unix:/path",
-                       text);
+    if (httpd_cut_address(text, copy, &host, &port, err) < 0)
+        return -1;
     hints.ai_family = host[0] ? AF_UNSPEC : AF_INET6;
     for (;; hints.ai_family = AF_INET) {
         int rc = getaddrinfo(host[0] ? host : NULL, port, &hints, &list);

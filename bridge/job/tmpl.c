@@ -310,6 +310,12 @@ static bool match_levels(struct slice filter, struct slice topic, struct slice *
     return topic.p == NULL;
 }
 
+/* Topics that begin with $ do not match such a filter. */
+static bool starts_wild(const char *filter)
+{
+    return filter[0] == '+' || filter[0] == '#';
+}
+
 bool match_topic(const char *filter, struct slice topic, struct slice *captures,
                  unsigned *capture_count)
 {
@@ -317,10 +323,28 @@ bool match_topic(const char *filter, struct slice topic, struct slice *captures,
 
     if (topic.p == NULL)
         topic = SLICE_LIT("");
-    bool hidden =
-        topic.n > 0 && topic.p[0] == '$' && (filter[0] == '+' || filter[0] == '#');
+    bool hidden = topic.n > 0 && topic.p[0] == '$' && starts_wild(filter);
     bool matches = !hidden && match_levels(slice_of(filter), topic, captures, &count);
     if (capture_count)
         *capture_count = matches ? count : 0;
     return matches;
+}
+
+bool match_covers(const char *filter, const char *other)
+{
+    struct slice outer = slice_of(filter), inner = slice_of(other);
+
+    if (starts_wild(filter) && other[0] == '$')
+        return false;
+    while (outer.p) {
+        struct slice want = text_cut(&outer, '/');
+        if (slice_is(want, "#"))
+            return true;
+        if (inner.p == NULL)
+            return false;
+        struct slice level = text_cut(&inner, '/');
+        if (slice_is(level, "#") || (!slice_is(want, "+") && !slice_eq(want, level)))
+            return false;
+    }
+    return inner.p == NULL;
 }

@@ -27,6 +27,10 @@ int match_filter_check(const char *filter, struct err *err);
 /* Returns the number of wildcards; 0: the filter matches exactly one topic. */
 unsigned match_wildcards(const char *filter);
 
+/* Returns whether filter matches all topics that the other filter matches. Both: checked
+ * by match_filter_check(). */
+bool match_covers(const char *filter, const char *other);
+
 /* Returns whether filter matches topic. filter: checked by match_filter_check().
  * captures: MATCH_CAPTURES_MAX slices, set to the text of each wildcard in order,
  * borrowed from topic; further wildcards are ignored. captures and capture_count may be

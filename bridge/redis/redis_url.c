@@ -109,9 +109,10 @@ static int parse_place(struct slice text, const char *default_port,
     if (!is_host(place->host))
         return err_set(err, "a host may contain only letters, digits, \"-\", \"_\" and "
                             "\".\"; write an @ in the password as %%40");
-    int64_t number = text_whole_number(text);
-    if ((v6 && before.n > 0) || (text.p && (number < 1 || number > UINT16_MAX)))
-        return err_set(err, "the port must be a number from 1 to 65535");
+    if (v6 && before.n > 0)
+        return err_set(err, "a : must follow the ] of an IPv6 address");
+    if (text.p && text_check_port(text, 1, err) < 0)
+        return -1;
     place->port = text.p ? mem_strndup(text.p, text.n) : mem_strdup(default_port);
     return 0;
 }

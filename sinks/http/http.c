@@ -151,6 +151,18 @@ static unsigned connections(const void *self)
     return curl_loop_connections(((const struct http_sink *)self)->curl);
 }
 
+static int check_target(const void *self, const struct probe_target *target,
+                        struct err *err)
+{
+    (void)self;
+    if (!target->whole)
+        return 0;
+    if (!http_is_url(target->text))
+        return err_set(err, "the target must be a URL that begins with http:// or "
+                            "https://");
+    return http_url_check_port(target->text, err);
+}
+
 const struct sink_ops sink_http = {
     .name = "http",
     .help = "Sends each job as an HTTP request to a callback URL.",
@@ -165,4 +177,5 @@ const struct sink_ops sink_http = {
     .stop = stop,
     .probe = probe,
     .connections = connections,
+    .check_target = check_target,
 };

@@ -255,6 +255,8 @@ static int check_urls(const struct http_opts *o, struct err *err)
         return err_set(
             err, "url must begin with http:// or https:// and be shorter than %d bytes",
             HTTP_URL_MAX);
+    if (o->url && http_url_check_port(slice_of(o->url), err) < 0)
+        return err_in(err, "url");
     if (o->proxy && strstr(o->proxy, "://") == NULL)
         return err_set(err, "proxy must be a URL such as http://proxy.example:3128");
     if (o->proxy && !o->proxy_guards &&

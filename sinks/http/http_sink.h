@@ -149,6 +149,8 @@ enum { HTTP_URL_MAX = 8192 };
 
 /* Does it begin with http:// or https://, with at most HTTP_URL_MAX bytes? */
 bool http_is_url(struct slice url);
+/* Checks the port of a URL. */
+int http_url_check_port(struct slice url, struct err *err);
 /* Same scheme, host and port? Only then may both receive the same secrets. */
 bool http_url_same_origin(struct slice a, struct slice b);
 

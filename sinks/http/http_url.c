@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "sinks/http/http_sink.h"
+#include "bridge/base/text.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -47,6 +48,18 @@ static struct slice host_of(struct slice authority)
     if (at == NULL)
         return authority;
     return (struct slice){at + 1, authority.n - (size_t)(at + 1 - authority.p)};
+}
+
+int http_url_check_port(struct slice url, struct err *err)
+{
+    struct slice host = host_of(authority_of(url));
+    const char *end = host.p + host.n;
+    const char *p = host.n ? memrchr(host.p, ']', host.n) : NULL;
+    p = p ? p : host.p;
+    const char *colon = host.n ? memchr(p, ':', (size_t)(end - p)) : NULL;
+    if (colon == NULL || colon + 1 == end)
+        return 0;
+    return text_check_port((struct slice){colon + 1, (size_t)(end - colon - 1)}, 1, err);
 }
 
 /* Removes the port if it is the scheme's default: "host" for "host:80". */

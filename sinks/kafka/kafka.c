@@ -389,6 +389,16 @@ static int probe(const void *self, const struct probe_target *target, struct buf
     return bad;
 }
 
+/* A prefix alone may be too short, but not too long. */
+static int check_target(const void *self, const struct probe_target *target,
+                        struct err *err)
+{
+    (void)self;
+    struct slice text = target->text;
+    bool dots = !target->whole && text.n <= 2 && *text.p == '.';
+    return dots ? 0 : kafka_topic_check(text.p, text.n, err);
+}
+
 static unsigned connections(const void *self)
 {
     return kafka_client_connections(((const struct kafka_sink *)self)->client);
@@ -406,4 +416,5 @@ const struct sink_ops sink_kafka = {
     .stop = stop,
     .probe = probe,
     .connections = connections,
+    .check_target = check_target,
 };

@@ -460,6 +460,13 @@ static int probe(const void *self, const struct probe_target *target, struct buf
     return mqtt_probe(&s->link, said, err);
 }
 
+static int check_target(const void *self, const struct probe_target *target,
+                        struct err *err)
+{
+    (void)self;
+    return mqtt_topic_check(target->text, err);
+}
+
 static unsigned connections(const void *self)
 {
     return is_up(self);
@@ -479,4 +486,5 @@ const struct sink_ops sink_mqtt = {
     .deliver = deliver,
     .stop = stop,
     .probe = probe,
-    .connections = connections};
+    .connections = connections,
+    .check_target = check_target};

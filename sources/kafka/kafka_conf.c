@@ -2,6 +2,7 @@
 #include "sources/kafka/kafka_conf.h"
 
 #include "bridge/base/log.h"
+#include "bridge/base/text.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -214,7 +215,8 @@ int kafka_topic_check(const char *topic, size_t n, struct err *err)
     for (size_t i = 0; i < n; i++) {
         if (!isalnum((unsigned char)topic[i]) &&
             !strchr("._-", topic[i] ? topic[i] : ' '))
-            return err_set(err, "Kafka allows only letters, digits and . _ - in a topic");
+            return err_set(err, "the topic contains a character that Kafka does not "
+                                "allow; use letters, digits and . _ -");
         dots = dots && topic[i] == '.';
     }
     return dots ? err_set(err, "a topic cannot be named . or ..") : 0;
@@ -222,13 +224,33 @@ int kafka_topic_check(const char *topic, size_t n, struct err *err)
 
 /* ------------------------------------------------------------------ the options */
 
+/* [PROTOCOL://]HOST[:PORT] */
+static int check_broker(struct slice broker, struct err *err)
+{
+    const char *end = broker.p + broker.n, *p = memrchr(broker.p, '/', broker.n);
+    const char *bracket = memrchr(broker.p, ']', broker.n);
+
+    p = bracket ? bracket : p ? p : broker.p;
+    const char *colon = memrchr(p, ':', (size_t)(end - p));
+    if (colon == NULL)
+        return 0;
+    return text_check_port((struct slice){colon + 1, (size_t)(end - colon - 1)}, 1, err);
+}
+
 static int check_brokers(const char *brokers, struct err *err)
 {
-    for (const char *p = brokers; *p; p++)
-        if (isalnum((unsigned char)*p))
-            return 0;
-    return err_set(err, "brokers: no broker in \"%s\"; write host:port, host:port",
-                   brokers);
+    bool any = false;
+
+    for (struct slice rest = slice_of(brokers); rest.p;) {
+        struct slice broker = text_trim(text_cut(&rest, ','));
+        if (check_broker(broker, err) < 0)
+            return err_in(err, "brokers");
+        for (size_t i = 0; i < broker.n; i++)
+            any = any || isalnum((unsigned char)broker.p[i]);
+    }
+    return any ? 0
+               : err_set(err, "brokers: no broker in \"%s\"; write host:port, host:port",
+                         brokers);
 }
 
 static int check_tls(const struct kafka_link *link, struct err *err)

@@ -54,7 +54,8 @@ int mqtt_topic_check(struct slice topic, struct err *err)
         return -1;
     if (has_any(topic, '+', '#'))
         return err_set(err,
-                       "a topic to publish to must not contain the wildcards + and #");
+                       "a topic to publish to must not contain the wildcards + and #; "
+                       "remove them");
     return 0;
 }
 
@@ -74,8 +75,8 @@ int mqtt_filter_check(struct slice filter, struct err *err)
         struct slice level = text_cut(&rest, '/');
         if (!level_ok(level, rest.p == NULL))
             return err_set(err,
-                           "topic filter \"%.*s\": + must be a whole level, and # must "
-                           "be the whole last level",
+                           "topic filter \"%.*s\" has a wildcard in the wrong place; "
+                           "write + as a whole level, and # as the whole last level",
                            SLICE_ARG(filter));
     }
     return 0;

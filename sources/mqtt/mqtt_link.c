@@ -48,15 +48,13 @@ static int parse_userinfo(const char *text, size_t n, struct mqtt_url *url,
 
 static int parse_port(const char *text, struct mqtt_url *url, struct err *err)
 {
-    size_t digits = strspn(text, "0123456789");
-    unsigned long port = digits > 0 && digits <= 5 ? strtoul(text, NULL, 10) : 0;
+    struct slice port = {text, strcspn(text, "/")};
 
-    bool ends = text[digits] == '\0' || strcmp(text + digits, "/") == 0;
-
-    if (!ends || port == 0 || port > 65535)
-        return err_set(err,
-                       "the port must be a number from 1 to 65535 at the end of the url");
-    url->port = (unsigned)port;
+    if (text_check_port(port, 1, err) != 0)
+        return -1;
+    if (text[port.n] != '\0' && text[port.n + 1] != '\0')
+        return err_set(err, "the url must end after the port");
+    url->port = (unsigned)text_whole_number(port);
     return 0;
 }
 
