@@ -157,6 +157,41 @@ def test_jobs_of_a_resumed_target_leave_at_once_and_no_others(bench, hooks):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("what", ["stop", "reload", "redis"])
+def test_no_job_is_lost_if_a_resume_is_interrupted(bench, hooks, what):
+    """By a stop, by a reload that removes the route, or by a restart of Redis."""
+    jobs, stopped = 600, hooks[0].url(GONE)
+    redis = bench.redis()
+    tarry = bench.tarry(redis.url, conf("")).start()
+    post(tarry, stopped)
+    wait_for("a stop", lambda: targets(tarry).get(stopped))
+    post_all(tarry, stopped, [{}] * jobs)
+    wait_for("jobs that were put back", lambda: tarry.metric("tarry_jobs_due_overdue", route="r") == 0 and
+             tarry.metric("tarry_jobs_inflight", route="r") == 0)
+    hooks[0].answers[urllib.parse.urlparse(stopped).path] = [response()]
+    text = tarry.conf.read_text()
+    assert go_on(tarry, stopped)[0] == 200
+    if what == "reload":
+        tarry.conf.write_text(text.replace("routes: { r:", "routes: { other:"))
+        assert tarry.ask("POST", "/v1/admin/reload", timeout_s=60)[0] == 200
+        tarry.conf.write_text(text)
+        assert tarry.ask("POST", "/v1/admin/reload", timeout_s=60)[0] == 200
+    elif what == "redis":
+        redis.stop()
+        redis.start()
+    else:
+        tarry.stop()
+        tarry.start()
+    wait_for("all counts", lambda: tarry.ask("GET", "/v1/admin/routes/r")[2]["routes"][0]["pending"] is not None)
+    wait_for("deliveries to end", lambda: tarry.metric("tarry_jobs_inflight", route="r") == 0 and
+             tarry.metric("tarry_jobs_due_overdue", route="r") == 0)
+    r = tarry.ask("GET", "/v1/admin/routes/r")[2]["routes"][0]
+    assert r["pending"] + len(hooks[0].got(stopped)) >= 1 + 1 + jobs, "the first call was answered 410"
+    assert r["dead"] == 0
+    tarry.stop()
+
+
+@pytest.mark.slow
 def test_a_route_with_one_stopped_target_waits_and_resumes_at_once(bench, hooks):
     not_while_it_looks()
     url = hooks[0].url(GONE)
