@@ -198,7 +198,7 @@ const struct cli_flag cli_flags[] = {
     {"--rate", "N", OPT_STR, AT(rate), CLI_REPLAYS, "rate",
      "make them due one after the other, N per second"},
     {"--rate", "N", OPT_STR, AT(rate), CLI_BULK, NULL,
-     "change at most N jobs per second; default: as fast as Redis answers"},
+     "change at most N jobs per second; default: 20000"},
     {"--yes", NULL, OPT_BOOL, AT(yes), CLI_CHANGES, NULL,
      "do not count and ask first; required for jobs if standard input is no terminal"},
     {"--group", NULL, OPT_BOOL, AT(group), CLI_GROUPS, "group",

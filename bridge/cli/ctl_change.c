@@ -15,6 +15,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+enum { RATE_DEFAULT = 20000 /* jobs per second: a third of the time of Redis */ };
+
 /* A kind of change. */
 struct change_kind {
     const char *verb, *did;   /* "cancel", "cancelled" */
@@ -152,8 +154,8 @@ static int change_many(struct cli_args *o, const struct change_kind *kind)
     struct ctl_walk w = {.o = o, .did = kind->did, .left = o->max ? o->max : -1};
     char *end = NULL;
     bool go;
-    if (is_bulk(o) && o->rate) /* the daemon applies that of a replay */
-        w.rate = strtod(o->rate, &end);
+    if (is_bulk(o)) /* the daemon applies that of a replay */
+        w.rate = o->rate ? strtod(o->rate, &end) : RATE_DEFAULT;
     if (end && (*end != '\0' || !(w.rate >= 0.001 && w.rate <= 1e6)))
         return cli_usage_error(o, "--rate must be a number from 0.001 to 1000000, not ",
                                o->rate);

@@ -135,6 +135,19 @@ def test_a_draining_route_accepts_no_job_and_delivers_the_pending_ones(testbed):
     assert testbed.post("b")[0] == 201
 
 
+def test_waiting_for_a_drain_ends_at_its_timeout(testbed):
+    testbed.post("a", after="1h")
+    started = time.monotonic()
+    done = testbed.run("drain", "r", "--wait", "--timeout", "1500ms")
+    assert 1 <= time.monotonic() - started < soon_s(5)
+    assert done.returncode == 75 and testbed.state() == "draining"
+    assert done.stderr == "tarry: r is not drained after 1500ms: 1 jobs left; the drain continues until tarry resume\n"
+    for args in (["--timeout", "1s"], ["--wait", "--timeout", "soon"], ["--wait", "--timeout", "0s"]):
+        assert testbed.run("drain", "r", *args).returncode == 64, args
+    testbed.run("jobs", "cancel", "r", "--all", "--yes")
+    assert testbed.run("drain", "r", "--wait", "--timeout", "60s").returncode == 0
+
+
 @pytest.mark.slow
 def test_waiting_for_a_drain_does_not_end_while_redis_is_down(testbed):
     testbed.post("a", after="1h")

@@ -74,7 +74,7 @@ def cancel_all(b, horizon_ms, jobs):
     daemon = b.tarry(BULK_CONF.format(jobs=max(250, int(jobs / BULK_RATE * 250 * 0.9))), redis,
                      binary=b.program("steady"))
     started = time.monotonic()
-    out = b.run([BIN, "jobs", "cancel", "r", "--id-prefix", "PQxc", "--yes", "--rate", BULK_RATE,
+    out = b.run([BIN, "jobs", "cancel", "r", "--id-prefix", "PQxc", "--yes", "--json", "--rate", BULK_RATE,
                  "--url", f"http://127.0.0.1:{daemon.port}"], timeout_s=1800)
     took_s = time.monotonic() - started
     assert json.loads(out)["done"] == jobs, out
