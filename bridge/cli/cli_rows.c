@@ -261,7 +261,7 @@ const struct cli_flag cli_flags[] = {
 const struct cli_code cli_codes[] = {
     {EX_OK, "success"},
     {CLI_GONE,
-     "not found, too late, not ready, no longer draining, or audit has findings"},
+     "not found, too late, not ready, not confirmed, no longer draining, or findings"},
     {EX_USAGE, "wrong usage"},
     {EX_NOINPUT, "a message file cannot be read, or import finds nothing to import"},
     {EX_UNAVAILABLE, "a required service is not available"},
