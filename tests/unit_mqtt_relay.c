@@ -324,6 +324,18 @@ static void a_broker_that_sends_without_end_is_no_longer_read(void **state)
     expect_messages(2);
 }
 
+static void
+the_relay_pings_the_broker_in_time_if_the_broker_sets_the_keepalive(void **state)
+{
+    (void)state;
+    begin_both(20);
+    relay_ping(rig.relay, 1);
+    expect_nothing(rig.broker);
+    EXPECT(rig.broker, PINGREQ PINGREQ);
+    SEND(rig.paho, PINGREQ);
+    EXPECT(rig.broker, PINGREQ);
+}
+
 static void an_accepted_connection_is_reported_once_before_its_messages(void **state)
 {
     const struct {
@@ -461,6 +473,7 @@ UNIT(mqtt_relay)
         CASE(at_the_limit_further_messages_wait_and_pings_are_answered),
         CASE(a_ping_during_a_long_message_is_answered_while_bytes_arrive),
         CASE(a_broker_that_sends_without_end_is_no_longer_read),
+        CASE(the_relay_pings_the_broker_in_time_if_the_broker_sets_the_keepalive),
         CASE(an_accepted_connection_is_reported_once_before_its_messages),
         CASE(paho_reads_the_last_packet_before_it_notices_the_end),
         CASE(an_invalid_packet_of_the_broker_ends_the_connection),

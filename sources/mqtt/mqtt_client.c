@@ -217,7 +217,8 @@ static struct mqtt_limits limits_of(MQTTProperties *props)
         .packet_max_bytes = packet_max ? packet_max : UINT32_MAX,
         .receive_max = receive_max ? receive_max : UINT16_MAX,
         .qos_max = number_or(props, MQTTPROPERTY_CODE_MAXIMUM_QOS, 2),
-        .retain = number_or(props, MQTTPROPERTY_CODE_RETAIN_AVAILABLE, 1)};
+        .retain = number_or(props, MQTTPROPERTY_CODE_RETAIN_AVAILABLE, 1),
+        .keepalive_s = number_or(props, MQTTPROPERTY_CODE_SERVER_KEEP_ALIVE, 0)};
 }
 
 static MQTTClient_connectOptions connect_options(const struct mqtt_client *c)
@@ -230,7 +231,7 @@ static MQTTClient_connectOptions connect_options(const struct mqtt_client *c)
     opts.MQTTVersion = peer->v5 ? MQTTVERSION_5 : MQTTVERSION_3_1_1;
     opts.cleanstart = peer->v5 && !c->resume;
     opts.cleansession = !peer->v5 && !c->resume;
-    opts.keepAliveInterval = (int)peer->keepalive_s;
+    opts.keepAliveInterval = (int)(c->keepalive_s ? c->keepalive_s : peer->keepalive_s);
     opts.connectTimeout = c->timeout_s;
     opts.username = peer->user;
     opts.password = peer->password;
@@ -260,6 +261,22 @@ static int connect_now(struct mqtt_client *c)
     return rc;
 }
 
+/* paho (1.3.12 to 1.4) ignores the keepalive that the broker sets, and the broker would
+ * close an idle connection. So connects again with that keepalive. The relay of a source,
+ * which resumes its session, sends the pings itself. */
+static int connect_with_keepalive(struct mqtt_client *c)
+{
+    int rc = connect_now(c);
+    const unsigned keepalive_s = c->limits.keepalive_s;
+
+    if (rc != MQTTCLIENT_SUCCESS || c->resume || keepalive_s == 0 ||
+        keepalive_s >= c->peer->keepalive_s)
+        return rc;
+    mqtt_client_disconnect(c);
+    c->keepalive_s = keepalive_s;
+    return connect_now(c);
+}
+
 /* paho (1.3.12 to 1.4) stops its thread when the last connection ends, also if a new one
  * begins in that moment. Then nothing would ever be answered. receive() fails at once
  * while the thread runs, before it sets topic. */
@@ -281,7 +298,7 @@ int mqtt_client_connect(struct mqtt_client *c)
 
     failure.code = create(c);
     if (failure.code == MQTTCLIENT_SUCCESS) {
-        failure.code = connect_now(c);
+        failure.code = connect_with_keepalive(c);
         failure.tls = uses_tls(c);
         if (failure.code == MQTTCLIENT_SUCCESS && has_thread(c))
             return 0;

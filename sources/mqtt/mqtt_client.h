@@ -33,6 +33,7 @@ struct mqtt_limits {
     unsigned receive_max; /* messages without an answer */
     unsigned qos_max;
     bool retain;
+    unsigned keepalive_s; /* instead of the requested one; 0: as requested */
 };
 
 struct mqtt_client {
@@ -46,6 +47,7 @@ struct mqtt_client {
     MQTTProperties *props;  /* of CONNECT, MQTT 5 only; NULL: none */
 
     MQTTClient handle;          /* NULL: none */
+    unsigned keepalive_s;       /* set by the broker; 0: that of peer */
     char tls_why[MQTT_WHY_MAX]; /* TLS error of a failed connection; "": none */
 
     /* Results of mqtt_client_connect(). */

@@ -57,7 +57,8 @@ struct mqtt_link {
     {"keepalive", OPT_MS, offsetof(owner, link.keepalive_ms), "30s", .min = 1000,       \
      .max = 65535000,                                                                   \
      .help = "tarry pings the broker after this time without traffic, and closes "      \
-             "the connection after two and a half times as long; whole seconds."}
+             "the connection after two and a half times as long; whole seconds. "       \
+             "With MQTT 5 the broker may set a shorter time."}
 /* clang-format on */
 
 /* Checks combinations of options; no I/O. */

@@ -25,6 +25,7 @@ enum packet_type {
     PACKET_PINGREQ = 12
 };
 
+#define PACKET_PINGREQ_BYTES SLICE_LIT("\xc0\0")
 #define PACKET_PINGRESP_BYTES SLICE_LIT("\xd0\0")
 #define PACKET_DISCONNECT_BYTES SLICE_LIT("\xe0\0")
 

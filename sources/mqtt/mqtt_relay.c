@@ -39,6 +39,7 @@ struct mqtt_relay {
     int door_fd, paho_fd;    /* -1: none; door_fd: until paho has connected */
     struct watch *door_watch, *paho_watch;
     struct timer *timer; /* of the loss, or when leaving */
+    struct timer *ping;  /* NULL: only paho sends PINGREQ */
 
     struct buf from_broker, to_paho, from_paho;
     bool full;         /* a message waits in from_broker, because the source has too many;
@@ -165,6 +166,18 @@ static void on_ping(struct mqtt_relay *r)
         flush_to_paho(r);
     }
     r->heard = false;
+}
+
+/* paho ignores the PINGRESP to a PINGREQ that is not its own. */
+static void on_ping_due(void *arg)
+{
+    send_to_broker(arg, PACKET_PINGREQ_BYTES.p, PACKET_PINGREQ_BYTES.n);
+}
+
+void relay_ping(struct mqtt_relay *r, unsigned keepalive_s)
+{
+    timer_del(r->ping);
+    r->ping = timer_every(keepalive_s * INT64_C(1000), on_ping_due, r);
 }
 
 static void pass_to_broker(struct mqtt_relay *r)
@@ -447,6 +460,7 @@ void relay_free(struct mqtt_relay *r)
     if (r->paho_fd >= 0)
         close(r->paho_fd);
     timer_del(r->timer);
+    timer_del(r->ping);
     buf_free(&r->from_broker);
     buf_free(&r->to_paho);
     buf_free(&r->from_paho);

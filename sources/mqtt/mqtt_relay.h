@@ -45,6 +45,8 @@ bool relay_waits(const struct mqtt_relay *r);
 /* Disconnects from the broker, which keeps the session, and calls left() within
  * seconds. */
 void relay_leave(struct mqtt_relay *r);
+/* Sends the broker a PINGREQ every keepalive_s seconds, in addition to those of paho. */
+void relay_ping(struct mqtt_relay *r, unsigned keepalive_s);
 /* Returns why the connection to the broker was lost; "": it was not. */
 const char *relay_why(const struct mqtt_relay *r);
 

@@ -205,12 +205,21 @@ static bool subscribe(struct mqtt_worker *w, char *filter)
     return false;
 }
 
+/* On the loop thread. */
+static void on_keepalive(void *arg)
+{
+    const struct mqtt_worker *w = arg;
+    relay_ping(w->relay, w->client.limits.keepalive_s);
+}
+
 static void *thread_main(void *arg)
 {
     struct mqtt_worker *w = arg;
 
     if (!connect_client(w))
         return NULL;
+    if (w->client.limits.keepalive_s > 0)
+        loop_post(on_keepalive, w);
     MQTTClient_setCommandTimeout(w->client.handle, SUBSCRIBE_TIMEOUT_MS);
     for (size_t i = 0; i < w->setup.filters.n; i++)
         if (!subscribe(w, w->setup.filters.v[i]))

@@ -157,6 +157,23 @@ def test_a_broker_that_restarts_under_load_gets_every_message(bench, qos):
     tarry.stop()
 
 
+@pytest.mark.slow
+def test_source_and_sink_ping_a_broker_that_sets_a_shorter_keepalive(bench):
+    broker = bench.keep(servers.Mosquitto(bench.folder / "mosquitto"))
+    # The shortest keepalive that mosquitto permits.
+    broker.conf.write_text(broker.conf.read_text() + "max_keepalive 10\nlog_type debug\n")
+    broker.start()
+    mqtt_60s = f'type = "mqtt"; url = "{broker.url}"; keepalive = "60s";'
+    tarry = bench.tarry(bench.redis().url, f'''
+        sources: {{ in: {{ {mqtt_60s} topics = [ "in/#" ]; client_id = "source"; }}; }};
+        sinks:   {{ out: {{ {mqtt_60s} client_id = "sink"; }}; }};
+        routes:  {{ main: {{ from = "in"; to = "out"; topic = "out/a"; }}; }};''').start()
+    for client in ("source", "sink"):
+        wait_for(f"a ping of the {client}", lambda name=client: f"Received PINGREQ from {name}" in broker.log.read_text())
+    assert "connection lost" not in tarry.log.read_text()
+    tarry.stop()
+
+
 # ------------------------------------------------------------------------------ retain
 
 @pytest.mark.parametrize("sink, headers, kept", [
