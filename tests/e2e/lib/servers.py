@@ -177,11 +177,26 @@ class Redis(Server):
             return False
 
 
-class Mosquitto(Server):
-    def __init__(self, folder):
-        super().__init__(folder, "mosquitto")
+class MqttBroker(Server):
+    def __init__(self, folder, name):
+        super().__init__(folder, name)
         self.port = free_port()
         self.url = f"mqtt://127.0.0.1:{self.port}"
+
+    def is_up(self):
+        return accepts(self.port)
+
+    def wait_subscribed(self, topic_filter):
+        """Waits for the daemon's subscription. The broker drops a message that is published before it."""
+        wait_for(f"a subscription to {topic_filter}",
+                 lambda: topic_filter in self.log.read_text(errors="replace"), 30)
+
+
+class Mosquitto(MqttBroker):
+    survives_kill = False  # kill -9 loses messages that it has acknowledged and not yet written to its file
+
+    def __init__(self, folder):
+        super().__init__(folder, "mosquitto")
         self.conf = self.folder / "mosquitto.conf"
         # If root starts mosquitto, it would switch to the user mosquitto, who must not write here.
         user = "user root\n" if os.geteuid() == 0 else ""
@@ -191,16 +206,20 @@ class Mosquitto(Server):
             "max_queued_messages 0\nmax_inflight_messages 200\nlog_dest stderr\n"
             "log_type error\nlog_type warning\nlog_type notice\nlog_type subscribe\n")
 
+    def add(self, lines):
+        """Adds lines to its configuration. Call it before start()."""
+        with open(self.conf, "a", encoding="ascii") as conf:
+            conf.write(lines)
+
+    def add_tls(self, ca):
+        """Adds a listener that requires a client certificate. Returns its URL. Call it before start()."""
+        port, (cert, key, _) = free_port(), ca.certify("broker")
+        self.add(f"listener {port} 127.0.0.1\ncafile {ca.file}\ncertfile {cert}\nkeyfile {key}\n"
+                 "require_certificate true\n")
+        return f"mqtts://127.0.0.1:{port}"
+
     def argv(self):
         return ["mosquitto", "-c", str(self.conf)]
-
-    def is_up(self):
-        return accepts(self.port)
-
-    def wait_subscribed(self, topic_filter):
-        """Waits for the daemon's subscription. The broker drops a message that is published before it."""
-        wait_for(f"a subscription to {topic_filter}",
-                 lambda: topic_filter in self.log.read_text(errors="replace"), 30)
 
 
 class Kafka(Server):

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Brokers under the control of a test: librdkafka's mock cluster with commands, mosquitto with
+"""Brokers under the control of a test: librdkafka's mock cluster with commands, MQTT brokers with
 further settings, and a TCP proxy between a client and its broker."""
 import asyncio
 import subprocess
 import threading
 
-from lib import servers
+import pytest
+
+from lib import hivemq, servers
 from lib.servers import BUILD, free_port
 
 PRODUCE = 0  # Kafka's number of this request
@@ -58,6 +60,19 @@ def mosquitto(bench, more="", without=()):
     lines = [line for line in broker.conf.read_text().splitlines() if not line.startswith(without)]
     broker.conf.write_text("\n".join(lines) + f"\n{more}\n")
     return broker.start()
+
+
+MQTT_BROKERS = {"mosquitto": servers.Mosquitto, "hivemq": hivemq.HiveMQ}
+
+
+def mqtt_broker(bench, kind):
+    """Returns the broker, not started. Its log contains messages and acknowledgements."""
+    if kind == "hivemq" and not hivemq.can_run():
+        pytest.skip("HiveMQ is not installed: etc/build/install hivemq, then tests/hivemq/fetch")
+    broker = bench.keep(MQTT_BROKERS[kind](bench.folder / kind))
+    if kind == "mosquitto":
+        broker.add("log_type debug\n")
+    return broker
 
 
 class Proxy:
