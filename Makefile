@@ -117,12 +117,15 @@ tsan:
 
 faults: faults-publisher
 	$(MAKE) B=build/$@ CPPFLAGS="$(CPPFLAGS) -DTARRY_FAULTS" all
-# The publisher of the run with a million jobs, without a daemon.
+# The programs that send and receive many messages, without a daemon.
 faults-publisher:
-	$(MAKE) B=build/faults CPPFLAGS="$(CPPFLAGS) -DTARRY_FAULTS" build/faults/tests/million
+	$(MAKE) B=build/faults CPPFLAGS="$(CPPFLAGS) -DTARRY_FAULTS" build/faults/tests/million build/faults/tests/mqtt_load
 $(B)/tests/million: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/faults/million/*.c))
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -o $@ $^ -lrdkafka
+$(B)/tests/mqtt_load: $(B)/obj/tests/bench/mqtt_load.o $(B)/obj/tests/bench/lateness.o
+	@mkdir -p $(@D)
+	$(CC) $(ld_all) -o $@ $^
 
 # Without gcc -fanalyzer: of its twelve findings one was right, since it follows neither uthash nor
 # tables that always hold what is looked for.

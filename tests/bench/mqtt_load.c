@@ -4,12 +4,13 @@
  * implements QoS 1 of MQTT 3.1.1 itself, on one thread, so that it is not the limit.
  *
  *   mqtt_load publish --port P --topic T --count N [--conns 8] [--window 20]
- *             [--bytes 100]
+ *             [--bytes 100] [--rate N]
  *   mqtt_load read --port P --topic T --count N [--wait 30]
  *   mqtt_load late --port P --topic T --count N [--wait 30]
  *
  * publish: sends count messages over conns connections, each with up to window messages
- * without a PUBACK. Each message begins with its number. read: prints "ready" when it has
+ * without a PUBACK, and at most rate messages a second. Each message begins with its
+ * number. read: prints "ready" when it has
  * subscribed, and ends when each number has arrived, or none for --wait seconds. Both
  * print one line of JSON. For read, per_s is measured from the first to the last message,
  * and twice counts duplicates. late: like read, but each payload begins with its due
@@ -40,6 +41,7 @@ enum {
     WINDOW_MAX = 1000,
     IN_BYTES = 1 << 20,
     KEEPALIVE_S = 600,
+    TICK_MS = 2, /* with --rate */
     CONNECT = 0x10,
     CONNACK = 2,
     PUBLISH = 0x30,
@@ -51,19 +53,20 @@ enum {
 
 static struct {
     const char *topic;
-    int64_t port, count, conns, window, bytes, wait_s;
+    int64_t port, count, conns, window, bytes, rate, wait_s;
 } o = {.conns = 8, .window = 20, .bytes = 100, .wait_s = 30};
 
 struct conn {
     int fd;
     unsigned char *in;
     size_t in_n;
-    int64_t open; /* published, without a PUBACK */
+    bool accepted; /* by the broker */
+    int64_t open;  /* published, without a PUBACK */
     uint16_t next_id;
 };
 
 static struct conn conns[CONNS_MAX];
-static int64_t sent, acked, first_us, last_us, came, twice, strange;
+static int64_t started_us, sent, acked, first_us, last_us, came, twice, strange;
 static uint8_t *seen;
 static bool late;
 
@@ -132,15 +135,24 @@ static void say_subscribe(struct conn *c)
     write_all(c, packet, (size_t)(at - packet));
 }
 
+/* Return how many messages may be sent until now. */
+static int64_t sent_max(void)
+{
+    const int64_t by_now = (now_us() - started_us) * o.rate / 1000000;
+
+    return o.rate && by_now < o.count ? by_now : o.count;
+}
+
 /* Fill the window of the connection, in one write. */
 static void publish_more(struct conn *c)
 {
+    const int64_t max = sent_max();
     static unsigned char packets[WINDOW_MAX * (BYTES_MAX + TOPIC_MAX + 16)];
     unsigned char *at = packets;
     const size_t topic_n = strlen(o.topic);
     char number[24];
 
-    for (; c->open < o.window && sent < o.count; c->open++, sent++) {
+    for (; c->open < o.window && sent < max; c->open++, sent++) {
         *at++ = PUBLISH | QOS1;
         at = put_length(at, 2 + topic_n + 2 + (size_t)o.bytes);
         at = put_text(at, o.topic, topic_n);
@@ -192,6 +204,7 @@ static void take_packet(struct conn *c, int type, const unsigned char *body, siz
     case CONNACK:
         if (n < 2 || body[1] != 0)
             fail("connect", "the broker refuses");
+        c->accepted = true;
         if (seen)
             say_subscribe(c);
         else
@@ -272,18 +285,22 @@ static void open_conn(struct conn *c, int number)
 static void run(int64_t n)
 {
     struct pollfd fds[CONNS_MAX];
-    const int wait_ms = (int)o.wait_s * 1000;
+    const int wait_ms = o.rate ? TICK_MS : (int)o.wait_s * 1000;
 
     for (int i = 0; i < n; i++) {
         open_conn(&conns[i], i);
         fds[i] = (struct pollfd){.fd = conns[i].fd, .events = POLLIN};
     }
     while (late ? !*lateness_done() : seen ? came < o.count : acked < o.count) {
-        if (poll(fds, (nfds_t)n, wait_ms) <= 0)
+        const int ready = poll(fds, (nfds_t)n, wait_ms);
+        if (ready < 0 || (ready == 0 && o.rate == 0))
             break;
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n; i++) {
             if (fds[i].revents)
                 read_conn(&conns[i]);
+            if (o.rate && conns[i].accepted)
+                publish_more(&conns[i]);
+        }
     }
 }
 
@@ -297,6 +314,7 @@ static const struct {
              {"--conns", NULL, &o.conns, CONNS_MAX},
              {"--window", NULL, &o.window, WINDOW_MAX},
              {"--bytes", NULL, &o.bytes, BYTES_MAX},
+             {"--rate", NULL, &o.rate, INT64_C(1000000)},
              {"--wait", NULL, &o.wait_s, 3600}};
 
 static void read_word(const char *name, const char *value)
@@ -329,7 +347,7 @@ int main(int argc, char **argv)
         seen = calloc((size_t)o.count, 1);
     if (late)
         lateness_init(o.count);
-    const int64_t started_us = now_us();
+    started_us = now_us();
     run(reads ? 1 : o.conns);
     if (late)
         return lateness_print();
