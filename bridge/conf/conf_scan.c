@@ -89,9 +89,11 @@ static void scan_text(struct scan *s);
 
 /* At the end of the text: libconfig would report only the last line, and leak the
  * string. */
-static void report_unclosed(const struct scan *s, const char *what, int line)
+static void report_unclosed(const struct scan *s, const char *what, const char *end,
+                            int line)
 {
-    conf_error(s->errors, s->file, line, "%s that begins here is not closed", what);
+    conf_error(s->errors, s->file, line, "%s that begins here is not closed; add %s",
+               what, end);
 }
 
 static void skip_block_comment(struct scan *s)
@@ -105,7 +107,7 @@ static void skip_block_comment(struct scan *s)
             return;
         }
     }
-    report_unclosed(s, "a comment", line);
+    report_unclosed(s, "a comment", "*/ at its end", line);
 }
 
 /* Returns false if the string has no end. Then the first string with a line break is the
@@ -125,7 +127,8 @@ static bool skip_string(struct scan *s)
             s->p++;
         s->line += *s->p == '\n';
     }
-    report_unclosed(s, "a string", s->broken_line > 0 ? s->broken_line : line);
+    report_unclosed(s, "a string", "\" at its end",
+                    s->broken_line > 0 ? s->broken_line : line);
     return false;
 }
 
@@ -313,8 +316,12 @@ static void scan_include(struct scan *s)
     add_text(s);
     s->p += strlen("@include");
     s->p += strspn(s->p, " \t");
-    if (*s->p != '"')
+    if (*s->p != '"') {
+        conf_error(s->errors, s->file, s->line,
+                   "the path after @include is not in quotes; write @include \"FILE\"");
+        s->p += strcspn(s->p, "\n");
         return;
+    }
     const char *name = s->p + 1;
     if (!skip_string(s))
         return;

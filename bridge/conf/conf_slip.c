@@ -97,10 +97,15 @@ static bool is_yaml(const struct syntax *s)
             is_sign(&s->before, ":"));
 }
 
+/* Returns the next byte after the token that is not a blank. */
+static char next_byte(const struct syntax *s)
+{
+    return s->p[strspn(s->p, " \t")];
+}
+
 static bool is_json(const struct syntax *s)
 {
-    const char *after = s->p + strspn(s->p, " \t");
-    return (s->at.kind == TOKEN_TEXT && *after == ':') || is_sign(&s->at, "{");
+    return (s->at.kind == TOKEN_TEXT && next_byte(s) == ':') || is_sign(&s->at, "{");
 }
 
 static bool is_ini(const struct syntax *s)
@@ -126,6 +131,21 @@ static bool is_null(const struct syntax *s)
 static bool is_odd_quote(const struct syntax *s)
 {
     return is_word(&s->at) && odd_quote(s->at.text.p) > 0;
+}
+
+static bool is_quoted_name(const struct syntax *s)
+{
+    return s->at.kind == TOKEN_TEXT && next_byte(s) == '=';
+}
+
+static bool is_member(const struct syntax *s)
+{
+    return s->at.kind == TOKEN_NAME && next_byte(s) == '=';
+}
+
+static bool is_byte_order_mark(const struct syntax *s)
+{
+    return is_word(&s->at) && strncmp(s->at.text.p, "\ufeff", strlen("\ufeff")) == 0;
 }
 
 static bool is_unquoted(const struct syntax *s)
@@ -219,11 +239,16 @@ static const struct slip {
      "leave out the option, then its default applies"},
     {WANT_VALUE, is_odd_quote,
      "{n}: the quotes around {v} are not straight double quotes", "write \"{v}\""},
+    {WANT_VALUE, is_member, "{n} must be a group", "write {n}: { {t} = ...; };"},
     {WANT_VALUE, is_unquoted, "{n}: {v} is not in quotes", "write \"{v}\""},
     {WANT_SETTING | WANT_END, is_odd_quote, "the name {t} is in quotes",
      "write names without quotes"},
+    {WANT_SETTING | WANT_END, is_quoted_name, "the name {t} is in quotes",
+     "write names without quotes"},
+    {WANT_SETTING, is_byte_order_mark, "the file begins with a byte order mark",
+     "save it as UTF-8 without this mark (BOM)"},
     {WANT_SETTING | WANT_END, is_dotted, "the name {t} contains a dot",
-     "in kafka: { } write _ for each dot"},
+     "in kafka: { } write _ for each dot, elsewhere a group: redis: { url = \"...\"; };"},
     {WANT_ASSIGN, is_unit, "{m}: a number and its unit must be in quotes",
      "write {m} = \"{b}{n}\";"},
     {WANT_ASSIGN, is_bare_group, "a \":\" is missing between {n} and {t}",
@@ -237,6 +262,7 @@ static const struct slip {
     {WANT_END, is_item, "a comma is missing before {t}",
      "write a comma between two items"},
     {WANT_SETTING, is_empty, "{t} without a setting before it", "remove it"},
+    {WANT_END, is_any, "{t} does not fit here", "a setting ends with \";\""},
     {WANT_ANY, is_any, "{t} does not fit here", "expected NAME = VALUE;"},
 };
 
