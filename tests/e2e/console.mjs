@@ -5,6 +5,9 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { hand } from './console_hand.mjs';
+import { operator } from './console_operator.mjs';
+import { pictures } from './console_pictures.mjs';
 
 const [name, given] = process.argv.slice(2);
 const have = JSON.parse(given);
@@ -45,7 +48,7 @@ const route = async (r) => {
   await goto(`/route/${r}`);
   await page.locator('.tabs').waitFor();
 };
-const rows = () => page.locator('.jobs .list tbody tr');
+const rows = () => page.locator('.jobs .split .list tbody tr');
 const said = (pattern) => page.locator('.said').filter({ hasText: pattern }).waitFor();
 const toast = (pattern) => page.locator('.toast').filter({ hasText: pattern }).first().waitFor();
 
@@ -383,21 +386,6 @@ const scenarios = {
     await said(/^No job matches/);
   },
 
-  async queue() {
-    await goto('/');
-    await page.getByRole('link', { name: 'q', exact: true }).click();
-    await rows().nth(2).waitFor();
-    assert.equal(await page.getByLabel('Queue').inputValue(), 'mails');
-    assert.equal(await page.getByRole('tab').count(), 2);
-    await shot('queue');
-    await button('m2').click();
-    await page.locator('.drawer').getByRole('button', { name: 'Run now' }).click();
-    await toast(/m2: due/);
-    await page.getByLabel('Queue').fill('');
-    await button('Show').click();
-    await said(/Choose a queue/);
-  },
-
   // 500 routes, two of them with names and targets of the maximal length.
   async many() {
     await goto('/');
@@ -510,6 +498,11 @@ const scenarios = {
   },
 };
 
+// What the scenarios of the other files use.
+const kit = { have, seen, text, button, shows, goto, route, rows, said, toast, legible, fits, ready, done, shot, login,
+              get page() { return page; } };
+Object.assign(scenarios, operator(kit), hand(kit));
+
 // Scenarios with another browser context.
 const contexts = {
   still: [{ reducedMotion: 'reduce' }, scenarios.still],
@@ -529,6 +522,9 @@ const contexts = {
     await button('Light colours').click();
     assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), 'rgb(246, 247, 249)');
   }],
+  'pictures-light': [{}, () => pictures(kit, 'light')],
+  'pictures-dark': [{ colorScheme: 'dark' }, () => pictures(kit, 'dark')],
+  'pictures-narrow': [{ viewport: { width: 400, height: 860 }, hasTouch: true }, () => pictures(kit, 'narrow')],
   phone: [{ viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, hasTouch: true, isMobile: true }, async () => {
     await goto('/');
     await page.locator('.routes tbody tr').first().waitFor();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The pages of the web console, in headless Chromium: filters, queues, many routes, colours, phones."""
+"""The pages of the web console, in headless Chromium: filters, many routes, colours, phones."""
 import os
 import re
 import threading
@@ -18,14 +18,6 @@ def test_filters_count_when_they_are_asked_for(testbed, browser):
     for beginning in "ab":
         testbed.fill([f"{beginning}-{n:02}" for n in range(30)], "1h")
     browser(testbed, "typing")
-
-
-def test_the_jobs_of_a_queue(testbed, browser):
-    for n in range(3):
-        testbed.tarry.ask("POST", "/v1/queues/mails/jobs", "x", {"delay-id": f"m{n}", "deliver-after": f"{n + 1}h"})
-    browser(testbed, "queue")
-    status, _, body = testbed.tarry.ask("POST", "/v1/queues/mails/pull?lease=1h&wait=10s")
-    assert status == 200 and body["jobs"][0]["id"] == "m2", body
 
 
 @pytest.mark.long

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// chart.js - lines over the last minutes, drawn as SVG; and sparklines for a row of a table.
+// chart.js - lines over the past, drawn as SVG; and sparklines for a row of a table.
 
 import { h, svg, put, clock, span } from './dom.js';
 
@@ -7,6 +7,7 @@ const WIDTH = 600, HEIGHT = 130, TOP = 6, FLOOR = HEIGHT - 1, SPARK_POINTS = 60;
 // The axis grows in steps: an axis that moves all the time cannot be read.
 const SPANS_MS = [3, 6, 15].map((minutes) => minutes * 60000);
 export const SPAN_MS = SPANS_MS.at(-1);
+const DAY_MS = 864e5;
 
 function span_of(times, now) {
   return SPANS_MS.find((ms) => !times.length || now - times[0] <= ms) || SPAN_MS;
@@ -40,19 +41,21 @@ const line_of = (parts) => parts.map((p) => `M${p.join('L')}${p.length > 1 ? '' 
 const area_of = (parts) => parts.map((p) => `M${p[0].split(' ')[0]} ${FLOOR}L${p.join('L')}V${FLOOR}Z`).join('');
 
 // lines: [{ key, label, area }]; show(value): returns its text; least: minimum of the top value of the axis;
-// rounded(n): rounds that value up. update(history, now) draws; history: times, and an array for each key.
+// rounded(n): rounds that value up. update(history, now, { wide, marks }) draws; history: times, and an array for
+// each key; wide: ms shown, else as long as the history; marks: [{ at_ms, text }], events on the axis of time.
 export function chart(title, lines, show, least, rounded = round) {
-  const grid = svg('g', { class: 'grid' }), drawn = svg('g'), cross = svg('line', { class: 'cross', y1: TOP, y2: FLOOR });
-  const picture = svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', preserveAspectRatio: 'none' },
-    grid, drawn, cross);
+  const grid = svg('g', { class: 'grid' }), drawn = svg('g'), flags = svg('g', { class: 'flags' });
+  const cross = svg('line', { class: 'cross', y1: TOP, y2: FLOOR, visibility: 'hidden' });
+  const picture = svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': title, preserveAspectRatio: 'none' },
+    grid, flags, drawn, cross);
   const values = lines.map((line, i) => h('span.value.line' + i, null));
-  const legend = h('p.legend', null, lines.map((line, i) =>
-    h('span', null, h('i.swatch.line' + i), line.label + ' ', values[i])));
+  const names = lines.map((line, i) => h('span', null, h('i.swatch.line' + i), line.label + ' ', values[i]));
+  const legend = h('p.legend', null, names);
   const when = h('span.when');
   const labels = h('div.labels', { 'aria-hidden': 'true' });
   const box = h('figure.chart', null, h('figcaption', null, h('b', null, title), when), legend,
     h('div.plot', null, picture, labels));
-  let history = null, now = 0, wide = SPANS_MS[0], at = null;
+  let history = null, now = 0, wide = SPANS_MS[0], marks = [], at = null;
 
   const x = (t) => WIDTH * (1 - (now - t) / wide);
 
@@ -62,13 +65,20 @@ export function chart(title, lines, show, least, rounded = round) {
     return one;
   }
 
+  // The time, with the events that are drawn near to it.
+  function when_text(t) {
+    const near = marks.filter((m) => Math.abs(m.at_ms - t) < wide / 60).map((m) => m.text);
+    return [clock(t).slice(wide > DAY_MS / 2 ? 5 : 11), ...near].join(' · ');
+  }
+
   function describe() {
     const n = history.times.length;
+    at = at !== null && at < n ? at : null; // the history may have become shorter
     const i = at === null ? n - 1 : at;
     lines.forEach((line, k) => put(values[k], n && history[line.key][i] !== null ? show(history[line.key][i]) : '–'));
-    put(when, at === null || !n ? '' : clock(history.times[i]).slice(11));
+    put(when, at === null ? '' : when_text(history.times[i]));
     cross.setAttribute('visibility', at === null ? 'hidden' : 'visible');
-    if (at !== null && n) {
+    if (at !== null) {
       cross.setAttribute('x1', x(history.times[i]));
       cross.setAttribute('x2', x(history.times[i]));
     }
@@ -98,11 +108,14 @@ export function chart(title, lines, show, least, rounded = round) {
     labels.replaceChildren(...[0, 0.5, 1].map((part) => label(tick(top * part), 'tick', 'top', y(top * part) / HEIGHT)),
       ...[1, 2 / 3, 1 / 3].map((part) => label(`−${span(wide * part)}`, 'time', 'left', 1 - part)),
       label('now', 'time', 'left', 1));
+    flags.replaceChildren(...marks.map((m) => svg('line', { x1: x(m.at_ms), x2: x(m.at_ms), y1: TOP, y2: FLOOR })));
   }
 
-  function update(newHistory, newNow) {
+  function update(newHistory, newNow, more = {}) {
     [history, now] = [newHistory, newNow];
-    wide = span_of(history.times, now);
+    wide = more.wide || span_of(history.times, now);
+    marks = (more.marks || []).filter((m) => m.at_ms > now - wide);
+    names.forEach((name, i) => (name.hidden = i > 0 && history[lines[i].key].every((v) => v === null)));
     const all = lines.flatMap((line) => history[line.key]).filter((v) => v !== null);
     const top = rounded(Math.max(least, ...all)), y = (v) => FLOOR - ((FLOOR - TOP) * v) / top;
     draw_axes(top, y);
@@ -113,7 +126,7 @@ export function chart(title, lines, show, least, rounded = round) {
     }));
     picture.setAttribute('aria-label', `${title}: ` + lines.map((line) => {
       const value = history[line.key].at(-1);
-      return `${line.label} ${value === null || value === undefined ? 'not known' : show(value)}`;
+      return `${line.label} ${value === null || value === undefined ? 'unknown' : show(value)}`;
     }).join(', '));
     describe();
   }
@@ -125,8 +138,8 @@ export function sparkline() {
   const stroke = svg('path', { class: 'stroke line0' });
   const picture = svg('svg', { viewBox: '0 0 100 20', class: 'spark', 'aria-hidden': 'true',
                                preserveAspectRatio: 'none' }, stroke);
-  function update(times, values, now) {
-    const wide = span_of(times, now), top = Math.max(1, ...values), step = Math.ceil(times.length / SPARK_POINTS);
+  function update(times, values, now, given_wide) {
+    const wide = given_wide || span_of(times, now), top = Math.max(1, ...values), step = Math.ceil(times.length / SPARK_POINTS);
     const some = (all) => all.filter((_, i) => (all.length - 1 - i) % step === 0);
     stroke.setAttribute('d', line_of(parts_of(some(times), some(values), (t) => 100 * (1 - (now - t) / wide),
                                               (v) => 19 - (18 * v) / top)));

@@ -42,6 +42,19 @@ export function button(text, action, kind) {
   return h('button' + (kind ? '.' + kind : ''), { type: 'button', onclick: action }, text);
 }
 
+// Buttons of which one is chosen. options: [value, text]; act(value): called when the choice changes.
+export function choice(label, options, chosen, act) {
+  const buttons = options.map(([value, text]) => button(text, () => {
+    choose(value);
+    act(value);
+  }));
+  function choose(value) {
+    buttons.forEach((b, i) => b.setAttribute('aria-pressed', options[i][0] === value));
+  }
+  choose(chosen);
+  return { element: h('span.choice', { role: 'group', 'aria-label': label }, buttons), choose };
+}
+
 const grouped = new Intl.NumberFormat('en-US');
 
 export const whole = (n) => (n === null || n === undefined ? '–' : grouped.format(n));
@@ -54,6 +67,13 @@ export function count(n) {
   return n < 100000 ? grouped.format(n) : n < 1e6 ? `${(n / 1e3).toFixed(0)} k`
     : n < 1e9 ? `${(n / 1e6).toFixed(n < 1e7 ? 2 : 1)} M` : `${(n / 1e9).toFixed(2)} G`;
 }
+
+// A number that Redis counts; null: Redis has not told it.
+export const known = (n) => (n === null || n === undefined ? 'unknown' : count(n));
+
+// The sum of such numbers; null if one of them is unknown.
+export const sum = (numbers) => numbers.reduce((all, n) =>
+  (all === null || n === null || n === undefined ? null : all + n), 0);
 
 export function rate(n) {
   if (n === null || n === undefined) {
@@ -121,17 +141,20 @@ export function toast(text, bad) {
 export const is_gone = (e) => e.status === 404 || e.status === 410;
 
 // Show a dialog with a form. Returns the result of act(), or null if it was closed. If act() throws, the dialog
-// shows the error and stays open; but if the object is gone, the dialog closes and rejects with the error.
-export function dialog(title, body, yes, act, kind) {
+// shows the error and stays open; but if the object is gone, the dialog closes and rejects with the error. stop: the
+// label of the button that closes the dialog while act() works.
+export function dialog(title, body, yes, act, kind, stop = 'Back') {
   return new Promise((resolve, reject) => {
     let result = null, gone = null;
     const fault = h('p.fault', { role: 'alert' });
+    const back = button('Back', () => box.close());
     const confirm = h('button' + (kind ? '.' + kind : '.primary'), { type: 'submit' }, yes);
     const form = h('form', {
       method: 'dialog',
       onsubmit: async (event) => {
         event.preventDefault();
         confirm.disabled = true;
+        put(back, stop);
         put(fault, '');
         try {
           result = await act();
@@ -140,13 +163,14 @@ export function dialog(title, body, yes, act, kind) {
           gone = is_gone(e) ? e : null;
           put(fault, e.message);
           confirm.disabled = false;
+          put(back, 'Back');
           if (gone) {
             box.close();
           }
         }
       },
     }, h('h2', null, title), body, fault,
-    h('p.buttons', null, button('Back', () => box.close()), confirm));
+    h('p.buttons', null, back, confirm));
     const box = h('dialog', {
       'aria-label': title,
       onclose: () => {

@@ -4,76 +4,19 @@
 
 import { ask, get, idSegment, post, segment } from './api.js';
 import { button, dialog, fromNow, h, is_gone, size, toast } from './dom.js';
+import { content, key_of } from './content.js';
 import { now } from './model.js';
+import { bulkJobs, move_fields } from './bulk.js';
 import { facts, moment, pages } from './pages.js';
 
-const PAGE = 50, PAYLOAD_SHOWN = 64 * 1024;
+const PAGE = 50;
 
 // --- one job ---
 
-function bytes_of(base64) {
-  return Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-}
-
-// 00000000  68 65 6c 6c 6f ...  hello
-function dump(bytes) {
-  const lines = [];
-  for (let at = 0; at < bytes.length && at < 4096; at += 16) {
-    const part = [...bytes.slice(at, at + 16)];
-    lines.push(at.toString(16).padStart(8, '0') + '  ' +
-      part.map((b) => b.toString(16).padStart(2, '0')).join(' ').padEnd(49) +
-      part.map((b) => (b > 31 && b < 127 ? String.fromCharCode(b) : '.')).join(''));
-  }
-  return lines.join('\n') + (bytes.length > 4096 ? `\n… ${size(bytes.length)} in all` : '');
-}
-
-function payload(job) {
-  let text, note = '';
-  if (job.payload_base64 !== undefined) {
-    const bytes = bytes_of(job.payload_base64);
-    [text, note] = [dump(bytes), `${size(bytes.length)}, not text`];
-  } else if (job.payload === null) {
-    note = 'none (null)';
-  } else {
-    text = job.payload;
-    note = size(new TextEncoder().encode(text).length);
-    try {
-      text = JSON.stringify(JSON.parse(text), null, 2);
-      note += ', JSON';
-    } catch {
-      // no JSON: show the text unchanged
-    }
-  }
-  const cut = text && text.length > PAYLOAD_SHOWN;
-  return [h('h3', null, 'Payload ', h('small', null, note)),
-          text ? h('pre', { tabindex: '0' }, cut ? text.slice(0, PAYLOAD_SHOWN) : text) : null,
-          cut ? h('p.hint', null, `The first ${size(PAYLOAD_SHOWN)} of it.`) : null];
-}
-
-function headers(job) {
-  const base64 = (v) => (v === null ? v : `${v} (base64)`);
-  const rows = [[job.headers, (v) => v], [job.headers_base64, base64]].flatMap(([some, shown]) =>
-    Object.entries(some || {}).flatMap(([name, value]) => [value].flat().map((v) => [name, shown(v)])));
-  return rows.length ? [h('h3', null, 'Headers'), facts(rows)] : [];
-}
-
-// What a source stored for a job, except its key.
-export const content = (job) => [...headers(job), ...payload(job)].filter(Boolean);
-
-export const key_of = (job) => (job.key_base64 !== undefined ? `${job.key_base64} (base64)` : job.key ?? '');
-
-async function moveDialog(path, id, queue) {
-  const after = h('input', { name: 'after', placeholder: '30m', id: 'after', spellcheck: 'false', autocomplete: 'off' });
-  const at = h('input', { name: 'at', type: 'datetime-local', step: '1', id: 'at' });
-  const body = h('div.fields', null, h('label', { for: 'after' }, 'Delay from now'), after,
-    h('label', { for: 'at' }, 'or at (your time)'), at);
-  return dialog(`Move ${id}`, body, 'Move', () => {
-    const how = { after: after.value.trim(), at: at.value && new Date(at.value).toISOString() };
-    if (!how.after === !how.at) {
-      throw new Error('Enter either a delay, such as 30m or 1h30m, or a time.');
-    }
-    return post(`${path}/move`, { ...how, queue });
-  });
+function moveDialog(path, id, queue) {
+  const fields = move_fields();
+  return dialog(`Move ${id}`, h('div.fields', null, fields.elements), 'Move', () =>
+    post(`${path}/move`, { ...fields.read(), queue }));
 }
 
 // The buttons for one job. done(): reload the list.
@@ -120,7 +63,7 @@ function actions(name, job, queue, done) {
     return null;
   } else if (job.state === 'in-flight') {
     return h('p.buttons', null, button('Stop retrying…', end, 'danger'));
-  } else if (job.state !== 'waiting' && job.state !== 'held') {
+  } else if (!['waiting', 'held', 'ready', 'delayed'].includes(job.state)) {
     return null;
   }
   return h('p.buttons', null, button('Run now', runNow), button('Move…', move),
@@ -139,7 +82,7 @@ function note_of(job) {
 
 function head(name, job, queue, done) {
   return [h('h2.id', null, job.id), actions(name, job, queue, done),
-          facts([['State', job.state + (job.far && !job.gone ? ', far' : '')], ['Note', note_of(job)],
+          facts([['State', job.state + (job.far && !job.gone ? ', far' : '')], ['Note', note_of(job)], ['Blocked', job.blocked_by],
                  ['Due', moment(job.due_ms)], ['Lease expires', moment(job.lease_ends_ms)], ['Attempts', String(job.attempts)],
                  ['Last error', job.last_error], ['Target', job.target], ['Key', key_of(job)], ['Source', job.source],
                  ['Record', job.bytes === undefined ? '' : size(job.bytes)]])].filter(Boolean);
@@ -149,7 +92,7 @@ function head(name, job, queue, done) {
 function renewed(job, full) {
   const state = full.state === 'waiting' && job.state === 'held' ? 'held' : full.state;
   return { ...job, state, due_ms: full.due ? Date.parse(full.due) : job.due_ms, attempts: full.attempts,
-           last_error: full.last_error, lease_ends_ms: state === job.state ? job.lease_ends_ms : null };
+           last_error: full.last_error, blocked_by: full.blocked_by, lease_ends_ms: state === job.state ? job.lease_ends_ms : null };
 }
 
 // Refreshed while it is open: others may cancel or move the job, and it becomes due.
@@ -171,7 +114,7 @@ function detail(name, job, queue, done) {
     try {
       const full = await get(`/v1/routes/${segment(name)}/jobs/${idSegment(job)}`);
       const it = renewed(current, full);
-      if (['state', 'due_ms', 'attempts'].some((what) => it[what] !== current[what])) {
+      if (['state', 'due_ms', 'attempts', 'blocked_by'].some((what) => it[what] !== current[what])) {
         draw(it);
       }
       if (!read) {
@@ -215,47 +158,60 @@ async function exactly(name, id, state, signal) {
 }
 
 const NONE = { waiting: 'No pending jobs.', held: 'No job waits behind another job of its key.',
-               'in-flight': 'No job is in flight.' };
+               'in-flight': 'No job is in flight.', ready: 'No job is ready.', delayed: 'No job is delayed.' };
 
-export function jobList(name, state, isQueue) {
+// The filters of a bulk operation, which knows no "ready" and "delayed": these are waiting jobs, due or not.
+function bulk_filters(state, given) {
+  const time = new Date(now()).toISOString();
+  if (state === 'ready') {
+    return { ...given, state: 'waiting', to: given.to && given.to < time ? given.to : time };
+  } else if (state === 'delayed') {
+    return { ...given, state: 'waiting', from: given.from && given.from > time ? given.from : time };
+  }
+  return { ...given, state };
+}
+
+// act(what): start the operation on all jobs that match. A consumer has the jobs in flight of a queue.
+function bulk_buttons(act, state, queue) {
+  const is_flying = state === 'in-flight';
+  if (is_flying && queue) {
+    return null;
+  }
+  const cancel = is_flying ? button('Stop retrying these…', () => act('stop'), 'danger')
+    : button('Cancel these…', () => act('cancel'), 'danger');
+  return h('span.actions', null, is_flying || state === 'ready' ? null : button('Run these now…', () => act('now')),
+    is_flying ? null : button('Move these…', () => act('move')), cancel);
+}
+
+// state: as the API names it; queue: its name, for a route to queues.
+export function jobList(name, state, queue) {
   const ends = state === 'in-flight';
   const list = pages({
     most: PAGE,
-    none: (asked) => (isQueue && !asked.queue ? 'Choose a queue.' : Object.keys(asked).some((what) => what !== 'queue')
-      ? 'No job matches.' : NONE[state]),
-    fields: [...(isQueue ? [{ name: 'queue', label: 'Queue', list: 'queues' }] : []),
-             { name: 'id_prefix', label: 'Id begins with', type: 'search' },
+    none: (asked) => (Object.keys(asked).length ? 'No job matches.' : NONE[state]),
+    fields: [{ name: 'id_prefix', label: 'Id begins with', type: 'search' },
              { name: 'from', label: ends ? 'Lease expires from' : 'Due from', type: 'datetime-local' },
              { name: 'to', label: 'Until', type: 'datetime-local' }],
-    extra: isQueue ? h('datalist', { id: 'queues' }) : null,
+    extra: bulk_buttons((what) => bulkJobs(name, what, { ...bulk_filters(state, list.filters()), queue },
+      [state.replace('-', ' '), list.spoken()].filter(Boolean).join(', '), list.begin), state, queue),
     columns: [['Id', 'text'], [ends ? 'Lease expires' : 'Due', 'time'], ['Attempts', 'number'], ['Target', 'text.more'],
               ['Key', 'text.more'], ['Source', 'word.more'], ['Size', 'number.more']],
     ask: async (asked, cursor, signal) => {
-      if (isQueue && !asked.queue) {
-        return { rows: [], cursor: null, looked: 0 };
-      }
-      if (asked.id_prefix && !cursor && !isQueue) {
+      if (asked.id_prefix && !cursor && !queue) {
         const job = await exactly(name, asked.id_prefix, state, signal);
         if (job) {
           return { rows: [job], cursor: BEHIND_EXACT, looked: 1, enough: true };
         }
       }
       const page = await get(`/v1/admin/routes/${segment(name)}/jobs`,
-        { ...asked, state, cursor: cursor === BEHIND_EXACT ? null : cursor }, signal);
+        { ...asked, state, queue, cursor: cursor === BEHIND_EXACT ? null : cursor }, signal);
       return { rows: page.jobs.filter((job) => job.id !== asked.id_prefix || cursor !== BEHIND_EXACT),
                cursor: page.cursor, looked: page.looked };
     },
     cells: (job) => [job.id, moment(ends ? job.lease_ends_ms : job.due_ms), String(job.attempts), job.target ?? '',
                      key_of(job), job.source ?? '', job.bytes === undefined ? '' : size(job.bytes)],
-    enter: (job, done, asked) => detail(name, job, asked.queue, done),
+    enter: (job, done) => detail(name, job, queue, done),
   });
-  if (isQueue) {
-    get(`/v1/admin/routes/${segment(name)}/queues`).then(({ queues }) => {
-      list.element.querySelector('datalist').replaceChildren(...queues.map((q) => h('option', { value: q.name })));
-      list.inputs[0].value ||= queues[0]?.name || '';
-    }).catch((e) => toast(e.message, true)).finally(list.begin);
-  } else {
-    list.begin();
-  }
+  list.begin();
   return list;
 }

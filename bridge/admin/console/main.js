@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// main.js - selects the view, handles the login and polls the daemon.
+// main.js - selects the view and polls the daemon; the header and what it says.
 
 import { ApiError, get, token } from './api.js';
-import { clock, h, put } from './dom.js';
-import { EACH_MS, refresh } from './model.js';
+import { redis_silence, show_banner } from './banner.js';
+import { clock, put } from './dom.js';
+import { count_unhealthy } from './health.js';
+import { loginForm, refusal } from './login.js';
+import { EACH_MS, model, refresh } from './model.js';
+import { queueView } from './queues.js';
 import { routesView } from './routes.js';
 import { routeView } from './route.js';
 import { statusView } from './status.js';
 
 const main = document.getElementById('main');
 const health = document.getElementById('health');
+const unhealthy = document.getElementById('unhealthy');
+const banner = document.getElementById('banner');
 const logout = document.getElementById('logout');
 const theme = document.getElementById('theme');
 
@@ -30,7 +36,7 @@ function decoded(text) {
   }
 }
 
-// #/ routes, #/status, #/route/NAME
+// #/ routes, #/status, #/route/NAME, #/queue/ROUTE/NAME
 function place() {
   const [name, ...rest] = location.hash.replace(/^#\/?/, '').split('/');
   return { name: name || 'routes', argument: rest.map(decoded).join('/') };
@@ -40,6 +46,7 @@ const views = {
   routes: () => routesView(),
   status: () => statusView(),
   route: (name) => routeView(name),
+  queue: (path) => queueView(path),
 };
 
 function show(element) {
@@ -56,52 +63,26 @@ function open() {
   leave();
   const { name, argument } = place();
   document.querySelectorAll('nav a').forEach((a) => {
-    const here = a.dataset.view === (name === 'route' ? 'routes' : name);
+    const here = a.dataset.view === (['route', 'queue'].includes(name) ? 'routes' : name);
     here ? a.setAttribute('aria-current', 'page') : a.removeAttribute('aria-current');
   });
   view = (Object.hasOwn(views, name) ? views[name] : views.routes)(argument);
-  document.title = name === 'route' ? `${argument} – tarry` : 'tarry';
+  show_unhealthy();
   show(view.element);
   view.update(last_status);
 }
-
-// --- the login ---
 
 function login(why) {
   stop();
   leave();
   put(health, '');
   health.className = '';
+  banner.hidden = unhealthy.hidden = true;
   main.classList.remove('stale');
-  const field = h('input', { type: 'password', name: 'token', autocomplete: 'off', required: true,
-                             spellcheck: 'false', id: 'token' });
-  const fault = h('p.fault', { role: 'alert' }, why || '');
-  const form = h('form.login', {
-    onsubmit: async (event) => {
-      event.preventDefault();
-      token.set(field.value.trim());
-      try {
-        await get('/v1/admin/status');
-        start();
-      } catch (e) {
-        token.forget();
-        put(fault, refusal(e));
-        field.select();
-      }
-    },
-  }, h('h1', null, 'tarry'), h('label', { for: 'token' }, 'Token with the role admin'), field, fault,
-  h('button.primary', { type: 'submit' }, 'Log in'),
-  h('p.hint', null, 'The token is stored until this tab is closed.'));
+  const form = loginForm(why, start);
   show(form);
-  field.focus();
+  form.querySelector('input').focus();
 }
-
-const REFUSALS = {
-  'no-token': '', // no token entered yet
-  'bad-token': 'Unknown token.',
-  'no-role': 'This token does not have the role admin.',
-};
-const refusal = (e) => (Object.hasOwn(REFUSALS, e.word) ? REFUSALS[e.word] : e.message);
 
 // --- the poll ---
 
@@ -112,20 +93,43 @@ function show_state(good, text, stale) {
   main.classList.toggle('stale', stale);
 }
 
+function show_status(status) {
+  const trouble = status.redis.filter((r) => !r.up || r.trouble).map((r) => `${r.name}: ${r.trouble || 'down'}`);
+  const silent = redis_silence(status) !== '';
+  show_state(status.ready && !trouble.length && !silent,
+    status.stopping ? 'stopping' : silent ? 'Redis does not answer' : trouble.length ? trouble.join(', ')
+      : status.ready ? 'ready' : 'not ready', false);
+  health.title = `tarry ${status.version}, instance ${status.instance}`;
+  show_banner(banner, status);
+}
+
+// The number of unhealthy routes, in the header and in the title of the tab.
+function show_unhealthy() {
+  const n = count_unhealthy([...model.routes.values()].map((seen) => seen.data));
+  const { name, argument } = place();
+  unhealthy.hidden = !n;
+  put(unhealthy.firstChild, `${n} unhealthy`);
+  put(unhealthy.lastChild, n === 1 ? ' route' : ' routes');
+  document.title = (n ? `(${n}) ` : '') + (argument ? `${argument} – tarry` : 'tarry');
+}
+
 async function poll() {
   clearTimeout(timer);
   const mine = asking = new AbortController(), { signal } = mine;
   const late = setTimeout(() => mine.abort(new Error('late')), LATE_MS);
   try {
-    const [status] = await Promise.all([get('/v1/admin/status', null, signal), refresh(signal)]);
+    const routes = refresh(signal);
+    routes.catch(() => {}); // reported below
+    const status = await get('/v1/admin/status', null, signal);
+    if (asking === mine) {
+      show_status(status); // at once, because the counts wait for Redis
+      await routes;
+    }
     if (asking !== mine) { // logged out meanwhile
       return;
     }
     [last_status, status_ms] = [status, Date.now()];
-    const trouble = status.redis.filter((r) => !r.up || r.trouble).map((r) => `${r.name}: ${r.trouble || 'down'}`);
-    show_state(status.ready && !trouble.length,
-      status.stopping ? 'stopping' : trouble.length ? trouble.join(', ') : status.ready ? 'ready' : 'not ready', false);
-    health.title = `tarry ${status.version}, instance ${status.instance}`;
+    show_unhealthy();
     view?.update(status);
   } catch (e) {
     if (e.name === 'AbortError') {

@@ -6,7 +6,7 @@ import { span, utc } from './dom.js';
 import { SPAN_MS } from './chart.js';
 
 export const EACH_MS = 2000;
-const SERIES = ['in', 'out', 'pending', 'overdue', 'p50', 'p99'];
+const SERIES = ['in', 'out', 'failed', 'pending', 'overdue', 'p50', 'p99'];
 
 export const model = {
   routes: new Map(), // name -> { data: as the daemon returned it, at: ms, history, rates }
@@ -16,8 +16,9 @@ export const model = {
 
 export const now = () => Date.now() + model.skew;
 
-function per_second(route, name, before, seconds) {
-  const more = route[name] - before[name];
+// names: counters, which are added.
+function per_second(route, names, before, seconds) {
+  const more = names.reduce((all, name) => all + route[name] - before[name], 0);
   return seconds > 0 && more >= 0 ? more / seconds : null; // negative: the daemon was restarted
 }
 
@@ -29,18 +30,19 @@ function note(history, at, point) {
 
 function unknown() {
   const series = SERIES.map((s) => [s, []]);
-  return { history: { times: [], ...Object.fromEntries(series) }, rates: { in: null, out: null }, data: null, at: 0 };
+  return { history: { times: [], ...Object.fromEntries(series) }, rates: { in: null, out: null, failed: null }, data: null, at: 0 };
 }
 
 function update_route(data, at) {
   const known = model.routes.get(data.name) || unknown();
   if (known.data) {
     const seconds = (at - known.at) / 1000;
-    known.rates = { in: per_second(data, 'received', known.data, seconds),
-                    out: per_second(data, 'delivered', known.data, seconds) };
+    known.rates = { in: per_second(data, ['received'], known.data, seconds),
+                    out: per_second(data, ['delivered'], known.data, seconds),
+                    failed: per_second(data, ['retried', 'dead_total'], known.data, seconds) };
   }
   const { history } = known;
-  const point = { in: known.rates.in, out: known.rates.out, pending: data.pending, overdue: data.overdue,
+  const point = { ...known.rates, pending: data.pending, overdue: data.overdue,
                   p50: data.lateness.p50_ms, p99: data.lateness.p99_ms };
   if (known.data && at - known.at > 3 * EACH_MS) { // the page was hidden, or requests failed
     note(history, at - 1, null);
@@ -65,5 +67,12 @@ export async function refresh(signal) {
 }
 
 // Time until the first job of a route is due: the text shown, and the time as UTC.
-export const nextDue = (r) => (r.next_due_ms === null ? ['–', '']
-  : [r.overdue ? 'due' : span(Math.max(r.next_due_ms - now(), 0)), utc(r.next_due_ms)]);
+export function nextDue(r) {
+  if (r.next_due_ms === null) {
+    return [r.pending === null ? 'unknown' : '–', ''];
+  }
+  if (r.state === 'paused' && r.next_due_ms < now()) {
+    return ['paused', utc(r.next_due_ms)];
+  }
+  return [r.overdue ? (r.queue ? 'ready' : 'due') : span(Math.max(r.next_due_ms - now(), 0)), utc(r.next_due_ms)];
+}

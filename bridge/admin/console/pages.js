@@ -5,6 +5,7 @@ import { button, clock, fromNow, h, put, utc } from './dom.js';
 import { now } from './model.js';
 
 const LOOK_MS = 5000; // maximum time for one page, if few items match
+const AGAIN_MS = 4000, QUICK_MS = 500; // the first page is read again, if that takes less than QUICK_MS
 
 // fields: [{ name, label, type, list, options }]; columns: [label, kind]; kind: see console.css. ask(filters, cursor,
 // signal): returns { rows, cursor, looked, enough: true: do not fill the page }. cells(item): the first is a text, the
@@ -14,8 +15,11 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
   let stack = [null], cursor = null, asking = null, asked = {};
   let opened = null, shown = null; // the row of the drawer, and the drawer's content
   let missed = false;              // the last request failed
+  let read_ms = 0, took_ms = 0;    // when the page was read, by the clock of Redis; and how long that took
   const body = h('tbody');
   const said = h('p.said', { role: 'status' });
+  const age = h('span');           // of the page; not announced
+  const again = button('Refresh', () => load(), 'link');
   const drawer = h('aside.drawer', { hidden: true, 'aria-label': 'Details' });
   const inputs = fields.map((f) => (f.options
     ? h('select', { name: f.name, onchange: () => begin() }, f.options.map((o) => h('option', { value: o }, o || 'any')))
@@ -39,7 +43,7 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
   const table = h('table.list', null,
     h('thead', null, h('tr', null, columns.map(([label, kind]) => h('th.' + kind, { scope: 'col' }, label)))), body);
   const element = h('div', null, form, h('div.split', null, h('div.scroll', null, table), drawer),
-    h('footer.pager', null, before, said, next));
+    h('footer.pager', null, before, said, h('p.age', null, age, ' ', again), next));
 
   function filters() {
     const given = {};
@@ -70,7 +74,7 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
     close();
     opened = line;
     line.setAttribute('aria-current', 'true');
-    shown = enter(item, load, asked);
+    shown = enter(item, () => load(), asked);
     drawer.replaceChildren(h('p.close', null, button('Close', close, 'quiet')), shown.element);
     drawer.hidden = false;
     drawer.querySelector('button').focus();
@@ -90,21 +94,22 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
   }
 
   // Read until the page is full or LOOK_MS is over.
-  async function read(signal) {
+  async function read(signal, quiet) {
     const items = [];
-    let looked = 0;
-    cursor = stack.at(-1);
+    let looked = 0, at = stack.at(-1);
     for (const begun = Date.now(); Date.now() - begun < LOOK_MS;) {
-      const page = await ask({ ...asked, max: most - items.length }, cursor, signal);
+      const page = await ask({ ...asked, max: most - items.length }, at, signal);
       items.push(...page.rows);
       looked += page.looked;
-      cursor = page.cursor;
-      if (!cursor || page.enough || items.length >= most) {
+      at = page.cursor;
+      if (!at || page.enough || items.length >= most) {
         break;
       }
-      put(said, `Searching… ${looked} examined`);
+      if (!quiet) {
+        put(said, `Searching… ${looked} examined`);
+      }
     }
-    return { items, looked };
+    return { items, looked, cursor: at };
   }
 
   function show_page({ items, looked }) {
@@ -113,19 +118,36 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
       : cursor ? `no match among ${looked} examined; the list continues` : none(asked));
   }
 
-  async function load() {
+  // The row that is open or has the focus; null: the focus is elsewhere.
+  function focused() {
+    const at = [...body.children].indexOf(opened || document.activeElement.closest('tr'));
+    return opened || element.contains(document.activeElement)
+      ? { at: Math.max(at, 0), id: body.children[at]?.querySelector('button').textContent } : null;
+  }
+
+  // quiet: the same page again, while the user may read it.
+  async function load(quiet = false) {
     asking?.abort();
     asking = new AbortController();
-    const { signal } = asking, held = opened || element.contains(document.activeElement);
-    const at = opened ? [...body.children].indexOf(opened) : 0;
-    close();
-    before.disabled = next.disabled = true;
+    const { signal } = asking, begun = Date.now();
+    let focus = focused();
+    if (!quiet) {
+      close();
+      before.disabled = next.disabled = true;
+      put(said, 'Looking…');
+    }
     missed = false;
-    put(said, 'Looking…');
     try {
-      const page = await read(signal);
+      const page = await read(signal, quiet);
+      if (quiet && opened) {
+        return;
+      }
+      focus = quiet ? focused() : focus;
+      cursor = page.cursor;
+      [read_ms, took_ms] = [now(), Date.now() - begun];
       draw(page.items);
       show_page(page);
+      show_age();
       before.disabled = stack.length < 2;
       next.disabled = !cursor;
     } catch (e) {
@@ -133,14 +155,34 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
         return;
       }
       missed = e.status === 0 || e.status === 503;
+      read_ms = 0;
       draw([]);
+      show_age();
       put(said, e.message);
     }
     before.hidden = next.hidden = before.disabled && next.disabled;
-    if (held && document.activeElement === document.body) { // the focused element was removed
-      (body.children[Math.min(at, body.children.length - 1)]?.querySelector('button') || show).focus();
+    if (focus && document.activeElement === document.body) { // the focused element was replaced
+      const rows = [...body.children].map((line) => line.querySelector('button'));
+      (rows.find((b) => b.textContent === focus.id) || rows[Math.min(focus.at, rows.length - 1)] || show).focus();
     }
   }
+
+  // The page is of the past. Mark the rows whose time has passed since: their jobs may have left.
+  function show_age() {
+    let passed = 0;
+    body.querySelectorAll('time').forEach((t) => {
+      const ms = Date.parse(t.dateTime), is_over = ms > read_ms && ms < now();
+      put(t.lastChild, fromNow(ms, now()));
+      t.closest('tr').classList.toggle('passed', is_over);
+      passed += is_over;
+    });
+    again.hidden = !read_ms;
+    put(age, read_ms ? `as of ${clock(read_ms).slice(11)}` + (passed ? `; ${passed} of these times ${passed === 1 ? 'has' : 'have'} passed since` : '') : '');
+  }
+
+  // The user neither reads a row nor selects text, and the list was quick to read.
+  const may_reload = () => read_ms && now() - read_ms >= AGAIN_MS && took_ms < QUICK_MS && stack.length === 1 && !opened &&
+    !String(getSelection()) && !document.querySelector('dialog');
 
   function begin() {
     stack = [null];
@@ -148,12 +190,15 @@ export function pages({ fields, columns, most, ask, cells, enter, extra, none })
     load();
   }
 
-  // Called after each poll: updates relative times, and repeats a failed request.
+  // Called after each poll: updates relative times, reads the first page again, and repeats a failed request.
   function refresh() {
     if (missed) {
       load();
+    } else if (may_reload()) {
+      load(true);
     }
-    element.querySelectorAll('time').forEach((t) => put(t.lastChild, fromNow(Date.parse(t.dateTime), now())));
+    show_age();
+    drawer.querySelectorAll('time').forEach((t) => put(t.lastChild, fromNow(Date.parse(t.dateTime), now())));
     shown?.refresh?.();
   }
 

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// route.js - one route: its charts, actions and jobs.
+// route.js - one route: its health, what is due next, its history, targets, actions and jobs.
 
 import { post, segment } from './api.js';
-import { button, count, dialog, h, put, rate, span, toast, whole } from './dom.js';
+import { button, dialog, h, known, put, span, toast, whole } from './dom.js';
+import { aheadPicture } from './ahead.js';
+import { cause_box, failed_share, show_health } from './health.js';
+import { figures } from './figures.js';
+import { historyCharts } from './history.js';
 import { model, nextDue } from './model.js';
-import { chart, round_ms } from './chart.js';
 import { deadList } from './dead.js';
 import { jobList } from './jobs.js';
+import { queueList } from './queues.js';
+import { tabs } from './tabs.js';
+import { tapPane } from './tap.js';
+import { targetList } from './targets.js';
 
 // The actions for the whole route.
 const ACTIONS = {
@@ -28,7 +35,7 @@ function actions(name, changed) {
         : await post(path);
       if (done) {
         toast(`${name} is ${done.state}.`);
-        model.routes.get(name).data.state = done.state;
+        Object.assign(model.routes.get(name).data, { state: done.state, health: undefined, cause: '' }); // until the next poll
         changed();
       }
     } catch (e) {
@@ -43,105 +50,72 @@ function actions(name, changed) {
   };
 }
 
-function figure(label) {
-  const value = h('dd'), more = h('dd.note');
-  const element = h('div.figure', null, h('dt', null, label), value, more);
-  return { element, update: (text, title, note) => {
-    put(value, text, title || '');
-    put(more, note || '');
-  } };
-}
+const since_start = (n) => [known(n), `${whole(n)} by this instance since its start`];
 
-const since_start = (n) => [count(n), `${whole(n)} by this instance since its start`];
+// Due jobs; in a queue they are ready for consumers.
+const due = (r) => [known(r.overdue), whole(r.overdue),
+                    r.overdue ? `${r.queue ? 'the oldest ' : ''}for ${span(r.oldest_overdue_ms)}` : ''];
 
-// The values above the charts: label, and its [text, title, note].
+// The values above the charts.
 const FIGURES = [
-  ['Waiting', (r) => [count(r.pending), whole(r.pending),
-                      r.counted_with ? `counted at ${r.counted_with}` : r.far ? `${count(r.far)} far` : '']],
+  ['Waiting', (r) => [known(r.pending), whole(r.pending),
+                      r.counted_with ? `counted at ${r.counted_with}` : r.far ? `${known(r.far)} far` : '']],
   ['Next due', (r) => nextDue(r)],
-  ['Overdue', (r) => [count(r.overdue), whole(r.overdue), r.overdue ? `for ${span(r.oldest_overdue_ms)}` : '']],
-  ['In flight', (r) => [count(r.in_flight), whole(r.in_flight)]],
-  ['Dead', (r) => [count(r.dead), whole(r.dead)]],
+  [(r) => (r.queue ? 'Ready' : 'Overdue'), due],
+  ['In flight', (r) => [known(r.in_flight), whole(r.in_flight)]],
+  ['Failed attempts', failed_share],
+  ['Dead', (r) => [known(r.dead), whole(r.dead)]],
   ['Retried', (r) => since_start(r.retried)],
   ['Cancelled', (r) => since_start(r.cancelled)],
   ['Expired', (r) => since_start(r.expired)],
 ];
 
-function tabs(name, isQueue) {
-  const panel = h('div.panel', { role: 'tabpanel', id: 'panel', tabindex: '-1' });
-  const made = [['waiting', 'Waiting', () => jobList(name, 'waiting', isQueue)],
-                ['in-flight', 'In flight', () => jobList(name, 'in-flight', isQueue)],
-                ...(isQueue ? [] : [['held', 'Held', () => jobList(name, 'held', false)],
-                                    ['dead', 'Dead letters', () => deadList(name)]])];
-  let shown = null;
-  const buttons = made.map(([what, label, make], i) => h('button', {
-    type: 'button', role: 'tab', id: 'tab-' + what, 'aria-controls': 'panel', onclick: () => open(i),
-    onkeydown: (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (step) {
-        const next = (i + step + made.length) % made.length;
-        open(next);
-        buttons[next].focus();
-      }
-    },
-  }, label));
-  function open(i) {
-    shown?.leave();
-    buttons.forEach((b, k) => {
-      b.setAttribute('aria-selected', k === i);
-      b.tabIndex = k === i ? 0 : -1;
-    });
-    panel.setAttribute('aria-labelledby', buttons[i].id);
-    shown = made[i][2]();
-    panel.replaceChildren(shown.element);
-  }
-  open(0);
-  return { element: h('section.jobs', null, h('div.tabs', { role: 'tablist' }, buttons), panel),
-           refresh: () => shown.refresh(), leave: () => shown.leave() };
-}
+const tabsOf = (name, is_queue) => (is_queue
+  ? tabs([['queues', 'Queues', () => queueList(name)], ['live', 'Live', () => tapPane(name)]])
+  : tabs([['waiting', 'Waiting', () => jobList(name, 'waiting')], ['in-flight', 'In flight', () => jobList(name, 'in-flight')],
+          ['held', 'Held', () => jobList(name, 'held')], ['dead', 'Dead letters', () => deadList(name)],
+          ['live', 'Live', () => tapPane(name)]]));
 
 export function routeView(name) {
   const badge = h('span.state');
   const way = h('span.way');
   const control = actions(name, () => update());
-  const figures = FIGURES.map(([label]) => figure(label));
-  const charts = [
-    chart('Jobs per second', [{ key: 'in', label: 'in' }, { key: 'out', label: 'out' }], rate, 1),
-    chart('Backlog', [{ key: 'pending', label: 'pending', area: true }, { key: 'overdue', label: 'overdue' }], count, 10),
-    chart('Lateness', [{ key: 'p50', label: 'p50' }, { key: 'p99', label: 'p99' }], span, 10, round_ms),
-  ];
-  const rest = h('div');
-  const body = h('div', { hidden: true }, h('dl.figures', null, figures.map((f) => f.element)),
-    h('div.charts', null, charts.map((c) => c.element)), rest);
+  const values = figures(FIGURES);
+  const top = h('div'), charts = h('div'), bottom = h('div'), rest = h('div');
+  const cause = cause_box(), ahead = aheadPicture(name), targets = targetList(name, top, bottom);
+  const body = h('div', { hidden: true }, cause.element, values.element, top, ahead.element, charts, bottom, rest);
   const none = h('p.empty');
-  let jobs = null;
+  let jobs = null, history = null;
   const element = h('section.route', null,
     h('header.head', null, h('h1', null, h('a.back', { href: '#/', 'aria-label': 'All routes' }, '‹'), name), badge, way,
       control.element), none, body);
 
   function update() {
-    const known = model.routes.get(name);
-    none.hidden = Boolean(known);
+    const seen = model.routes.get(name);
+    none.hidden = Boolean(seen);
     put(none, model.loaded ? `Unknown route ${name}.` : 'Loading…');
-    body.hidden = !known;
-    control.element.hidden = !known;
-    if (!known) {
+    body.hidden = !seen;
+    control.element.hidden = !seen;
+    if (!seen) {
       put(badge, '');
       put(way, '');
       return;
     }
-    const r = known.data;
+    const r = seen.data;
     if (!jobs) {
-      jobs = tabs(name, r.queue);
+      jobs = tabsOf(name, r.queue);
       rest.replaceChildren(jobs.element);
+      history = historyCharts(name, r.queue);
+      charts.replaceChildren(history.element);
     }
-    badge.className = 'state ' + r.state;
-    put(badge, r.state);
+    show_health(badge, r);
+    cause.update(r);
     put(way, `${r.from.join(', ')} → ${r.to}`);
     control.update(r);
     jobs.refresh();
-    FIGURES.forEach(([, show], i) => figures[i].update(...show(r)));
-    charts.forEach((c) => c.update(known.history, Date.now()));
+    values.update(r);
+    [ahead, targets].forEach((part) => part.update());
+    history.update(seen.history);
   }
-  return { element, update, leave: () => jobs?.leave() };
+  return { element, update, leave: () => [jobs, history, ahead, targets].forEach((part) => part?.leave()) };
 }

@@ -69,8 +69,10 @@ function reloadButton(outcome) {
 export function statusView() {
   const daemon = card('Daemon', ['Version', 'Instance', 'Running for', 'Since', 'State']);
   const config = card('Configuration', ['File', 'Generation', 'Loaded', 'Last read', 'Outcome', 'Why']);
-  const redis = table('Redis', [['Name', 'word'], ['State', 'text'], ['Address', 'text']]);
-  const instances = table('Instances', [['Instance', 'text'], ['Layout', 'number'], ['Delivers', 'number']]);
+  const redis = table('Redis', [['Name', 'word'], ['State', 'text'], ['Durability', 'text'], ['Address', 'text.more']]);
+  const warnings = h('p.warn');
+  redis.element.append(warnings);
+  const instances = table('Instances', [['Instance', 'text'], ['Delivers', 'number']]);
   const sources = table('Sources', [['Name', 'text'], ['Type', 'word.more'], ['State', 'word'], ['Received', 'number'],
                                     ['Unanswered', 'number']]);
   const sinks = table('Sinks', [['Name', 'text'], ['Type', 'word.more'], ['In flight', 'number'], ['Delivered', 'number'],
@@ -90,7 +92,9 @@ export function statusView() {
     const { file, generation, loaded_ms, last } = s.config;
     config.update([file, String(generation), clock(loaded_ms), clock(last.at_ms),
                    state(last.ok, last.ok ? 'accepted' : 'rejected'), last.error]);
-    redis.update(s.redis.map((r) => [r.name, state(r.up && !r.trouble, r.trouble || (r.up ? 'up' : 'down')), r.url]));
+    redis.update(s.redis.map((r) => [r.name, state(r.up && !r.trouble, r.trouble || (r.up ? 'up' : 'down')), 
+                                 r.durability ? state(!r.warnings.length, r.durability) : '–', r.url]));
+    put(warnings, s.redis.flatMap((r) => r.warnings || []).join(' '));
     instances.update(s.instances.map((i) => [i.self ? `${i.id} (this one)` : i.id,
                                              i.routes.length === 1 ? '1 route' : `${whole(i.routes.length)} routes`]));
     sources.update(s.sources.map((r) => [r.name, r.type, state(r.state === 'running', r.state), whole(r.received),
