@@ -318,14 +318,15 @@ static void send_all(struct exporter *e)
 
 void exporter_free(struct exporter *e, bool flush)
 {
-    struct batch *b;
+    struct batch *b, *next;
     uint64_t lost = 0;
     if (e->sending)
         curl_multi_remove_handle(curl_loop_multi(e->curl), e->easy);
     e->sending = false;
     if (flush)
         send_all(e);
-    while ((b = TAILQ_FIRST(&e->batches))) {
+    for (b = TAILQ_FIRST(&e->batches); b; b = next) {
+        next = TAILQ_NEXT(b, link);
         lost += b->count;
         batch_free(e, b);
     }
