@@ -20,6 +20,7 @@ enum {
     BEHIND_MS = 10 * 1000, /* overdue by this: behind */
     QUEUE_BEHIND_MS = 60 * 1000, /* the same of a queue, whose consumers may poll */
     SWEEP_OLD_MS = 60 * 1000,    /* older sums of a queue sink do not count */
+    SILENT_MS = 2000,            /* Redis: a shorter silence holds no route */
     TARGET_MAX = 45,             /* bytes of a target in a cause */
     DAY_MS = 24 * 3600 * 1000
 };
@@ -143,7 +144,7 @@ struct look { /* at one route */
 
 static bool redis_holds(const struct store *store, struct buf *cause)
 {
-    bool silent = store_silent_ms(store) > 0, ready = store_is_ready(store);
+    bool silent = store_silent_ms(store) >= SILENT_MS, ready = store_is_ready(store);
     if (!silent && ready && store_accepts_jobs(store))
         return false;
     if (!silent)
@@ -214,7 +215,7 @@ static bool is_paused(const struct look *look, struct buf *cause)
     const struct route *route = look->route;
     if (route->state != ROUTE_PAUSED)
         return false;
-    buf_addf(cause, "an operator paused it; resume it with: tarry resume %s",
+    buf_addf(cause, "an operator paused the route; resume it with: tarry resume %s",
              route->conf->name);
     return true;
 }
@@ -317,7 +318,8 @@ static bool is_draining(const struct look *look, struct buf *cause)
     if (look->route->state != ROUTE_DRAINING)
         return false;
     buf_addf(cause,
-             "an operator drains it: it rejects new jobs; end that with: tarry resume %s",
+             "an operator drains the route: it rejects new jobs; end that with: tarry "
+             "resume %s",
              look->route->conf->name);
     return true;
 }

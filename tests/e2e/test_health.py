@@ -76,7 +76,7 @@ def causes(target):
     return {
         "invoices": r"100 % of \d+ attempts in the last (minute|5 minutes) failed; "
                     r"last at \d\d:\d\d:\d\dZ: HTTP 500",
-        "mails": "an operator paused it; resume it with: tarry resume mails",
+        "mails": "an operator paused the route; resume it with: tarry resume mails",
         "partner": rf"target {target} is stopped since \d\d:\d\d:\d\dZ \(HTTP 410\); "
                    rf"resume it with: tarry go-on partner {target}"}
 

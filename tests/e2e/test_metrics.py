@@ -32,7 +32,7 @@ NONE = ("tarry_orphan_jobs", "tarry_source_connections", "tarry_source_lag_recor
 # Dashboards and alerts of users may rely on these.
 PROMISED = """jobs_received_total jobs_stored_total jobs_rejected_total jobs_delivered_total delivery_attempts_total
     jobs_dead_total jobs_cancelled_total jobs_redelivered_total stale_acks_total jobs_pending jobs_inflight
-    jobs_due_overdue oldest_overdue_seconds delivery_lateness_seconds sink_duration_seconds
+    route_health jobs_due_overdue oldest_overdue_seconds delivery_lateness_seconds sink_duration_seconds
     redis_command_duration_seconds redis_errors_total redis_durability_level redis_wait_shortfall_total
     source_paused source_session_lost_total config_last_reload_successful
     config_last_reload_success_timestamp_seconds build_info""".split()
