@@ -3,41 +3,54 @@
 --
 -- A far job counts at the start of its slot (lib/far.lua), which is less than a minute before it is due. Cost:
 -- O(bins log n), and the counts of all half hours, or of SLOTS_MAX slots if the bins are shorter.
+local HALVES_MAX = 1000 -- read at once, because that is faster than naming a week of them
 local SLOTS_MAX = 1000 -- more than 60 an hour only if redis.horizon is shorter than two minutes
 local counts, overdue, later = {}, 0, 0
 
 -- Adds jobs of :delay to the bins.
 local function add_near()
-  local unit, below = of_queue and 1000 or 1, 0
+  local unit, all = of_queue and 1000 or 1, redis.call('ZCARD', delay)
   overdue = redis.call('ZCOUNT', delay, '-inf', string.format('%.0f', of_queue and now_us or now))
-  below = overdue
+  local below = overdue
   for i = 1, bins do
-    local n = redis.call('ZCOUNT', delay, '-inf', string.format('(%.0f', (from_ms + i * bin_ms) * unit))
-    counts[i] = math.max(n - below, 0)
-    below = math.max(n, below)
+    local n = below -- most buckets have near jobs only in the first bins
+    if below < all then
+      n = math.max(redis.call('ZCOUNT', delay, '-inf', string.format('(%.0f', (from_ms + i * bin_ms) * unit)), below)
+    end
+    counts[i], below = n - below, n
   end
-  later = redis.call('ZCARD', delay) - below
+  later = all - below
 end
 
 -- Adds far jobs that are due from start on. Returns their number.
 local function add_far(start, n)
   local bin = math.floor((start - from_ms) / bin_ms) + 1
+  n = math.max(n, 0) -- unless the counts are wrong
   if bin < 1 then
     overdue = overdue + n
-  else
+  elseif bin <= bins then
     counts[bin] = counts[bin] + n
+  else
+    return 0
   end
   return n
 end
 
 -- Adds the far jobs due before upto, by half hours. Returns their number.
 local function add_halves(first, upto)
-  local starts, found = {}, 0
+  local starts, found, key = {}, 0, base .. ':halves'
+  if redis.call('HLEN', key) <= HALVES_MAX then
+    local rows = redis.call('HGETALL', key)
+    for i = 1, #rows, 2 do
+      found = found + add_far(tonumber(rows[i]), tonumber(rows[i + 1]))
+    end
+    return found
+  end
   for half = far().half(math.min(first, from_ms)), upto - 1, FAR_HALF_MS do
     starts[#starts + 1] = string.format('%.0f', half)
   end
-  for i, n in ipairs(redis.call('HMGET', base .. ':halves', unpack(starts))) do
-    found = found + (n and add_far(tonumber(starts[i]), math.max(tonumber(n), 0)) or 0)
+  for i, n in ipairs(redis.call('HMGET', key, unpack(starts))) do
+    found = found + (n and add_far(tonumber(starts[i]), tonumber(n)) or 0)
   end
   return found
 end

@@ -21,7 +21,7 @@
 
 enum {
     FRESH_MS = 5000,  /* counts are not repeated earlier */
-    WINDOW = 4,       /* calls in flight */
+    WINDOW = 8,       /* calls in flight: about a millisecond of Redis */
     QUEUES_MAX = 1000 /* of a sink; with more its jobs are not counted */
 };
 

@@ -122,3 +122,12 @@ def test_an_audit_finds_and_repairs_wrong_half_hours(far, server):
     server.delete(far.key["halves"])
     assert audit(far, repair=True) == {"counts": ["halves -3"]}
     assert audit(far) == {}
+
+
+def test_half_hours_of_more_than_three_weeks_are_read_by_name(far):
+    for n in range(1003):
+        far.put((f"j{n}", NOW + HOUR + n * HALF))
+    start = NOW - NOW % HALF
+    assert far.ahead(NOW, start, HALF, 48) == (0, [0, 0] + [1] * 46, 1003 - 46)
+    assert far.ahead(NOW + 3 * HOUR, start + 3 * HOUR, 6 * HALF, 56)[0] == 4, "overdue ones, too"
+    far.cancel(*[f"j{n}" for n in range(1003)])

@@ -2,6 +2,7 @@
 """The cost of /v1/admin/ahead and /v1/admin/history."""
 import http.client
 import json
+import os
 import time
 
 from lib.bench import Figure, case
@@ -59,12 +60,21 @@ def fill(b, redis):
     return ROUTES * (each + each // slots * slots)
 
 
+def hurry(*servers):
+    """Else a busy machine affects the result."""
+    for server in servers:
+        try:
+            os.setpriority(os.PRIO_PROCESS, server.child.pid, -20)
+        except PermissionError:
+            pass
+
+
 @case("ahead")
 def ahead(b):
     """Jobs by due time, and the history, with 500 routes and 10 million pending jobs: the time to the last
     byte, the CPU time of Redis, and its longest script."""
     took = {name: [] for name in (*(f"ahead, {span}" for span in SPANS), "history, hour", "history, day")}
-    redis_ms, longest_ms = [], []
+    redis_ms, longest_ms, uncounted, count_ms = [], [], [], []
     for _ in b.rounds():
         redis = b.redis()
         pending = fill(b, redis)
@@ -74,13 +84,16 @@ def ahead(b):
         client.config_set("slowlog-log-slower-than", SLOW_US)
         client.config_set("slowlog-max-len", 10000)
         client.slowlog_reset()
+        hurry(redis, daemon)
         cpu, count = redis.cpu_s(), 0
         for _ in range(ROUNDS):
             for span in SPANS:
                 ms, answer = ask(daemon, f"/v1/admin/ahead?span={span}")
                 total = answer["total"]
                 found = total["overdue"] + sum(total["counts"]) + total["later"]
-                assert (found, total["uncounted"]) == (pending, 0), f"{found} of {pending}"
+                assert found == pending or total["uncounted"] > 0, f"{found} of {pending}"
+                uncounted.append(total["uncounted"])
+                count_ms.append(answer["redis_us"] / 1000)
                 took[f"ahead, {span}"].append(ms)
                 count += 1
             for span in ("hour", "day"):
@@ -94,4 +107,6 @@ def ahead(b):
         client.close()
     return [*(Figure(name, "ms", ms, want=("max<=", 300)) for name, ms in took.items()),
             Figure("ahead: CPU of Redis per count, with all else", "ms", redis_ms),
+            Figure("ahead: redis_us of a count", "ms", count_ms),
+            Figure("ahead: routes that were not counted in time", "routes", uncounted, want=("max<=", 0)),
             Figure("ahead: longest script", "ms", longest_ms, want=("max<=", 5))]
