@@ -142,8 +142,8 @@ def kills(bench, scenario, version, tls, rounds, kind="mosquitto"):
     # A killed daemon or Redis also repeats the jobs in flight to the callback server.
     bound = way.in_flight_at_reconnections() + rounds * 2 * MAX_IN_FLIGHT
     assert twice <= bound, f"{twice} came twice of at most {bound}"
-    scenario.row(28, f"{kind}, MQTT {version}{' with TLS' if tls else ''}: worker, daemon, Redis, broker killed", way.sent,
-                 scenario.faults, [], [], [], twice, bound)
+    way_in = f"{kind}, MQTT {version}{' with TLS' if tls else ''}"
+    scenario.row(28, f"{way_in}: worker, daemon, Redis, broker killed", way.sent, scenario.faults, [], [], [], twice, bound)
     way.tarry.stop()
 
 

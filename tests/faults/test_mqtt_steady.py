@@ -56,9 +56,10 @@ class Memory:
             assert len(samples) == len(self.kib["daemon"]), f"{name} ended"
             before = max(kib for at, kib in samples if at <= SETTLE_S)
             growth[name] = max(kib for at, kib in samples if at > SETTLE_S) - before
-        most = max(growth, key=growth.get)
-        verify.note(f"resident memory: daemon {growth['daemon']:+d} KiB, {most} {growth[most]:+d} KiB from {SETTLE_S} s to "
-                    f"{time.monotonic() - self.started:.0f} s, at most {max(k for s in self.kib.values() for _, k in s)} KiB")
+        most, ran_s = max(growth, key=growth.get), time.monotonic() - self.started
+        peak = max(kib for samples in self.kib.values() for _, kib in samples)
+        verify.note(f"resident memory from {SETTLE_S} to {ran_s:.0f} s: daemon {growth['daemon']:+d} KiB, "
+                    f"most {most} {growth[most]:+d} KiB, at most {peak} KiB")
         return growth
 
 

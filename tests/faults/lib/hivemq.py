@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """HiveMQ Community Edition, the second MQTT broker of the tests. tests/hivemq/fetch installs it.
 
-It stores a message before it acknowledges it, so a test may kill it at any time. (mochi-mqtt cannot be used: it forgets a
-message above the client's Receive Maximum as soon as it has sent it.)"""
+It stores a message before it acknowledges it, so a test may kill it at any time. (mochi-mqtt cannot be used: it forgets
+a message above the client's Receive Maximum as soon as it has sent it.)"""
 import shutil
 import subprocess
 
