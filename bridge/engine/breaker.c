@@ -3,21 +3,24 @@
 
 #include <string.h>
 
-static int64_t slice_of_time(const struct breaker_conf *conf, int64_t now_ms)
+static int64_t slice_ms(const struct breaker_conf *conf)
 {
-    int64_t length_ms = conf->window_ms / BREAKER_SLICES;
-    return now_ms / (length_ms > 0 ? length_ms : 1);
+    return conf->window_ms >= BREAKER_SLICES ? conf->window_ms / BREAKER_SLICES : 1;
 }
 
 /* Clear the slices that have left the window. */
 static void slide(struct breaker *b, const struct breaker_conf *conf, int64_t now_ms)
 {
-    int64_t now = slice_of_time(conf, now_ms);
+    if (now_ms < b->newest_ends_ms)
+        return;
+    int64_t length_ms = slice_ms(conf), now = now_ms / length_ms;
     int64_t passed = now - b->newest;
     for (int64_t i = 1; i <= passed && i <= BREAKER_SLICES; i++)
         b->slices[(b->newest + i) % BREAKER_SLICES] = (struct breaker_slice){0, 0};
-    if (passed > 0)
-        b->newest = now;
+    if (passed <= 0)
+        return;
+    b->newest = now;
+    b->newest_ends_ms = (now + 1) * length_ms;
 }
 
 int64_t breaker_wait_ms(const struct breaker *b, int64_t now_ms)
@@ -55,7 +58,7 @@ struct breaker_slice breaker_sum(const struct breaker *b, const struct breaker_c
                                  int64_t now_ms)
 {
     struct breaker_slice sum = {0, 0};
-    int64_t oldest = slice_of_time(conf, now_ms) - BREAKER_SLICES + 1;
+    int64_t oldest = now_ms / slice_ms(conf) - BREAKER_SLICES + 1;
     for (int64_t n = b->newest; n >= 0 && n >= oldest && n > b->newest - BREAKER_SLICES;
          n--) {
         sum.all += b->slices[n % BREAKER_SLICES].all;
@@ -94,9 +97,10 @@ enum breaker_change breaker_outcome(struct breaker *b, const struct breaker_conf
     struct breaker_slice *slice = &b->slices[b->newest % BREAKER_SLICES];
     slice->all++;
     slice->failed += failed;
+    if (!failed || conf->share <= 0)
+        return BREAKER_UNCHANGED;
     struct breaker_slice sum = breaker_sum(b, conf, now_ms);
-    if (!failed || conf->share <= 0 || sum.all < conf->least ||
-        sum.failed < conf->share * sum.all)
+    if (sum.all < conf->least || sum.failed < conf->share * sum.all)
         return BREAKER_UNCHANGED;
     rest(b, conf, now_ms);
     return BREAKER_HAS_OPENED;

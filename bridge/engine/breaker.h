@@ -32,6 +32,7 @@ struct breaker {
     enum breaker_state state;
     int64_t until_ms; /* open: when the probe may start, monotonic ms */
     int64_t newest;   /* number of the newest slice, counted from time 0 */
+    int64_t newest_ends_ms;
     struct breaker_slice {
         uint32_t all, failed;
     } slices[BREAKER_SLICES];

@@ -271,7 +271,7 @@ void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
     histogram_add(&sink->stats.duration[outcome],
                   (double)(sink->outcome_us - h->started_us) / 1e6);
     if (d->dead == NULL)
-        health_note(route_of(h), d, outcome, why);
+        health_note(route_of(h), d, outcome, why, sink->outcome_us / 1000);
     if (route_of(h)->tap)
         tell_tap(h, outcome, why);
     if (h->span)

@@ -64,11 +64,11 @@ static void copy(char *to, size_t room, struct slice text)
 }
 
 void health_note(struct route *route, const struct delivery *d, enum outcome outcome,
-                 const char *why)
+                 const char *why, int64_t now_ms)
 {
     struct attempts *a = &route->attempts;
     if (outcome != TRY_AGAIN || !d->stops_target)
-        attempts_add(a, outcome != DELIVERED, loop_mono_ms());
+        attempts_add(a, outcome != DELIVERED, now_ms);
     if (outcome == DELIVERED)
         return;
     a->failed_ms = store_now_ms(route->bridge->store);

@@ -51,10 +51,10 @@ struct breaker_slice attempts_sum(const struct attempts *a, int64_t now_ms);
 bool attempts_fail(const struct attempts *a, int64_t now_ms, struct breaker_slice *span,
                    bool *in_minute);
 
-/* Record the outcome of a delivery; why: its error, may be NULL. An answer that stops the
- * target is a last failure, but not an attempt. */
+/* Record the outcome of a delivery; why: its error, may be NULL; now_ms: monotonic. An
+ * answer that stops the target is a last failure, but not an attempt. */
 void health_note(struct route *route, const struct delivery *d, enum outcome outcome,
-                 const char *why);
+                 const char *why, int64_t now_ms);
 
 /* Return the health of the route and append its cause to cause; nothing if healthy. */
 enum health health_of(const struct route *route, struct buf *cause);
