@@ -22,7 +22,7 @@ enum {
     PAGE_MAX = 1000, /* matching jobs of one page */
     PAGE_DEFAULT = 500,
     EXAMINE_MAX = 10000,    /* jobs that one page examines */
-    STEP_MAX = 100,         /* jobs of one script call: 1-2 ms in Redis */
+    STEP_MAX = 60,          /* jobs of one script call: 1-2 ms in Redis */
     COUNT_STEP_MAX = 500,   /* the same for a dry run */
     BYTES_MAX = 512 * 1024, /* of the records of one list, for a target: 2-3 ms */
 };
@@ -105,6 +105,7 @@ struct bulk {
     struct store_alter_want *wants;
     unsigned count, room;  /* of wants */
     struct buf ids;        /* memory of their ids */
+    bool dense;            /* the last list was full: the next need not examine more */
     struct bucket *bucket; /* of the open step */
     unsigned done, in_flight, skipped, looked;
 };
@@ -371,6 +372,7 @@ static void on_listed(void *arg, const struct store_list_reply *reply)
     }
     bool flies = passes[b->here.pass] == LIST_WHAT_IN_FLIGHT;
     collect(b, reply);
+    b->dense = reply->count >= STEP_MAX;
     b->looked += (unsigned)reply->looked;
     set_next(b, reply);
     if (b->count > 0 && !b->dry_run && !(flies && b->op != OP_CANCEL)) {
@@ -397,6 +399,7 @@ static void step(struct bulk *b)
         .from_ms = args->from_ms,
         .to_ms = args->to_ms,
         .max = step_max(b),
+        .look = b->dense && !b->dry_run ? 2 * STEP_MAX : 0,
         .bytes_max = BYTES_MAX,
         .brief = !needs_records(b),
     };

@@ -308,7 +308,7 @@ struct list_position {
 };
 
 /* Like store_list(): reads a page behind `behind` (NULL: from the start). Fills in the
- * position of ask. number: the caller's number of the bucket. */
+ * position of ask. number: the caller's number of the bucket. look 0: the maximum. */
 void bucket_list(struct bucket *b, struct store_list_ask *ask,
                  const struct list_position *behind, int64_t number, store_list_cb *cb,
                  void *arg);

@@ -320,7 +320,8 @@ void bucket_list(struct bucket *b, struct store_list_ask *ask,
                  void *arg)
 {
     char from[24], after[24];
-    ask->look = STORE_LIST_EXAMINE_MAX;
+    if (ask->look == 0)
+        ask->look = STORE_LIST_EXAMINE_MAX;
     ask->least = ask->what == LIST_WHAT_HELD ? SLICE_LIT("0") : SLICE_LIT("-inf");
     ask->least_slot = SLICE_LIT("-inf");
     if (behind) {
