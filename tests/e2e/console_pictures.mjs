@@ -5,7 +5,6 @@
 export async function pictures(kit, kind) {
   const { button, goto, route, rows, fits, legible, have } = kit;
   const take = async (name) => {
-    await kit.page.evaluate(() => scrollTo(0, 0)); // else the header is in the middle
     await kit.page.waitForTimeout(300);
     await legible(name);
     await fits(name);

@@ -6,7 +6,8 @@ import { choice, clock, count, h, known, put, span, svg, whole } from './dom.js'
 import { round } from './chart.js';
 import { model } from './model.js';
 
-const WIDTH = 600, HEIGHT = 110, TOP = 6, EACH_MS = 10000, NAMED = 3;
+const WIDTH = 600, HEIGHT = 110, TOP = 6, NAMED = 3;
+const EACH_MS = 10000, COST_PART = 100; // the counts may take one part of the time of Redis
 const SPANS = [['hour', 'Hour'], ['day', 'Day'], ['week', 'Week']];
 let chosen = 'hour'; // on all pages, until the tab is closed
 
@@ -32,7 +33,7 @@ function due_now(data) {
   return Object.entries(of).filter(([word, n]) => n || (word === 'overdue' && !others)).map(([word, n]) => [n, word, word === 'overdue' && n > 0]);
 }
 
-// route: '' for all. update(): draw anew; asks the daemon at most every EACH_MS.
+// route: '' for all. update(): asks the daemon at most every EACH_MS, less often if that costs Redis much.
 export function aheadPicture(route) {
   const bars = svg('g'), grid = svg('g', { class: 'grid' });
   const picture = svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': 'Jobs due next',
@@ -50,7 +51,7 @@ export function aheadPicture(route) {
   const element = h('figure.chart.ahead', { hidden: true },
     h('figcaption', null, h('b', null, 'Due next'), when, spans.element), legend,
     h('div.plot', null, picture, labels), h('div.below', null, table, cost));
-  let data = null, asked_ms = 0, asking = null;
+  let data = null, each_ms = EACH_MS, asked_ms = 0, asking = null;
 
   const text_of = (ms) => (data.span === 'hour' ? minute(ms) : day_minute(ms));
   const from = (i) => data.from_ms + i * data.bin_ms;
@@ -139,8 +140,9 @@ export function aheadPicture(route) {
       element.hidden = false;
       spans.choose(data.span);
       draw();
-      put(cost, data.age_ms === null ? '' : `counted at ${clock(Date.now() - data.age_ms).slice(11)}, ` +
-        `${cost_text(data.redis_us)} of Redis`);
+      each_ms = Math.max(EACH_MS, (COST_PART * data.redis_us) / 1000);
+      put(cost, data.age_ms === null ? '' : `counted at ${clock(Date.now() - data.age_ms).slice(11)}; ` +
+        `${cost_text(data.redis_us)} of Redis every ${span(each_ms)}`);
     } catch (e) {
       if (e.name !== 'AbortError') { // a daemon that does not know it, or Redis does not answer
         put(cost, data ? `${e.message} These are the numbers of ${clock(data.now_ms).slice(11)}.` : '');
@@ -149,7 +151,7 @@ export function aheadPicture(route) {
   }
 
   function update() {
-    if (Date.now() - asked_ms >= EACH_MS) {
+    if (Date.now() - asked_ms >= each_ms) {
       load();
     }
   }
