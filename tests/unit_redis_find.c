@@ -91,7 +91,7 @@ static void seek(struct seeking *s, int64_t backoff_ms)
         .finder = &s->finder,
         .master_only = true,
         .connect_timeout_ms = s->connect_timeout_ms ? s->connect_timeout_ms : 400,
-        .command_timeout_ms = 1000,
+        .command_timeout_ms = 5000, /* of a busy machine */
         .backoff_first_ms = backoff_ms,
         .backoff_max_ms = backoff_ms,
     };
