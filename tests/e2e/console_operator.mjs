@@ -22,6 +22,7 @@ export const operator = (kit) => {
       const n = Object.keys(have.broken).length;
       await kit.page.locator('#unhealthy').filter({ hasText: `${n} unhealthy routes` }).waitFor();
       assert.match(await kit.page.title(), new RegExp(`^\\(${n}\\) `));
+      await kit.page.locator('.ahead .legend').filter({ hasText: 'paused' }).waitFor(); // not overdue
       seen.order = await kit.page.locator('.routes tbody a.name').allInnerTexts();
       seen.healthy = await line(have.healthy).locator('.state').innerText();
       await shot('broken');

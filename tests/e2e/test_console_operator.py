@@ -10,7 +10,7 @@ from lib.servers import wait_for
 from test_health import HEALTH, JOBS, demonstration  # noqa: F401
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]  # a browser
-CAUSES = {"invoices": "attempts in the last", "mails": "an operator paused it", "partner": "is stopped since"}
+CAUSES = {"invoices": "attempts in the last", "mails": "an operator paused the route", "partner": "is stopped since"}
 
 
 def test_each_broken_route_is_shown_with_its_cause_before_the_healthy_ones(shown, browser):

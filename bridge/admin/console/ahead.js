@@ -16,6 +16,7 @@ const minute = (ms) => clock(ms).slice(11, 16);
 const day_minute = (ms) => `${DAYS[new Date(ms).getDay()]} ${minute(ms)}`;
 const jobs = (n) => (n === 1 ? '1 job' : `${whole(n)} jobs`);
 const cost_text = (us) => (us < 10000 ? `${(us / 1000).toFixed(1)} ms` : span(us / 1000));
+const part = (text, kind) => h(kind ? `span.${kind}` : 'span', null, text);
 const total_of = (counts) => counts.reduce((all, n) => all + n, 0);
 
 // Due jobs by what they wait for: [number, word, is an alarm]. A pause holds them, and in a queue they are ready.
@@ -96,32 +97,41 @@ export function aheadPicture(route) {
   }
 
   // The numbers as a sentence.
-  function describe_all({ counts, later }, of) {
+  function describe_all({ counts, later, held, uncounted }, of) {
     const peak = counts.indexOf(Math.max(...counts)), all = total_of(counts);
     return `Jobs due in the next ${data.span}${of}: ${whole(all)}` +
       `${all ? `, most of them at ${text_of(from(peak))}: ${whole(counts[peak])}` : ''}; ` +
-      `${due_now(data).map(([n, word]) => `${known(n)} ${word}`).join(', ')}, ${known(later)} later`;
+      `${due_now(data).map(([n, word]) => `${known(n)} ${word}`).join(', ')}, ${known(later)} later` +
+      (held ? `, ${known(held)} held` : '') + (uncounted ? `; ${uncounted} routes are not counted` : '');
   }
 
   function draw() {
-    const { counts, later, held, uncounted } = data.total, of = route && ` of ${route}`;
-    const part = (text, kind) => h(kind ? `span.${kind}` : 'span', null, text);
+    const { counts } = data.total;
     if (!counts) { // Redis does not answer, or another route counts the same queues
       const where = data.routes[0]?.counted_with;
       bars.replaceChildren();
       legend.replaceChildren(part(route && where ? `counted at ${where}` : 'unknown'));
-      picture.setAttribute('aria-label', `Jobs due in the next ${data.span}${of}: unknown`);
+      picture.setAttribute('aria-label', `Jobs due in the next ${data.span}${route && ` of ${route}`}: unknown`);
       return;
     }
     const top = round(Math.max(10, ...counts));
     draw_axes(top);
     draw_bars(counts, top);
+    tell();
+    fill();
+  }
+
+  // The numbers; also after each poll, which tells what due jobs wait for.
+  function tell() {
+    const { counts, later, held, uncounted } = data.total, text = describe_all(data.total, route && ` of ${route}`);
+    if (picture.getAttribute('aria-label') === text) {
+      return;
+    }
+    picture.setAttribute('aria-label', text);
     legend.replaceChildren(h('span', null, h('b', null, count(total_of(counts))), ` in the next ${data.span}`),
       ...due_now(data).map(([n, word, alarm]) => part(`${known(n)} ${word}`, alarm ? 'alarm' : '')), part(`${known(later)} later`),
       held ? part(`${known(held)} held`) : '',
       uncounted ? part(uncounted === 1 ? '1 route is not counted' : `${uncounted} routes are not counted`, 'alarm') : '');
-    picture.setAttribute('aria-label', describe_all(data.total, of));
-    fill();
   }
 
   function fill() {
@@ -153,6 +163,8 @@ export function aheadPicture(route) {
   function update() {
     if (Date.now() - asked_ms >= each_ms) {
       load();
+    } else if (data?.total.counts) {
+      tell();
     }
   }
   return { element, update, leave: () => asking?.abort() };
