@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum {
     MINUTE_MS = 60 * 1000,
@@ -63,6 +64,16 @@ static void copy(char *to, size_t room, struct slice text)
     to[n] = '\0';
 }
 
+/* Copy text without its secrets: an address may contain a password. */
+static void copy_redacted(char *to, size_t room, struct slice text)
+{
+    size_t size = 4 * text.n + 1; /* "***" may replace a single character */
+    char *whole = mem_strndup(text.p, text.n), *shown = mem_alloc(size);
+    copy(to, room, slice_of(redact_text(shown, size, whole)));
+    free(shown);
+    free(whole);
+}
+
 void health_note(struct route *route, const struct delivery *d, enum outcome outcome,
                  const char *why, int64_t now_ms)
 {
@@ -73,9 +84,9 @@ void health_note(struct route *route, const struct delivery *d, enum outcome out
         return;
     a->failed_ms = store_now_ms(route->bridge->store);
     a->status = d->status;
-    copy(a->error, sizeof(a->error), slice_of(why ? why : ""));
-    copy(a->target, sizeof(a->target),
-         route->pace ? pace_target_name(route->pace, d->target) : d->target);
+    copy_redacted(a->error, sizeof(a->error), slice_of(why ? why : ""));
+    copy_redacted(a->target, sizeof(a->target),
+                  route->pace ? pace_target_name(route->pace, d->target) : d->target);
 }
 
 /* --- parts of a sentence --- */
