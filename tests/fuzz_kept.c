@@ -25,6 +25,7 @@ static void check_tries(struct slice text)
     must(slice_eq(buf_slice(&out), buf_slice(&twice)) && again.attempts == t.attempts);
     for (size_t i = 0; i < out.n; i++)
         must((unsigned char)out.p[i] >= ' ');
+    free(tries_parse_answer(text));
     buf_free(&out);
     buf_free(&twice);
 }

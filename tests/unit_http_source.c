@@ -249,11 +249,11 @@ static void a_dead_letter_is_shown_with_all_fields(void **state)
     struct job *job = job_new(0);
     job->payload = job_copy_slice(job, SLICE_LIT("p"));
     job->due_ms = 1769860800123;
+    struct tries_answer answer = {.type = "text/plain", .body = "busy"};
     struct tries tries = {.reason = "retries",
                           .error = "HTTP 503\n",
                           .status = 503,
-                          .answer = "busy",
-                          .answer_type = "text/plain",
+                          .answer = &answer,
                           .attempts = 3,
                           .replays = 1,
                           .first_ms = 1769860800124};

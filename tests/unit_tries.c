@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -134,18 +135,21 @@ static void an_answer_is_stored_only_with_a_dead_letter(void **state)
     struct buf text = {0};
     (void)state;
     tries_set_error(&t, "HTTP 400");
-    tries_set_answer(&t, SLICE_LIT("text/plain"), SLICE_LIT("upstream\n|exploded\n"));
+    t.answer =
+        tries_answer_new(SLICE_LIT("text/plain"), SLICE_LIT("upstream\n|exploded\n"));
     tries_format(&t, &text);
     assert_string_equal(buf_str(&text), "1||0/0/0|0|0|HTTP 400");
     tries_set_reason(&t, "rejected");
     tries_format(&t, &text);
     tries_parse(buf_slice(&text), &back);
     assert_string_equal(back.error, "HTTP 400");
-    assert_string_equal(back.answer_type, "text/plain");
-    assert_string_equal(back.answer, "upstream\n|exploded");
-    tries_set_answer(&t, SLICE_LIT("text/plain"), SLICE_LIT(""));
-    assert_string_equal(t.answer, "");
-    assert_string_equal(t.answer_type, "");
+    struct tries_answer *read = tries_parse_answer(buf_slice(&text));
+    assert_string_equal(read->type, "text/plain");
+    assert_string_equal(read->body, "upstream\n|exploded");
+    assert_null(tries_answer_new(SLICE_LIT("text/plain"), SLICE_LIT("")));
+    assert_null(tries_parse_answer(SLICE_LIT("1|rejected|0/0/0|0|0|HTTP 400")));
+    free(t.answer);
+    free(read);
     buf_free(&text);
 }
 
@@ -157,29 +161,31 @@ static void secrets_and_invalid_bytes_of_an_answer_are_replaced(void **state)
     } rows[] = {{SLICE_LIT("token=abcdef&x=1"), "token=***&x=1"},
                 {SLICE_LIT("a\0b\r\n\tc\x1b[31m"), "a b \n\tc [31m"},
                 {SLICE_LIT("caf\xc3\xa9 \xff\xfe\xc2\x85."), "caf\xc3\xa9 ?? ."}};
-    struct tries t = {0};
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        tries_set_answer(&t, (struct slice){0}, rows[i].body);
-        assert_string_equal(t.answer, rows[i].kept);
+        struct tries_answer *a = tries_answer_new((struct slice){0}, rows[i].body);
+        assert_string_equal(a->body, rows[i].kept);
+        free(a);
     }
 }
 
 static void a_long_answer_is_cut_between_characters_and_behind_a_secret(void **state)
 {
     char body[2000];
-    struct tries t = {0};
     (void)state;
     for (size_t i = 0; i < sizeof(body); i += 2)
         memcpy(body + i, "\xc3\xa9", 2);
     body[0] = 'x';
     body[1] = 'y';
-    tries_set_answer(&t, (struct slice){0}, (struct slice){body + 1, sizeof(body) - 1});
-    assert_int_equal(strlen(t.answer), TRIES_ANSWER_MAX - 1);
+    struct tries_answer *a =
+        tries_answer_new((struct slice){0}, (struct slice){body + 1, sizeof(body) - 1});
+    assert_int_equal(strlen(a->body), TRIES_ANSWER_MAX - 1);
+    free(a);
     memset(body, 'x', sizeof(body));
     memcpy(body + TRIES_ANSWER_MAX - 12, " token=", 7);
-    tries_set_answer(&t, (struct slice){0}, (struct slice){body, sizeof(body)});
-    assert_string_equal(t.answer + TRIES_ANSWER_MAX - 12, " token=***");
+    a = tries_answer_new((struct slice){0}, (struct slice){body, sizeof(body)});
+    assert_string_equal(a->body + TRIES_ANSWER_MAX - 12, " token=***");
+    free(a);
 }
 
 UNIT(tries)

@@ -91,11 +91,11 @@ void dead_show(struct buf *out, const struct store_dead_item *item, const struct
         buf_addf(out, ",\"status\":%d", letter->status);
     else
         buf_add_str(out, ",\"status\":null");
-    text_add_json_member(
-        out, "answer", letter->answer[0] ? slice_of(letter->answer) : (struct slice){0});
+    const struct tries_answer *a = letter->answer;
+    text_add_json_member(out, "answer",
+                         a && a->body[0] ? slice_of(a->body) : (struct slice){0});
     text_add_json_member(out, "answer_type",
-                         letter->answer_type[0] ? slice_of(letter->answer_type)
-                                                : (struct slice){0});
+                         a && a->type[0] ? slice_of(a->type) : (struct slice){0});
     buf_addf(out, ",\"attempts\":%u,\"replays\":%u", letter->attempts, letter->replays);
     http_add_when(out, "first", letter->first_ms);
     http_add_when(out, "last", letter->last_ms);
@@ -147,6 +147,7 @@ static void run_free(struct run *run)
     buf_free(&run->after);
     buf_free(&run->items);
     dead_groups_free(&run->groups);
+    free(run->tries.answer);
     run->route->refs--;
     free(run);
 }
@@ -233,7 +234,9 @@ static void add_item(struct run *run, const struct store_dead_item *found)
 {
     struct err err;
     struct job *job = NULL;
+    free(run->tries.answer);
     tries_parse(found->tries, &run->tries);
+    run->tries.answer = tries_parse_answer(found->tries);
     if (run->group) {
         dead_groups_add(&run->groups, found, &run->tries);
         return;

@@ -75,7 +75,7 @@ void dead_group_text(const struct tries *letter, struct buf *out)
     size_t kept = strncmp(error.p, "HTTP ", 5) == 0 && error.n >= sizeof(http) - 1
                       ? sizeof(http) - 1
                       : 0;
-    struct slice line = first_line(slice_of(letter->answer));
+    struct slice line = first_line(slice_of(letter->answer ? letter->answer->body : ""));
     buf_add(out, error.p, kept);
     add_masked(out, (struct slice){error.p + kept, error.n - kept});
     if (line.n > 0) {

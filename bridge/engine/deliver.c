@@ -141,13 +141,19 @@ static const struct {
      [REJECTED] = {on_dead_failed, "dead-failed"}},
 };
 
+static void set_answer(struct tries *t, const struct delivery *d)
+{
+    free(t->answer);
+    t->answer = tries_answer_new(d->answer_type, d->answer);
+}
+
 static void note_attempt(struct handover *h)
 {
     struct tries *t = &h->l.tries;
     t->attempts++;
     t->status = h->d.status;
     if (!h->ended) /* else delivery_done() has stored it */
-        tries_set_answer(t, h->d.answer_type, h->d.answer);
+        set_answer(t, &h->d);
     t->last_ms = store_now_ms(h->sink->bridge->store);
     if (t->first_ms == 0)
         t->first_ms = t->last_ms;
@@ -195,6 +201,7 @@ static void end_span(struct handover *h, enum outcome outcome, const char *why)
 static void free_handover(struct handover *h)
 {
     job_free(h->l.job);
+    free(h->l.tries.answer);
     free(h->span);
     free(h->why);
     free(h);
@@ -282,7 +289,7 @@ void delivery_done(struct delivery *d, enum outcome outcome, const char *why)
         h->outcome = outcome;
         h->why = why ? mem_strdup(why) : NULL;
         if (d->dead == NULL)
-            tries_set_answer(&h->l.tries, d->answer_type, d->answer);
+            set_answer(&h->l.tries, d);
     } else {
         end(h, outcome, why);
     }
@@ -445,12 +452,19 @@ static void begin(const struct leased *l, int64_t lateness_ms, int64_t lease_us)
     }
 }
 
+static void parse_tries(const struct store_claim_item *claimed, struct tries *t)
+{
+    tries_parse(claimed->tries, t);
+    if (t->reason[0] != '\0')
+        t->answer = tries_parse_answer(claimed->tries);
+}
+
 static void deliver_one(struct sched *s, const struct store_claim_item *claimed,
                         const struct store_claim_reply *reply, int64_t lease_us)
 {
     struct err err = {{0}};
     struct leased l = {.sched = s, .id = claimed->id, .lease = reply->lease};
-    tries_parse(claimed->tries, &l.tries);
+    parse_tries(claimed, &l.tries);
     if (claimed->record.n > 0)
         l.job = job_decode(claimed->id, claimed->record, &s->route->names, &err);
     if (!settle_if_unreadable(&l, claimed, &err)) {
@@ -458,11 +472,12 @@ static void deliver_one(struct sched *s, const struct store_claim_item *claimed,
         int64_t lateness_ms = reply->now_ms - due_ms;
         if (!settle_if_undeliverable(&l, lateness_ms, reply->now_ms)) {
             begin(&l, route_state_lateness_ms(s->route, due_ms, reply->now_ms),
-                  lease_us); /* takes ownership of l.job */
+                  lease_us); /* takes ownership of l.job and l.tries.answer */
             return;
         }
     }
     job_free(l.job);
+    free(l.tries.answer);
 }
 
 /* Return a job without an attempt, due at once. */
@@ -470,8 +485,9 @@ static void send_back(struct sched *s, const struct store_claim_item *claimed,
                       int64_t lease)
 {
     struct leased l = {.sched = s, .id = claimed->id, .lease = lease};
-    tries_parse(claimed->tries, &l.tries);
+    parse_tries(claimed, &l.tries);
     settle_park(&l, 0);
+    free(l.tries.answer);
 }
 
 void deliver(struct sched *s, const struct store_claim_reply *reply, unsigned room,

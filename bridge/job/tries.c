@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "bridge/job/tries.h"
 #include "bridge/base/log.h"
+#include "bridge/base/mem.h"
 #include "bridge/base/text.h"
 
 #include <inttypes.h>
@@ -124,14 +125,21 @@ void tries_parse(struct slice text, struct tries *t)
     t->replays = at_most(counts[2], COUNT_MAX);
     t->first_ms = number(field[3]);
     t->last_ms = number(field[4]);
-    struct slice rest = field[5], error = text_cut(&rest, '\n');
+    struct slice error = text_cut(&field[5], '\n');
     copy(t->error, sizeof(t->error), error.p, error.n);
-    if (rest.p == NULL)
-        return;
-    struct slice type = text_cut(&rest, '\n');
-    copy(t->answer_type, sizeof(t->answer_type), type.p, type.n);
-    if (rest.p)
-        copy_text(t->answer, TRIES_ANSWER_MAX, rest);
+}
+
+struct tries_answer *tries_parse_answer(struct slice text)
+{
+    text_cut(&text, '\n');
+    if (text.p == NULL)
+        return NULL;
+    struct tries_answer *answer = mem_alloc(sizeof(*answer));
+    struct slice type = text_cut(&text, '\n');
+    copy(answer->type, sizeof(answer->type), type.p, type.n);
+    if (text.p)
+        copy_text(answer->body, TRIES_ANSWER_MAX, text);
+    return answer;
 }
 
 void tries_format(const struct tries *t, struct buf *out)
@@ -142,8 +150,8 @@ void tries_format(const struct tries *t, struct buf *out)
     buf_clear(out);
     buf_addf(out, "%u|%s|%u/%d/%u|%" PRId64 "|%" PRId64 "|%s", t->attempts, state,
              t->dead_tries, t->status, t->replays, t->first_ms, t->last_ms, t->error);
-    if (t->reason[0] && (t->answer[0] || t->answer_type[0]))
-        buf_addf(out, "\n%s\n%s", t->answer_type, t->answer);
+    if (t->reason[0] && t->answer)
+        buf_addf(out, "\n%s\n%s", t->answer->type, t->answer->body);
 }
 
 bool tries_is_first(const struct tries *t)
@@ -163,16 +171,17 @@ void tries_set_reason(struct tries *t, const char *reason)
 }
 
 /* The text is redacted before it is cut, so that a secret at the end is recognised. */
-void tries_set_answer(struct tries *t, struct slice type, struct slice body)
+struct tries_answer *tries_answer_new(struct slice type, struct slice body)
 {
     char plain[2 * TRIES_ANSWER_MAX + 1], redacted[2 * TRIES_ANSWER_MAX + 1];
-    t->answer[0] = t->answer_type[0] = '\0';
     if (body.n == 0)
-        return;
-    copy(t->answer_type, sizeof(t->answer_type), type.p ? type.p : "", type.n);
+        return NULL;
+    struct tries_answer *answer = mem_alloc(sizeof(*answer));
+    copy(answer->type, sizeof(answer->type), type.p ? type.p : "", type.n);
     copy_text(plain, sizeof(plain) - 1, body);
     redact_text(redacted, sizeof(redacted), plain);
-    size_t n = copy_text(t->answer, TRIES_ANSWER_MAX, slice_of(redacted));
-    while (n > 0 && (t->answer[n - 1] == '\n' || t->answer[n - 1] == ' '))
-        t->answer[--n] = '\0';
+    size_t n = copy_text(answer->body, TRIES_ANSWER_MAX, slice_of(redacted));
+    while (n > 0 && (answer->body[n - 1] == '\n' || answer->body[n - 1] == ' '))
+        answer->body[--n] = '\0';
+    return answer;
 }

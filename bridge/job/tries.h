@@ -47,34 +47,38 @@ const char *reason_name(enum reason r);
 enum reason reason_find(const char *name);
 
 enum { TRIES_ANSWER_MAX = 512 /* bytes */ };
-
-struct tries {
-    unsigned attempts;         /* finished attempts */
-    char reason[16];           /* a name of enum reason; "": not failed permanently */
-    bool cancelled, paced;     /* the other states */
-    unsigned dead_tries;       /* failed deliveries to the dead-letter sink */
-    int status;                /* of the last response; 0 = none */
-    unsigned replays;          /* replays by operators */
-    int64_t first_ms, last_ms; /* first and last attempt, ms since 1970 */
-    char error[200];           /* last error, one line */
-    char answer_type[64];      /* content type of the last answer; "": unknown */
-    char
-        answer[TRIES_ANSWER_MAX + 1]; /* start of its body, UTF-8 without secrets and NUL;
-                                       * "": none. Only stored with a reason */
+struct tries_answer {                /* what the target answered last */
+    char type[64];                   /* content type; "": unknown */
+    char body[TRIES_ANSWER_MAX + 1]; /* its start: UTF-8 without secrets and NUL */
 };
 
-/* Parses text. An empty text means no attempts, an invalid one too. */
+struct tries {
+    unsigned attempts;           /* finished attempts */
+    char reason[16];             /* a name of enum reason; "": not failed permanently */
+    bool cancelled, paced;       /* the other states */
+    unsigned dead_tries;         /* failed deliveries to the dead-letter sink */
+    int status;                  /* of the last response; 0 = none */
+    unsigned replays;            /* replays by operators */
+    int64_t first_ms, last_ms;   /* first and last attempt, ms since 1970 */
+    char error[200];             /* last error, one line */
+    struct tries_answer *answer; /* NULL: none. Only stored with a reason. Owned by
+                                  * whoever set it; struct copies share it */
+};
+
+/* Parses text, except the answer. An empty text means no attempts, an invalid one too. */
 void tries_parse(struct slice text, struct tries *t);
 void tries_format(const struct tries *t, struct buf *out); /* replaces the content of
                                                             * out */
-/* Copies and truncates; control characters become spaces. */
 /* Returns whether the next attempt is the first of a job that was not replayed. Only such
  * an attempt can be late. */
 bool tries_is_first(const struct tries *t);
+/* Copies and truncates; control characters become spaces. */
 void tries_set_error(struct tries *t, const char *why);
 void tries_set_reason(struct tries *t, const char *reason);
-/* Stores the start of an answer: redacts secrets like the log, and replaces what is not a
- * printable character. An empty body removes the stored one. */
-void tries_set_answer(struct tries *t, struct slice type, struct slice body);
+/* Returns the answer in text, or NULL. Free it with free(). */
+struct tries_answer *tries_parse_answer(struct slice text);
+/* Returns the start of an answer: redacts secrets like the log, and replaces what is not
+ * a printable character. NULL if the body is empty. Free it with free(). */
+struct tries_answer *tries_answer_new(struct slice type, struct slice body);
 
 #endif
