@@ -452,19 +452,13 @@ static void begin(const struct leased *l, int64_t lateness_ms, int64_t lease_us)
     }
 }
 
-static void parse_tries(const struct store_claim_item *claimed, struct tries *t)
-{
-    tries_parse(claimed->tries, t);
-    if (t->reason[0] != '\0')
-        t->answer = tries_parse_answer(claimed->tries);
-}
-
 static void deliver_one(struct sched *s, const struct store_claim_item *claimed,
                         const struct store_claim_reply *reply, int64_t lease_us)
 {
     struct err err = {{0}};
     struct leased l = {.sched = s, .id = claimed->id, .lease = reply->lease};
-    parse_tries(claimed, &l.tries);
+    tries_parse(claimed->tries, &l.tries);
+    l.tries.answer = tries_parse_answer(claimed->tries);
     if (claimed->record.n > 0)
         l.job = job_decode(claimed->id, claimed->record, &s->route->names, &err);
     if (!settle_if_unreadable(&l, claimed, &err)) {
@@ -485,7 +479,8 @@ static void send_back(struct sched *s, const struct store_claim_item *claimed,
                       int64_t lease)
 {
     struct leased l = {.sched = s, .id = claimed->id, .lease = lease};
-    parse_tries(claimed, &l.tries);
+    tries_parse(claimed->tries, &l.tries);
+    l.tries.answer = tries_parse_answer(claimed->tries);
     settle_park(&l, 0);
     free(l.tries.answer);
 }
