@@ -4,27 +4,12 @@ import random
 
 import pytest
 
-from queues import Queue
 from test_audit import audit
-from test_far import A, HOUR, HORIZON, NOW, WIDTH, Far
+from test_far import A, HOUR, HORIZON, NOW, WIDTH, far  # noqa: F401
+from test_far_edges import q  # noqa: F401
 
 HALF = HOUR // 2
 SPANS = ((60_000, 60), (HALF, 48), (6 * HALF, 56))  # as in bridge/admin/ahead.c
-
-
-@pytest.fixture
-def far(server):
-    made = Far(server)
-    yield made
-    made.check()
-
-
-@pytest.fixture
-def q(server):
-    made = Queue(server)
-    made.horizon = HORIZON
-    yield made
-    made.check()
 
 
 def expected(dues, now, from_ms, bin_ms, bins):
