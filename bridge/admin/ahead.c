@@ -361,8 +361,8 @@ static void look_next(struct ahead *ahead)
     }
 }
 
-/* A request in the queue is answered and forgotten; the one being counted goes on, so
- * that the next one finds its counts. */
+/* Answers a request, and frees it if it is in the queue. The first request continues to
+ * count, so that the next one finds its counts. */
 static void on_limit(void *arg)
 {
     struct look *l = arg;

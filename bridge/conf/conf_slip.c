@@ -398,7 +398,7 @@ static const struct slip *slip_of(const struct syntax *s)
 void conf_slip_report(const char *text, int line, const char *why,
                       const struct conf_lines *lines, struct conf_errors *errors)
 {
-    struct syntax s = {.twice_line = strstr(why, "duplicate") ? line : 0};
+    struct syntax s = {.duplicate_line = strstr(why, "duplicate") ? line : 0};
     struct slip_place at = {.s = &s, .lines = lines};
     struct buf out = {0};
 

@@ -187,9 +187,9 @@ static bool close_bracket(struct syntax *s)
 static bool is_twice(struct syntax *s)
 {
     unsigned group = syntax_top(s)->serial;
-    if (s->twice_line == 0)
+    if (s->duplicate_line == 0)
         return false;
-    for (size_t i = 0; s->at.line == s->twice_line && i < s->name_count; i++)
+    for (size_t i = 0; s->at.line == s->duplicate_line && i < s->name_count; i++)
         if (s->names[i].group == group && slice_eq(s->names[i].name, s->at.text)) {
             s->first_line = s->names[i].line;
             return true;

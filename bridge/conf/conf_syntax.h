@@ -60,14 +60,14 @@ struct syntax {
     size_t depth;
     unsigned serial;
     struct syntax_open unclosed; /* the indentation suggests that its end is missing */
-    int twice_line;              /* look for a duplicate name in this line; 0: do not */
+    int duplicate_line;          /* look for a duplicate name in this line; 0: do not */
     int first_line;              /* the line of the first of two settings of a name */
     struct syntax_name *names;   /* owned */
     size_t name_count;
 };
 
 /* Walks through text. Returns whether a token does not fit: s->at in state s->want, or,
- * if s->first_line is set, a duplicate name. s: zeroed, but for twice_line. The caller
+ * if s->first_line is set, a duplicate name. s: zeroed except duplicate_line. The caller
  * frees s->names. */
 bool syntax_find(struct syntax *s, const char *text);
 /* Returns the innermost open bracket; open '{' and serial 0 at the top level. */

@@ -43,11 +43,10 @@ struct attempts {
 void attempts_add(struct attempts *a, bool failed, int64_t now_ms);
 /* Return the sums of the window. Pure. */
 struct breaker_slice attempts_sum(const struct attempts *a, int64_t now_ms);
-/* Return whether so many attempts fail that the route is failing. *span: what to report,
- * *in_minute: whether that is the last minute instead of the window. Pure.
- *
- * A quarter of the attempts, at least 3, or all of them. The last minute decides if it
- * contains 5 attempts, so that a change shows soon. */
+/* Return whether the route is failing: a quarter of its attempts failed, at least 3, or
+ * all of them. The last minute decides if it contains 5 attempts, so that a change shows
+ * soon. *span: the sums that decided, *in_minute: whether they are those of the last
+ * minute instead of the window. Pure. */
 bool attempts_fail(const struct attempts *a, int64_t now_ms, struct breaker_slice *span,
                    bool *in_minute);
 

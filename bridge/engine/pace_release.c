@@ -3,9 +3,9 @@
  * pace_release.c - an operator has resumed a target: makes its waiting jobs due again.
  *
  * pace.c has put them back, due in one to two minutes. tarry lists the jobs that are due
- * within that time, a page of each bucket at once, and gives those of the target their
- * own due time again, which is past. A second pass finds jobs that another instance has
- * put back during the first.
+ * within that time, a page of each bucket at once, and restores the own due time of the
+ * target's jobs, which is past. A second pass finds jobs that another instance has put
+ * back during the first.
  */
 #include "bridge/engine/pace_internal.h"
 #include "bridge/engine/sched.h"

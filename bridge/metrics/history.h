@@ -52,7 +52,7 @@ struct history {
     int64_t last[HISTORY_SPANS];                 /* number of the last step */
 };
 
-/* Creates a history in which nothing is known up to now. Free it with free(). */
+/* Creates a history without any values. Free it with free(). */
 struct history *history_new(int64_t now_ms);
 /* Ends a step; the steps between the last one and this one are unknown. If it is earlier
  * than the last one, the clock was set back: all other steps are forgotten. Adds the

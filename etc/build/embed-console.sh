@@ -4,7 +4,7 @@
 # console_file console_files[].
 set -eu
 
-printf '/* SPDX-License-Identifier: BSD-2-Clause */\n/* Made by tests/embed-console.sh. */\n'
+printf '/* SPDX-License-Identifier: BSD-2-Clause */\n/* Made by etc/build/embed-console.sh. */\n'
 printf '#include "bridge/admin/admin.h"\n\n#include <stddef.h>\n\n'
 printf 'const struct console_file console_files[] = {\n'
 for file in "$@"; do

@@ -130,7 +130,7 @@ def test_keepalives_of_24_hours_keep_idle_connections_open_while_redis_stands_st
     assert not ended and connections == Counter(way.names), (ended, connections)
     assert set(pings) == set(way.names), pings
     assert max(growth.values()) < IDLE_GROWTH_KIB, growth
-    scenario.row("28b", f"{kind}, MQTT: {PINGS} keepalives, Redis stands still longer than a keepalive", way.sent,
+    scenario.row("28b", f"{kind}, MQTT: {PINGS} keepalives, Redis does not answer for longer than a keepalive", way.sent,
                  scenario.faults, set(range(way.sent)) - set(arrived), [], [], sum(arrived.values()) - len(arrived), 0)
     way.publisher.disconnect()
     way.publisher.loop_stop()

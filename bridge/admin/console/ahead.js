@@ -121,7 +121,7 @@ export function aheadPicture(route) {
     fill();
   }
 
-  // The numbers; also after each poll, which tells what due jobs wait for.
+  // The numbers; also after each poll, because it contains why due jobs do not leave.
   function tell() {
     const { counts, later, held, uncounted } = data.total, text = describe_all(data.total, route && ` of ${route}`);
     if (picture.getAttribute('aria-label') === text) {

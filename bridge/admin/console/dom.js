@@ -68,7 +68,7 @@ export function count(n) {
     : n < 1e9 ? `${(n / 1e6).toFixed(n < 1e7 ? 2 : 1)} M` : `${(n / 1e9).toFixed(2)} G`;
 }
 
-// A number that Redis counts; null: Redis has not told it.
+// A number that Redis counts; null: unknown, because Redis has not answered.
 export const known = (n) => (n === null || n === undefined ? 'unknown' : count(n));
 
 // The sum of such numbers; null if one of them is unknown.

@@ -5,7 +5,7 @@ import { button, clock, fromNow, h, put, utc } from './dom.js';
 import { now } from './model.js';
 
 const LOOK_MS = 5000; // maximum time for one page, if few items match
-const AGAIN_MS = 4000, QUICK_MS = 500; // the first page is read again, if that takes less than QUICK_MS
+const AGAIN_MS = 4000, QUICK_MS = 500; // the first page is read again unless that takes QUICK_MS or longer
 
 // fields: [{ name, label, type, list, options }]; columns: [label, kind]; kind: see console.css. ask(filters, cursor,
 // signal): returns { rows, cursor, looked, enough: true: do not fill the page }. cells(item): the first is a text, the
