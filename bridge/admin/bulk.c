@@ -100,6 +100,7 @@ struct bulk {
     struct route *route;
     enum op op;
     bool dry_run;
+    bool advanced;          /* a step of this request is complete */
     int64_t at_ms;          /* of a move: the new due time */
     struct spot here, next; /* all before here is done; next: behind the open step */
     struct store_alter_want *wants;
@@ -251,10 +252,11 @@ static void answer(struct bulk *b)
     bulk_free(b);
 }
 
-/* Redis did not reply: the cursor contains the last step, which may be repeated. */
+/* Redis did not reply: the cursor contains the last step, which may be repeated. A cursor
+ * that is the one of the request would be repeated for ever. */
 static void give_up(struct bulk *b)
 {
-    if (b->looked > 0) {
+    if (b->advanced) {
         answer(b);
         return;
     }
@@ -269,6 +271,7 @@ static void step(struct bulk *b);
 static void end_step(struct bulk *b)
 {
     go_to_next(b);
+    b->advanced = true;
     /* Once the listener has stopped, max is 0, which ends the page. */
     if (is_over(b) || b->looked >= EXAMINE_MAX ||
         (b->args->max <= b->done + b->in_flight + b->skipped && !b->dry_run) ||

@@ -275,8 +275,9 @@ static void on_usage(void *arg, bool answered)
 static void on_whole_probe(void *arg, bool answered)
 {
     struct node *node = arg;
+    bool read = node->fresh.appends >= 0 && node->fresh.used_bytes >= 0;
     bool worse = node->fresh.persistence < node->facts.persistence;
-    if (answered && node->state == NODE_UP) {
+    if (answered && read && node->state == NODE_UP) { /* else a later probe reads them */
         node->facts = node->fresh;
         if (worse)
             redis_facts_warn(&node->facts, &node->store->conf.durability);
