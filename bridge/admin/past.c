@@ -167,6 +167,8 @@ static void on_written(void *arg, const struct redisReply *reply)
 {
     struct slice error = redis_error_text(reply);
     (void)arg;
+    if (reply == NULL)
+        error = SLICE_LIT("Redis did not reply");
     if (error.p)
         log_warn("daemon", "the history of the routes was not saved: %.*s",
                  SLICE_ARG(error));

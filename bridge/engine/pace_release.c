@@ -144,7 +144,14 @@ static void release_free(struct release *r)
 void release_start(struct pace *p, struct slice name)
 {
     int64_t i = 0, n = p->route->bucket_count;
-    struct release *r = mem_alloc(sizeof(*r) + (size_t)n * sizeof(r->parts[0]));
+    struct release *r;
+    TAILQ_FOREACH (r, &p->releases, link) {
+        if (slice_eq(buf_slice(&r->name), name)) {
+            r->passes = 0; /* it starts again */
+            return;
+        }
+    }
+    r = mem_alloc(sizeof(*r) + (size_t)n * sizeof(r->parts[0]));
     r->pace = p;
     r->part_count = n;
     buf_add_slice(&r->name, name);

@@ -296,6 +296,7 @@ void exporter_apply(struct exporter *e, const struct conf_otlp *conf)
     close_easy(e);
     open_easy(e, conf);
     e->again_ms = 0;
+    e->failures = 0;
     schedule(e);
 }
 
