@@ -402,8 +402,10 @@ unsigned health_count(const struct bridge *bridge)
 {
     struct buf cause = {0};
     unsigned n = 0;
-    EACH_ROUTE (bridge, route)
+    EACH_ROUTE (bridge, route) {
+        buf_clear(&cause);
         n += health_of(route, &cause) != HEALTH_HEALTHY;
+    }
     buf_free(&cause);
     return n;
 }
@@ -413,10 +415,12 @@ void health_print(const struct bridge *bridge, struct buf *out)
     struct buf cause = {0};
     metric_head(out, "tarry_route_health", "gauge",
                 "1 for the present health of the route; no line for the others.");
-    EACH_ROUTE (bridge, route)
+    EACH_ROUTE (bridge, route) {
+        buf_clear(&cause);
         metric_number(out, "tarry_route_health",
                       LABELS({"route", route->conf->name},
                              {"health", names[health_of(route, &cause)]}),
                       1);
+    }
     buf_free(&cause);
 }

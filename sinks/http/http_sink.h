@@ -5,12 +5,6 @@
  * http_url.c callback URLs, http_message.c writes headers and reads answers, http_sign.c
  * signs.
  */
-/*
- * http_sink.h - shared by the files of the http sink: XX
- * runs curl on the loop, http_call.c makes a delivery. The others are pure:
- * http_opts.c checks the options, http_url.c callback URLs, http_message.c writes headers
- * and reads answers, http_sign.c signs.
- */
 #ifndef SINKS_HTTP_HTTP_SINK_H
 #define SINKS_HTTP_HTTP_SINK_H
 
