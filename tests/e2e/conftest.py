@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import limits, rediscluster, servers, tarry, verify
+from lib import limits, rabbitmq, rediscluster, servers, tarry, verify
 
 
 def pytest_configure(config):
@@ -26,8 +26,8 @@ def pytest_terminal_summary(terminalreporter):
 
 
 class Bench:
-    def __init__(self, folder, name, kafka):
-        self.folder, self.name, self.start_kafka = folder, name, kafka
+    def __init__(self, folder, name, kafka, rabbitmq_=None):
+        self.folder, self.name, self.start_kafka, self.start_rabbitmq = folder, name, kafka, rabbitmq_
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.sockets = Path(tempfile.mkdtemp(prefix="tarry-"))  # the path of a socket must be short
@@ -41,6 +41,18 @@ class Bench:
     @property
     def kafka(self):
         return self.start_kafka()
+
+    @property
+    def rabbitmq(self):
+        """The node that all tests of the session share. Give its queues the name of the bench."""
+        return self.start_rabbitmq()
+
+    def own_rabbitmq(self, **more):
+        """Returns a node that the test may stop. It is not started."""
+        rabbitmq.require()
+        node = self.keep(rabbitmq.RabbitMQ(self.folder / "rabbitmq", **more))
+        self.start_rabbitmq = lambda: node
+        return node
 
     def redis(self, appendfsync="everysec"):
         if os.environ.get("TARRY_E2E_REDIS") == "cluster":
@@ -81,6 +93,25 @@ def kafka_of_session():
         server.end()
 
 
+@pytest.fixture(scope="session")
+def rabbitmq_of_session():
+    """Returns a function that starts RabbitMQ on its first call."""
+    running = []
+
+    def get():
+        if not running:
+            rabbitmq.require()
+            slot = os.environ.get("TARRY_E2E_SLOT", "0")
+            folder = servers.BUILD / f"e2e/rabbitmq-{slot}"
+            shutil.rmtree(folder, ignore_errors=True)
+            running.append(rabbitmq.RabbitMQ(folder).start())
+        return running[0]
+
+    yield get
+    for server in running:
+        server.end()
+
+
 @pytest.fixture
 def real_kafka(kafka_of_session):
     if not kafka_of_session().real:
@@ -97,10 +128,10 @@ def own_kafka(bench, real_kafka):
 
 
 @pytest.fixture
-def bench(request, kafka_of_session):
+def bench(request, kafka_of_session, rabbitmq_of_session):
     name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
     # A test must not read a topic of an earlier run or of another test.
     folder = servers.BUILD / "e2e" / request.path.stem / name  # test files may run at the same time
-    b = Bench(folder, f"{name[:60]}-{os.urandom(3).hex()}", kafka_of_session)
+    b = Bench(folder, f"{name[:60]}-{os.urandom(3).hex()}", kafka_of_session, rabbitmq_of_session)
     yield b
     b.end()

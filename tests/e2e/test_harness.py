@@ -9,6 +9,7 @@ import xml.etree.ElementTree as xml
 import pytest
 
 from lib import collect, jobs, load, machine, servers, verify
+from lib.servers import wait_for
 
 
 def delivered(job, ns=None, **other):
@@ -86,6 +87,32 @@ def test_mosquitto_returns_what_was_sent_also_over_a_restart(bench):
     broker.stop()
     broker.start()
     relayed(batch, collector.wait_count(len(batch)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("quorum", [False, True], ids=["classic", "quorum"])
+def test_rabbitmq_returns_what_was_sent_also_over_kill_9(bench, quorum):
+    node = bench.own_rabbitmq().start()
+    node.declare("q", quorum=quorum)
+    batch = jobs.many(2000, charset="utf8", keys=False, repeats=False)
+    load.amqp(node, "", "q", batch[:1000])
+    wait_for("the count", lambda: node.queue("q") == 1000)
+    node.kill()
+    node.start()
+    collector = bench.keep(collect.FromAmqp(node, "q"))
+    node.wait_consumer("q")
+    load.amqp(node, "", "q", batch[1000:])
+    relayed(batch, collector.wait_count(len(batch)))
+    wait_for("all to be acknowledged", lambda: node.queue("q") == 0)
+    node.memory_alarm(True)
+    with pytest.raises(AssertionError, match="did not confirm 1000"):
+        load.AmqpLoad(node, "", "q", patience_s=-0.5).send(jobs.many(1000))
+    node.memory_alarm(False)
+    node.close_connections()
+    node.wait_consumer("q")
+    node.delete_queue("q")
+    assert node.queue("q") is None
+    assert node.stop() == 0
 
 
 def test_the_callback_server_handles_pipelined_requests_and_a_restart(bench):

@@ -46,13 +46,14 @@ def pytest_terminal_summary(terminalreporter):
 
 
 kafka_of_session, real_kafka = e2e.kafka_of_session, e2e.real_kafka
+rabbitmq_of_session = e2e.rabbitmq_of_session
 
 
 @pytest.fixture
-def bench(request, kafka_of_session):
+def bench(request, kafka_of_session, rabbitmq_of_session):
     name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
     folder = FOLDER / request.path.stem / name
-    b = e2e.Bench(folder, f"{name[:60]}-{os.urandom(3).hex()}", kafka_of_session)
+    b = e2e.Bench(folder, f"{name[:60]}-{os.urandom(3).hex()}", kafka_of_session, rabbitmq_of_session)
     yield b
     b.end()
 

@@ -114,6 +114,50 @@ class FromMqtt(Collector):
         self.client.loop_stop()
 
 
+class FromAmqp(Collector):
+    """Consumes a queue of RabbitMQ. Acknowledges each message; connects again after the broker has restarted.
+    properties: of each arrival, as pika returns them."""
+
+    def __init__(self, node, queue):
+        super().__init__()
+        self.node, self.queue, self.open, self.properties, self.seen = node, queue, True, [], set()
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self):
+        import pika
+        while self.open:
+            try:
+                with self.node.connect() as connection:
+                    channel = connection.channel()
+                    channel.basic_qos(prefetch_count=500)
+                    for method, properties, body in channel.consume(self.queue, inactivity_timeout=0.1):
+                        if method is not None:
+                            self.take(method, properties, body)
+                            channel.basic_ack(method.delivery_tag)
+                        if not self.open:
+                            break
+            except (pika.exceptions.AMQPError, OSError):
+                time.sleep(0.1)
+
+    def take(self, method, properties, body):
+        ns = time.time_ns()
+        headers = [(n, v if isinstance(v, bytes) else str(v).encode()) for n, v in (properties.headers or {}).items()]
+        if properties.content_type is not None:
+            headers.append(("content-type", properties.content_type.encode()))
+        # A restarted broker repeats what it has sent without reading our acknowledgement. These are not duplicates
+        # from tarry.
+        same = (body, tuple(headers))
+        if not method.redelivered or same not in self.seen:
+            self.seen.add(same)
+            self.properties.append(properties)
+            self.arrivals.append(Arrival(ns, None, headers, body, method.routing_key))
+
+    def close(self):
+        self.open = False
+        self.thread.join(10)
+
+
 class FromHttp(Collector):
     """A callback server on its own thread. policy(arrival) returns the status, or one of these:
     (status, extra header lines[, body]), ("after", seconds[, status]) to answer later, ("when", event[,

@@ -42,14 +42,15 @@ class Job:
         return "deliver-after", f"{self.delay_ms}ms".encode()
 
 
-def make(seq, charset="ascii", keys=True, named=False, max_delay_ms=MAX_DELAY_MS):
-    """charset: which values headers and keys may contain: binary, utf8 or ascii."""
+def make(seq, charset="ascii", keys=True, named=False, max_delay_ms=MAX_DELAY_MS, repeats=True):
+    """charset: which values headers and keys may contain: binary, utf8 or ascii. repeats: a header name may occur
+    twice."""
     rng = random.Random(f"{SEED}/{seq}")
     size = 0 if seq % 97 == 5 else rng.randrange(1, 800)
     text = {"binary": hashlib.sha256(str(seq).encode()).digest(),
             "utf8": f"grüße-{seq}-☃".encode(), "ascii": f"value {seq}; a=\"b\"".encode()}[charset]
     headers = [("test-seq", str(seq).encode()), ("test-text", text)]
-    if seq % 5 == 0:
+    if repeats and seq % 5 == 0:
         headers.append(("test-text", b"again"))
     if seq % 3 == 0:
         headers.append(("content-type", b"application/x-test"))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Producers. Each one sends a list of jobs and marks the jobs that the receiver accepted."""
+import collections
 import math
 import re
 import socket
@@ -19,10 +20,13 @@ class Pace:
     def __init__(self, rate):
         self.rate, self.started, self.n = rate, time.monotonic(), 0
 
+    def ahead_s(self):
+        return self.started + self.n / self.rate - time.monotonic() if self.rate else 0
+
     def step(self, n=1):
         self.n += n
-        ahead_s = self.rate and self.started + self.n / self.rate - time.monotonic()
-        if ahead_s and ahead_s > 0.002:
+        ahead_s = self.ahead_s()
+        if ahead_s > 0.002:
             time.sleep(ahead_s)
 
 
@@ -100,6 +104,87 @@ def mqtt5(port, topic, jobs, rate=None):
         client.loop_stop()
         for mid, job in sent:
             job.accepted = mid in waiting
+
+
+class AmqpLoad:
+    """Publishes persistent messages and waits for their confirms, at most `window` at a time. After a lost
+    connection, publishes again what was not confirmed: give the jobs ids if the test counts duplicates."""
+
+    window = 500
+
+    def __init__(self, node, exchange, routing_key, patience_s=60):
+        self.node, self.exchange, self.routing_key = node, exchange, routing_key
+        self.patience_s, self.properties = patience_s, self.of_job
+        self.open = {}  # delivery tag -> job, not confirmed yet
+
+    @staticmethod
+    def of_job(job):
+        """Returns the properties of the job's message. The content type has a property of its own."""
+        import pika
+        headers, kind = {}, None
+        for name, value in control(job):
+            if name == "content-type":
+                kind = value.decode()
+            else:
+                headers[name] = value.decode()
+        return pika.BasicProperties(headers=headers, content_type=kind, delivery_mode=2)
+
+    def send(self, jobs, rate=None):
+        import pika
+        self.todo, self.left, self.pace = collections.deque(jobs), len(jobs), Pace(rate)
+        end = time.monotonic() + self.patience_s + len(jobs) / (rate or 1000)
+        while self.left:
+            assert time.monotonic() < end, f"RabbitMQ did not confirm {self.left} messages"
+            self.connection = pika.SelectConnection(
+                pika.URLParameters(f"{self.node.url}/?heartbeat=5"), self.connected, self.ended, self.ended)
+            self.connection.ioloop.call_later(max(0.1, end - time.monotonic()), self.ended)
+            self.connection.ioloop.start()
+            self.todo.extendleft(reversed(self.open.values()))
+            self.open = {}
+            if self.left:
+                time.sleep(0.1)
+
+    def connected(self, connection):
+        self.tag = 0
+
+        def opened(channel):
+            channel.add_on_close_callback(self.ended)
+            channel.confirm_delivery(self.confirmed, lambda _: self.publish(channel))
+        connection.channel(on_open_callback=opened)
+
+    def ended(self, *_):
+        self.connection.ioloop.stop()
+
+    def publish(self, channel):
+        if not channel.is_open:
+            return
+        for _ in range(100):
+            if not self.todo or len(self.open) >= self.window or self.pace.ahead_s() > 0.002:
+                break
+            job = self.todo.popleft()
+            if job.due_ms == 0:
+                job.sent_as = self.properties(job)
+            self.tag += 1
+            self.open[self.tag] = job
+            channel.basic_publish(self.exchange, self.routing_key, job.payload, job.sent_as)
+            self.pace.n += 1
+        self.connection.ioloop.call_later(0.005, lambda: self.publish(channel))
+
+    def confirmed(self, frame):
+        tag, acked = frame.method.delivery_tag, frame.method.NAME == "Basic.Ack"
+        for done in [t for t in self.open if t <= tag] if frame.method.multiple else [tag]:
+            job = self.open.pop(done)
+            if acked:
+                job.accepted = True
+                self.left -= 1
+            else:
+                self.todo.append(job)
+        if not self.left:
+            self.connection.close()
+
+
+def amqp(node, exchange, routing_key, jobs, rate=None):
+    AmqpLoad(node, exchange, routing_key).send(jobs, rate)
 
 
 class HttpLoad:
