@@ -233,7 +233,6 @@ struct delivery {
     struct slice answer, answer_type;
     bool stops_target; /* the sink may set it with TRY_AGAIN: the target no longer exists;
                         * tarry delivers nothing to it until an operator resumes it */
-    void *sink_arg;    /* for the sink's own use */
 };
 /* Return the first header of that name (case-insensitive); NULL: there is none. */
 const struct header *delivery_header(const struct delivery *d, const char *name);
