@@ -247,7 +247,7 @@ const scenarios = {
 
   // The content of a job is only text.
   async hostile() {
-    for (const tab of ['Waiting', 'Dead letters']) {
+    for (const tab of ['Pending', 'Dead letters']) {
       await route('r');
       await page.getByRole('tab', { name: tab }).click();
       for (const id of have[tab]) {
@@ -256,7 +256,7 @@ const scenarios = {
         await page.locator('.drawer pre').waitFor();
         assert.equal(await text('.drawer h2.id'), id);
       }
-      await shot(tab === 'Waiting' ? 'hostile' : 'hostile-dead');
+      await shot(tab === 'Pending' ? 'hostile' : 'hostile-dead');
     }
     assert.equal(await page.evaluate(() => window.owned), undefined);
     assert.equal(await page.locator('main script, main img, main iframe').count(), 0);
@@ -294,7 +294,7 @@ const scenarios = {
     await page.keyboard.press('Escape');
     await page.locator('.drawer').waitFor({ state: 'hidden' });
     assert.equal(await page.evaluate(() => document.activeElement.textContent), seen.opened);
-    await page.getByRole('tab', { name: 'Waiting' }).focus();
+    await page.getByRole('tab', { name: 'Pending' }).focus();
     await page.keyboard.press('ArrowRight');
     await page.locator('[role=tab][aria-selected=true]', { hasText: 'In flight' }).waitFor();
   },
@@ -394,9 +394,9 @@ const scenarios = {
     await page.waitForFunction(() => document.querySelector('.spark path').getAttribute('d').split('L').length > 3);
     await fits('the list');
     await shot('many');
-    await page.getByRole('button', { name: 'Waiting' }).click();
+    await page.getByRole('button', { name: 'Pending' }).click();
     assert.equal(await page.locator('.routes tbody a').first().innerText(), have.fullest);
-    assert.equal(await page.locator('th[aria-sort]').innerText(), 'Waiting');
+    assert.equal(await page.locator('th[aria-sort]').innerText(), 'Pending');
     await page.getByRole('button', { name: 'Route', exact: true }).click();
     assert.equal(await page.locator('.routes tbody a').first().innerText(), have.first);
     await shot('many-sorted');

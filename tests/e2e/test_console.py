@@ -98,7 +98,7 @@ def test_the_content_of_a_job_is_shown_as_text(testbed, browser):
     for id_ in HOSTILE:
         testbed.put(("dead " + id_).encode().decode("latin-1"), after="0s", payload=id_.encode())
     wait_for("all are dead", lambda: testbed.route()["dead"] == len(HOSTILE))
-    browser(testbed, "hostile", **{"Waiting": HOSTILE, "Dead letters": ["dead " + i for i in HOSTILE]})
+    browser(testbed, "hostile", **{"Pending": HOSTILE, "Dead letters": ["dead " + i for i in HOSTILE]})
 
 
 def test_names_that_mean_something_to_a_browser_are_no_errors(testbed, browser):

@@ -58,7 +58,7 @@ const due = (r) => [known(r.overdue), whole(r.overdue),
 
 // The values above the charts.
 const FIGURES = [
-  ['Waiting', (r) => [known(r.pending), whole(r.pending),
+  ['Pending', (r) => [known(r.pending), whole(r.pending),
                       r.counted_with ? `counted at ${r.counted_with}` : r.far ? `${known(r.far)} far` : '']],
   ['Next due', (r) => nextDue(r)],
   [(r) => (r.queue ? 'Ready' : 'Overdue'), due],
@@ -72,7 +72,7 @@ const FIGURES = [
 
 const tabsOf = (name, is_queue) => (is_queue
   ? tabs([['queues', 'Queues', () => queueList(name)], ['live', 'Live', () => tapPane(name)]])
-  : tabs([['waiting', 'Waiting', () => jobList(name, 'waiting')], ['in-flight', 'In flight', () => jobList(name, 'in-flight')],
+  : tabs([['waiting', 'Pending', () => jobList(name, 'waiting')], ['in-flight', 'In flight', () => jobList(name, 'in-flight')],
           ['held', 'Held', () => jobList(name, 'held')], ['dead', 'Dead letters', () => deadList(name)],
           ['live', 'Live', () => tapPane(name)]]));
 

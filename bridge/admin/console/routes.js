@@ -19,7 +19,7 @@ const COLUMNS = [
   { label: 'Route', by: (k) => k.data.name },
   { label: 'In /s', by: (k) => k.rates.in },
   { label: 'Out /s', by: (k) => k.rates.out },
-  { label: 'Waiting', by: (k) => k.data.pending },
+  { label: 'Pending', by: (k) => k.data.pending },
   { label: 'Trend' },
   { label: 'Next due', by: (k) => k.data.next_due_ms },
   { label: 'Overdue', by: (k) => k.data.oldest_overdue_ms },
