@@ -296,10 +296,16 @@ static void on_altered(void *arg, const struct store_alter_reply *reply)
     end_step(b);
 }
 
-/* Only a target and a later time need the records. */
+/* For a queue the script checks the expiry, except in a dry run, which changes nothing.
+ */
+static bool checks_expiry(const struct bulk *b)
+{
+    return b->op == OP_MOVE && (b->dry_run || !is_queue(b));
+}
+
 static bool needs_records(const struct bulk *b)
 {
-    return b->args->target.p != NULL || b->op == OP_MOVE;
+    return b->args->target.p != NULL || checks_expiry(b);
 }
 
 /* Checks what the script cannot read. Counts a job as skipped that would expire before
@@ -313,8 +319,8 @@ static bool is_wanted(struct bulk *b, const struct store_list_item *found, bool 
     struct job *job = job_decode(found->id, found->record, &b->route->names, &err);
     if (job && !wanted && route_target(b->route, job, &err) == 0)
         wanted = slice_eq(job->target, b->args->target);
-    if (wanted && job && !flies && b->op == OP_MOVE && job->expires_ms > 0 &&
-        job->expires_ms < b->at_ms) {
+    if (wanted && job && !flies && checks_expiry(b) &&
+        route_job_expired(b->route, job, b->at_ms)) {
         wanted = false;
         b->skipped++;
     }

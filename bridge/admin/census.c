@@ -39,12 +39,8 @@ static void add(struct store_count_reply *sum, const struct store_count_reply *o
 
 const struct route *census_of(const struct route *route)
 {
-    if (route->sink->rules == NULL)
-        return route;
-    EACH_ROUTE (route->bridge, first)
-        if (first->sink == route->sink)
-            return first;
-    return route;
+    const struct sink *sink = route->sink;
+    return sink->rules && sink->first_route ? sink->first_route : route;
 }
 
 bool census_knows(const struct route *route, int64_t since_ms)

@@ -434,15 +434,14 @@ static void on_moved(void *arg, const struct store_alter_reply *reply)
     moving_free(m);
 }
 
-/* Check the expiry in the record. For a queue, the script also checks the time to
- * live. */
+/* Check the expiry in the record. For a queue the script checks it. */
 static bool would_expire(const struct moving *m, struct slice record)
 {
     struct err err;
     struct job *job = job_decode(m->args->id, record, &m->route->names, &err);
     int64_t now_ms = clock_now_ms(bucket_clock(m->bucket), loop_mono_us());
     int64_t due_ms = m->at_ms > 0 ? m->at_ms : now_ms + m->after_ms;
-    bool ends = job && job->expires_ms > 0 && job->expires_ms < due_ms;
+    bool ends = job && route_job_expired(m->route, job, due_ms);
     job_free(job);
     return ends;
 }
@@ -455,7 +454,7 @@ static void on_found(void *arg, const struct store_look_reply *look)
         state = LOOK_NOT_THERE;
     if (state != LOOK_WAITS && state != LOOK_READY)
         refuse(m, state, 0);
-    else if (would_expire(m, look->record))
+    else if (m->route->sink->rules == NULL && would_expire(m, look->record))
         refuse(m, 0, ALTER_EXPIRES);
     else
         store_alter(m->bucket, ALTER_WHAT_MOVE, m->at_ms, m->after_ms,

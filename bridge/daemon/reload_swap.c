@@ -142,6 +142,7 @@ static void swap_routes(struct reload *r)
         if (starts)
             route_start(route);
     }
+    routes_changed(bridge);
 }
 
 /* --- the rest --- */

@@ -114,6 +114,7 @@ int core_start(struct bridge *bridge, const struct core_events *events, void *ar
                       inst_sink_named(bridge, c->dead), err) == NULL)
             return -1;
     }
+    routes_changed(bridge);
     return 0;
 }
 

@@ -24,8 +24,8 @@ enum part_use {
     PART_SUSPENDED, /* the same, but a reload holds it: it starts no new work.
                      * Afterwards it is stopped, or resumes */
     PART_NEW,       /* a reload has created it, and has not switched to it yet */
-    PART_LEAVING /* a reload has taken it out: it finishes its work, then it is freed,
-                  * unless the next reload uses it again */
+    PART_LEAVING    /* a reload has taken it out: it finishes its work, then it is freed,
+                     * unless the next reload uses it again */
 };
 
 /* Of a source or sink. */
@@ -106,6 +106,8 @@ struct sink {
     struct sink *before; /* the sink that it replaced, whose deliveries use credit of this
                           * one until they end; NULL: none */
     struct sink_stats stats;
+    const struct route *first_route; /* in use, to this sink; NULL: none. routes_changed()
+                                      * sets it */
 
     /* Of a queue sink: */
     const struct queue_rules *rules; /* NULL: not a queue sink */

@@ -423,6 +423,21 @@ struct slice route_group(const struct route *route, const struct job *job,
     return (struct slice){room, ROUTE_GROUP_BYTES - 1};
 }
 
+void routes_changed(struct bridge *bridge)
+{
+    EVERY_SINK (bridge, sink)
+        sink->first_route = NULL;
+    EACH_ROUTE (bridge, route)
+        if (route->sink->first_route == NULL)
+            route->sink->first_route = route;
+}
+
+bool route_job_expired(const struct route *route, const struct job *job, int64_t at_ms)
+{
+    bool at_once = route->sink->rules != NULL;
+    return job->expires_ms > 0 && job->expires_ms < at_ms + at_once;
+}
+
 /* FNV-1a differs too little between ids with the same suffix: multiply, and use the upper
  * half of the product. */
 int64_t route_spread_ms(const struct route *route, const struct job *job)

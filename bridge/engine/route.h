@@ -173,6 +173,11 @@ const struct retry_policy *route_retry_policy(const struct route *route,
 enum { ROUTE_GROUP_BYTES = 17 };
 struct slice route_group(const struct route *route, const struct job *job,
                          char room[ROUTE_GROUP_BYTES]);
+/* The routes in use, or their sinks, have changed: find the first route of each sink. */
+void routes_changed(struct bridge *bridge);
+/* Return whether the job has expired at that time. A job of a queue expires at its
+ * expiry, as in lua/lib/queue.lua; another one only after it. */
+bool route_job_expired(const struct route *route, const struct job *job, int64_t at_ms);
 /* Return by how many ms after its due time the job is delivered: its offset within the
  * route's spread, always the same for a job. At most half of the time until it
  * expires. */

@@ -296,7 +296,7 @@ static bool is_late(const struct route *route, const struct tries *t, int64_t la
 static bool settle_if_late(struct leased *l, int64_t lateness_ms, int64_t now_ms)
 {
     struct route *route = l->sched->route;
-    bool expired = l->job->expires_ms > 0 && l->job->expires_ms < now_ms;
+    bool expired = route_job_expired(route, l->job, now_ms);
     bool late = !expired && is_late(route, &l->tries, lateness_ms);
     enum reason reason = expired ? REASON_EXPIRED : REASON_LATE;
     if (!expired && !late)

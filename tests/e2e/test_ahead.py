@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """How many jobs are due when: GET /v1/admin/ahead."""
 import concurrent.futures
+import http.client
 import json
 import signal
 import time
@@ -8,7 +9,8 @@ import time
 import pytest
 
 from lib import cli, collect
-from lib.servers import freeze, wait_for
+from lib.reloads import Reloaded
+from lib.servers import Redis, freeze, wait_for
 
 MINUTE, HALF = 60_000, 1_800_000
 BINS = {"hour": (MINUTE, 60), "day": (HALF, 48), "week": (6 * HALF, 56)}
@@ -134,6 +136,38 @@ def test_many_requests_at_once_are_answered_from_one_count(testbed):
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         all_ = list(pool.map(lambda _: testbed.ask("week"), range(64)))
     assert all(whole(ahead["total"]) == 0 for ahead in all_) and testbed.calls() == 3
+
+
+def test_the_first_route_to_a_queue_sink_counts_its_jobs_also_after_a_reload(bench):
+    body = lambda *routes: 'sinks: { q: { type = "queue"; }; }; routes: {' + "".join(
+        f'{name}: {{ from = "http"; to = "q"; match = "{name}"; topic = "x"; }}; ' for name in routes) + "};"
+    daemon = Reloaded(bench, bench.redis(), body("one", "two"))
+    counted = lambda: {row["name"]: row["counted_with"] for row in daemon.tarry.ask("GET", "/v1/admin/routes")[2]["routes"]}
+    assert counted() == {"one": None, "two": "one"}
+    daemon.to(body("two", "one", "three"))
+    assert counted() == {"two": None, "one": "two", "three": "two"}
+    daemon.to(body("three"))
+    assert counted() == {"three": None}
+    daemon.tarry.stop()
+
+
+@pytest.mark.smoke
+def test_a_stop_while_the_redis_of_a_pool_hangs_ends_an_open_count(bench):
+    pool = bench.keep(Redis(bench.folder / "far", str(bench.sockets / "far.sock"))).start()
+    tarry = bench.tarry(bench.redis().url, f'''
+        sinks:  {{ q: {{ type = "queue"; pool = "far"; }}; }};
+        routes: {{ mails: {{ from = "http"; to = "q"; topic = "mails"; }}; }};
+        pools:  {{ far: {{ url = "{pool.url}"; }}; }};''').start()
+    ahead = lambda: tarry.ask("GET", "/v1/admin/ahead")[2]["total"]
+    assert tarry.ask("POST", "/v1/routes/mails/jobs", "x")[0] == 201
+    wait_for("the sweep of the queues", lambda: ahead()["overdue"] == 1)
+    freeze(pool.child)
+    client = http.client.HTTPConnection("127.0.0.1", tarry.port, timeout=15)
+    client.request("GET", "/v1/admin/ahead?span=day")
+    assert tarry.ask("GET", "/livez")[0] == 200, "the daemon has read the request before"
+    tarry.stop()
+    client.close()
+    pool.child.send_signal(signal.SIGCONT)
 
 
 # --- tarry routes --ahead ---

@@ -188,6 +188,18 @@ def test_jobs_that_would_expire_are_skipped(w):
     w.hook.wait_count(3)
 
 
+def test_at_its_expiry_a_job_of_a_queue_is_expired_and_another_job_is_not(w):
+    at = now_ms() + HOUR_MS
+    w.add(["e"], **{"deliver-before": str(at)})
+    assert w.tarry.ask("POST", "/v1/queues/mails/jobs", b"x", {
+        "delay-id": "e", "deliver-after": "30m", "deliver-before": str(at)})[0] == 201
+    for dry_run in ("true", "false"):
+        assert w.all("move", id_prefix="e", at=at, dry_run=dry_run)[0] == {"done": 1}
+        assert w.all("move", "mails", queue="mails", id_prefix="e", at=at, dry_run=dry_run)[0] == {"skipped": 1}
+    assert w.tarry.ask("POST", f"/v1/admin/routes/mails/jobs/e/move?queue=mails&at={at}")[0] == 409
+    assert w.tarry.ask("POST", f"/v1/admin/routes/mails/jobs/e/move?queue=mails&at={at - 1}")[0] == 200
+
+
 def test_a_wrong_request_changes_nothing(w):
     w.add(names("a", 30))
     bad = (400, "bad-request")
