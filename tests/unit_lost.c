@@ -219,6 +219,24 @@ static void a_call_while_redis_is_unavailable_is_answered_later(void **state)
     }
 }
 
+/* Also the calls that the callbacks make meanwhile. */
+static void a_store_that_is_freed_answers_all_calls_first(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < URLS; i++) {
+        struct sentinel *sentinel;
+        begin(&urls[i], &sentinel);
+        fake.paused = true;
+        run.again = true;
+        ask_all();
+        end(sentinel);
+        fake.paused = false;
+        assert_int_equal(run.asked, ASKED);
+        assert_int_equal(run.answered, ASKED);
+        assert_int_equal(run.answered_within, 0);
+    }
+}
+
 /* Redis replies with the error once, and then normally. */
 static void refuse_once(void (*ask)(void *arg), const char *error)
 {
@@ -307,6 +325,7 @@ UNIT(lost)
         cmocka_unit_test(a_callback_after_a_lost_wait_may_start_any_call),
         cmocka_unit_test(a_callback_of_a_rejected_call_may_start_any_call),
         cmocka_unit_test(a_call_while_redis_is_unavailable_is_answered_later),
+        cmocka_unit_test(a_store_that_is_freed_answers_all_calls_first),
         cmocka_unit_test(
             an_error_of_a_call_other_than_enqueue_and_cancel_pauses_no_source),
         cmocka_unit_test(an_error_of_a_cancel_pauses_sources_until_none_is_pending),

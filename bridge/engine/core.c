@@ -122,6 +122,8 @@ void core_release(struct bridge *bridge)
 {
     EVERY_ROUTE (bridge, route)
         route->use = PART_SUSPENDED; /* callbacks of the store must not claim */
+    EACH_POOL (bridge, pool)
+        store_close(pool->store); /* the callbacks use all stores */
     EACH_POOL (bridge, pool) {
         store_free(pool->store);
         sentinel_free(pool->sentinel);

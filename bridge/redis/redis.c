@@ -353,15 +353,22 @@ struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,
     return r;
 }
 
-void redis_free(struct redis *r)
+void redis_close(struct redis *r)
 {
-    if (r == NULL)
+    if (r->phase == GONE)
         return;
     r->phase = GONE;
     if (r->conf.finder)
         r->conf.finder->forget(r->conf.finder->self, r);
     close_connection(r);
     answer_open(r);
+}
+
+void redis_free(struct redis *r)
+{
+    if (r == NULL)
+        return;
+    redis_close(r);
     timer_del(r->deadline_timer);
     timer_del(r->connect_timer);
     redis_conf_free(&r->conf);

@@ -97,8 +97,10 @@ typedef void redis_reply_cb(void *arg, const struct redisReply *reply);
  * Copies conf. */
 struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,
                         void *arg);
-/* Frees the connection. Open commands get NULL replies from within; no callback is called
- * afterwards. NULL is ignored. */
+/* Ends the connection for ever. Open commands get NULL replies from within; no callback
+ * is called afterwards. */
+void redis_close(struct redis *r);
+/* Closes and frees the connection. NULL is ignored. */
 void redis_free(struct redis *r);
 bool redis_is_up(const struct redis *r);
 /* Whether the finder reports a failover in progress (is_failing_over). */

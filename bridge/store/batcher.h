@@ -172,9 +172,20 @@ void batch_send_again(struct batch *batch, bool lost);
  * have them. */
 void batch_expire(struct batch *batch, int64_t now_us);
 
+/* The first member of a call that no node can execute now. */
+struct unsent {
+    TAILQ_ENTRY(unsent) link; /* of store->unsent */
+    void (*answer)(struct unsent *unsent);
+};
+TAILQ_HEAD(unsent_list, unsent);
+/* Calls answer in the next turn, or when the store is closed. */
+void store_answer_later(struct store *st, struct unsent *unsent,
+                        void (*answer)(struct unsent *unsent));
+
 /* A query or a claim without a reply. call_cb casts cb to its real type and calls it
  * once; reply NULL: there was no answer, or an error. */
 struct call {
+    struct unsent unsent;
     struct store *store;
     struct bucket *bucket; /* NULL: the call concerns no bucket */
     struct node *node;     /* the node that is asked; NULL: none is up */
@@ -238,7 +249,8 @@ struct store {
     unsigned open_count;
     struct store_counters counters;
     struct batcher_list batchers; /* that have work */
-    struct timer *flush_timer, *tick;
+    struct unsent_list unsent;
+    struct timer *flush_timer, *unsent_timer, *tick;
     struct turn_hook *hook;
     struct log_limit complain, complain_wakes;
     struct bucket *buckets; /* by name */
@@ -277,8 +289,10 @@ void store_list_batcher(struct store *st, struct batcher *batcher);
 /* Creates a node and starts to connect. place: copied; NULL: use the address from the
  * store's configuration. */
 struct node *node_new(struct store *st, const struct redis_place *place);
-/* Frees the node. Open calls are answered with NULL, so their changes return to their
- * batchers. */
+/* Ends the connection. Open calls are answered with NULL, so their changes return to
+ * their batchers. */
+void node_close(struct node *node);
+/* Closes and frees the node. */
 void node_free(struct node *node);
 /* Once a second. */
 void node_tick(struct node *node);

@@ -88,6 +88,34 @@ static void on_wakes_state(void *arg, enum redis_state state, const char *why)
     st->events.notified(st->arg, (struct slice){NULL, 0});
 }
 
+/* --- calls that no node can execute now --- */
+
+void store_answer_later(struct store *st, struct unsent *unsent,
+                        void (*answer)(struct unsent *unsent))
+{
+    unsent->answer = answer;
+    TAILQ_INSERT_TAIL(&st->unsent, unsent, link);
+    timer_set(st->unsent_timer, 0);
+}
+
+static void answer_first_unsent(struct store *st)
+{
+    struct unsent *unsent = TAILQ_FIRST(&st->unsent);
+    TAILQ_REMOVE(&st->unsent, unsent, link);
+    unsent->answer(unsent);
+}
+
+/* Leaves the calls that the callbacks make to the next turn. */
+static void on_unsent_timer(void *arg)
+{
+    struct store *st = arg;
+    const struct unsent *last = TAILQ_LAST(&st->unsent, unsent_list), *first;
+    do {
+        first = TAILQ_FIRST(&st->unsent);
+        answer_first_unsent(st);
+    } while (first != last);
+}
+
 /* --- every turn, every second --- */
 
 void store_list_batcher(struct store *st, struct batcher *batcher)
@@ -185,8 +213,10 @@ struct store *store_new(const struct store_conf *conf, const struct store_events
     st->events = *events;
     st->arg = arg;
     TAILQ_INIT(&st->batchers);
+    TAILQ_INIT(&st->unsent);
     st->wake_channel = mem_format("%s:wake", conf->prefix);
     st->flush_timer = timer_new(on_flush_timer, st);
+    st->unsent_timer = timer_new(on_unsent_timer, st);
     st->tick = timer_every(TICK_MS, on_tick, st);
     st->hook = loop_each_turn(flush, st);
     far_init(st);
@@ -194,18 +224,44 @@ struct store *store_new(const struct store_conf *conf, const struct store_events
     return st;
 }
 
+void store_close(struct store *st)
+{
+    struct batcher *batcher;
+    if (st == NULL)
+        return;
+    timer_stop(st->flush_timer);
+    timer_stop(st->tick);
+    st->up = false;
+    redis_close(st->wakes);
+    for (unsigned i = 0; i < st->node_count; i++)
+        node_close(st->nodes[i]); /* open changes return to their batchers */
+    for (;;) {                    /* the callbacks may make further calls */
+        if (!TAILQ_EMPTY(&st->unsent)) {
+            answer_first_unsent(st);
+        } else if ((batcher = TAILQ_FIRST(&st->batchers)) != NULL) {
+            batcher->listed = false;
+            TAILQ_REMOVE(&st->batchers, batcher, link);
+            for (int i = 0; i < BATCHERS; i++)
+                batcher_reject(&batcher->bucket->batcher[i], NULL, 0);
+        } else {
+            return;
+        }
+    }
+}
+
 void store_free(struct store *st)
 {
     struct bucket *b;
     if (st == NULL)
         return;
+    store_close(st);
     turn_hook_del(st->hook);
     timer_del(st->flush_timer);
+    timer_del(st->unsent_timer);
     timer_del(st->tick);
-    st->up = false;
     redis_free(st->wakes);
     for (unsigned i = 0; i < st->node_count; i++)
-        node_free(st->nodes[i]); /* open changes return to their batchers */
+        node_free(st->nodes[i]);
     st->node_count = 0;
     while ((b = st->buckets))
         bucket_free(b);

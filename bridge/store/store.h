@@ -58,7 +58,10 @@ struct store_events {
  * conf. */
 struct store *store_new(const struct store_conf *conf, const struct store_events *events,
                         void *arg);
-/* Frees the store. Queued changes are answered with code 0. NULL is ignored. */
+/* Ends the connections. Answers all open calls with NULL and all open changes with code
+ * 0, also those that the callbacks make meanwhile. NULL is ignored. */
+void store_close(struct store *st);
+/* Closes and frees the store. NULL is ignored. */
 void store_free(struct store *st);
 /* In a cluster: every slot has a master, and every master is up. */
 bool store_is_up(const struct store *st);

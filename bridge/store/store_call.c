@@ -177,10 +177,10 @@ static void on_reply(void *arg, const struct redisReply *reply)
     free(call);
 }
 
-/* Answers with NULL in the next turn: Redis is not reachable. */
-static void on_unreachable(void *arg)
+/* Redis is not reachable. */
+static void answer_unsent(struct unsent *unsent)
 {
-    on_reply(arg, NULL);
+    on_reply(unsent, NULL);
 }
 
 static void args_begin(struct store *st, enum script script, const struct slice *keys,
@@ -265,7 +265,7 @@ void call_send(struct call *call,
     if (call->node)
         args_send(call->store, call->script, call->node->redis, on_reply, call);
     else
-        loop_defer(on_unreachable, call);
+        store_answer_later(call->store, &call->unsent, answer_unsent);
 }
 
 /* For a queue: in us. */

@@ -14,6 +14,7 @@ enum { REDIRECTS_MAX = 4 };
 
 /* A command without a reply, with a copy of its arguments for a redirect. */
 struct errand {
+    struct unsent unsent;
     struct node *node;
     redis_reply_cb *cb;
     void *arg;
@@ -71,9 +72,9 @@ static void on_errand(void *arg, const struct redisReply *reply)
     free(errand);
 }
 
-static void on_unreachable(void *arg)
+static void answer_unsent(struct unsent *unsent)
 {
-    on_errand(arg, NULL);
+    on_errand(unsent, NULL);
 }
 
 void store_command(struct store *st, const struct slice *args, unsigned n,
@@ -86,7 +87,7 @@ void store_command(struct store *st, const struct slice *args, unsigned n,
     if (errand->node && errand->node->state == NODE_UP)
         redis_command(errand->node->redis, errand->args, n, on_errand, errand);
     else
-        loop_defer(on_unreachable, errand);
+        store_answer_later(st, &errand->unsent, answer_unsent);
 }
 
 /* --- notifications --- */

@@ -355,11 +355,17 @@ struct node *node_new(struct store *st, const struct redis_place *place)
     return node;
 }
 
-void node_free(struct node *node)
+void node_close(struct node *node)
 {
     node->state = NODE_DOWN;
-    redis_free(node->redis);
+    redis_close(node->redis);
     wait_connection_lost(node);
+}
+
+void node_free(struct node *node)
+{
+    node_close(node);
+    redis_free(node->redis);
     free(node->place.host);
     free(node->place.port);
     loop_defer_free(node); /* a callback of it may be on the way out */
