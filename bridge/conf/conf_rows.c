@@ -141,7 +141,8 @@ static const struct opt daemon_rows[] = {
      .min = 1, .max = 1000, .reloads = true},
     {"overdue_alarm", OPT_MS, AT(overdue_alarm_ms), "30s",
      .help =
-         "If due jobs could be delivered and none is for this time, the watchdog "
+         "If Redis answers, due jobs could be delivered and none is for this time, the "
+         "watchdog "
          "restarts their bucket, and /readyz answers 503 until jobs move again. 0: off.",
      .min = 0, .max = DAY, .reloads = true},
     {"core_dumps", OPT_BOOL, AT(core_dumps), "false",

@@ -13,7 +13,8 @@ enum {
     CLAIM_MAX = 1000,              /* jobs of one claim: see lua/scripts.def */
     LIMIT_RETRY_US = 50 * 1000,    /* the limit of all instances is reached */
     STALL_US = 3 * 1000 * 1000,    /* without a tick for this long */
-    HEAD_FRESH_US = 100 * 1000     /* older reports may be out of date */
+    HEAD_FRESH_US = 100 * 1000,    /* older reports may be out of date */
+    ANSWER_US = 1000 * 1000        /* of a claim; Redis is silent, or it was lost */
 };
 
 struct claim { /* a claim in flight, until its answer */
@@ -334,10 +335,10 @@ static void reap(struct sched *s)
 /* Return why due jobs do not leave although nothing holds them; NULL: no such jobs. */
 static const char *stall(const struct sched *s, int64_t now_us)
 {
-    if (!may_claim(s) || bucket_pause_us(s->bucket) > 0 || until_due_us(s, now_us) != 0 ||
-        paced_us(s, now_us) > 0)
+    if (!may_claim(s) || bucket_is_silent(s->bucket) || bucket_pause_us(s->bucket) > 0 ||
+        until_due_us(s, now_us) != 0 || paced_us(s, now_us) > 0)
         return NULL;
-    return s->claim                ? "Redis has not answered a claim"
+    return s->claim                ? "the answer to a claim was lost"
            : credit(s->route) == 0 ? "the sink reports no outcomes"
                                    : "claims return no jobs";
 }
@@ -377,6 +378,8 @@ static void watch(struct sched *s)
     since_us = s->stalled_us > since_us ? s->stalled_us : since_us;
     if (now_us - since_us < alarm_us)
         return;
+    if (s->claim && now_us - s->claim->sent_us < ANSWER_US)
+        return; /* a later tick knows whether Redis hangs */
     log_event(LOG_ERROR, &(struct log_about){.route = s->route->conf->name},
               "bucket %s has due jobs but has delivered none for %lld ms: %s; tarry "
               "restarts its scheduler",

@@ -109,9 +109,9 @@ void sched_set_head(struct sched *s, int64_t head_ms);
 void sched_members_changed(struct sched *s);
 /* Call it once a second: reaps expired leases, and checks the clock.
  *
- * Its watchdog: if due jobs could leave but do not for daemon.overdue_alarm, it logs and
- * counts that, reports it in /readyz (stalled_us), and restarts the scheduler of the
- * bucket. */
+ * Its watchdog: if due jobs could leave but do not for daemon.overdue_alarm although
+ * Redis answers, it logs and counts that, reports it in /readyz (stalled_us), and
+ * restarts the scheduler of the bucket. */
 void sched_tick(struct sched *s);
 /* Call it at the end of a turn: claims for buckets that wait for this sink's credit. */
 void sched_credit(struct sink *sink);

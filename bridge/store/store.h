@@ -169,8 +169,10 @@ const char *bucket_name(const struct bucket *b);
 int64_t bucket_far_ms(const struct bucket *b);
 /* left: another instance owns the bucket (membership.h) and moves its far jobs first. */
 void bucket_set_owner_first(struct bucket *b, bool left);
-/* bucket_is_up: whether the server of the bucket is ready. bucket_clock: its clock. */
+/* bucket_is_up: whether the server of the bucket is ready. bucket_is_silent: it has owed
+ * a reply for STORE_SILENT_MS. bucket_clock: its clock. */
 bool bucket_is_up(const struct bucket *b);
+bool bucket_is_silent(const struct bucket *b);
 const struct clock *bucket_clock(const struct bucket *b);
 /* How long (us) changes of this bucket pause after an error reply; 0: no pause. Do not
  * claim jobs meanwhile, because their acks could not be sent. */

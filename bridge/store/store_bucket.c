@@ -175,6 +175,12 @@ bool bucket_is_up(const struct bucket *b)
     return node && node->state == NODE_UP;
 }
 
+bool bucket_is_silent(const struct bucket *b)
+{
+    const struct node *node = bucket_node(b);
+    return node && redis_silent_ms(node->redis) >= STORE_SILENT_MS;
+}
+
 void bucket_push(struct bucket *b)
 {
     if (bucket_is_up(b))

@@ -66,14 +66,14 @@ def test_a_lost_answer_to_a_claim_ends_no_route(bench, scenario):
     assert tarry.metric("tarry_watchdog_rearms_total", route="r") == 1
     assert tarry.ask("GET", "/readyz")[0] == 200, "it is well again by itself"
     log = tarry.log.read_text()
-    assert log.count("Redis has not answered a claim; tarry restarts its scheduler") == 1 and "level=error route=r" in log
+    assert log.count("the answer to a claim was lost; tarry restarts its scheduler") == 1 and "level=error route=r" in log
     publish(tarry)
     wait_for("the later jobs", lambda: len(hook.arrivals) >= 3)
     tarry.stop()
 
 
 @pytest.mark.slow
-def test_a_late_reply_after_its_timeout_is_used(bench, scenario):
+def test_a_redis_that_hangs_is_no_alarm_and_its_late_reply_is_used(bench, scenario):
     hook = bench.keep(collect.FromHttp(lambda arrival: 200))
     tarry = daemon(bench, hook.url, redis_options='command_timeout = "30s";').start()
     redis = bench.kept[1]
@@ -84,14 +84,14 @@ def test_a_late_reply_after_its_timeout_is_used(bench, scenario):
         reports = watch(tarry, 1 + ALARM_S + 3)
     finally:
         redis.child.send_signal(signal.SIGCONT)
-    assert 503 in reports and "due jobs are stalled in" in reports[503], reports
+    assert "Redis has not answered for" in reports[503] and "stalled" not in reports[503], reports
     hook.wait_count(1, 5)  # much earlier than its lease expires
     wait_for("it to be well again", tarry.is_up)
     publish(tarry)
     hook.wait_count(2, 5)
     wait_for("Redis to contain no job", lambda: tarry.metric("tarry_jobs_inflight") == 0)
     assert len(hook.arrivals) == 2 and tarry.metric("tarry_jobs_delivered_total", route="r") == 2
-    assert tarry.metric("tarry_watchdog_rearms_total", route="r") >= 1
+    assert tarry.metric("tarry_watchdog_rearms_total", route="r") == 0
     tarry.stop()
 
 
