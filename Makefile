@@ -20,7 +20,7 @@ REVISION   ?= $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>
 REVISION   := $(REVISION)
 
 msgpack := $(shell $(PKG_CONFIG) --exists msgpack && echo msgpack || echo msgpack-c)
-PKGS    := glib-2.0 hiredis rdkafka libconfig libuv libmicrohttpd gnutls libcurl jansson openssl $(msgpack)
+PKGS    := glib-2.0 hiredis librabbitmq rdkafka libconfig libuv libmicrohttpd gnutls libcurl jansson openssl $(msgpack)
 ifeq ($(filter clean,$(MAKECMDGOALS)),)
 ifneq ($(shell $(PKG_CONFIG) --exists $(PKGS) && echo yes),yes)
 $(error Libraries are missing; ./etc/build/install build gets them on Debian. pkg-config says: \

@@ -6,16 +6,16 @@
 
 #include <stdio.h>
 
-extern const struct source_ops source_camellia, source_delayqueue, source_http,
-    source_kafka, source_later, source_lmstfy, source_mqtt;
-extern const struct sink_ops sink_http, sink_kafka, sink_mqtt, sink_queue;
+extern const struct source_ops source_amqp, source_camellia, source_delayqueue,
+    source_http, source_kafka, source_later, source_lmstfy, source_mqtt;
+extern const struct sink_ops sink_amqp, sink_http, sink_kafka, sink_mqtt, sink_queue;
 extern int mqtt_worker_main(int argc, char **argv);
 
 const struct source_ops *const source_plugins[] = {
-    &source_camellia, &source_delayqueue, &source_http, &source_kafka,
-    &source_later,    &source_lmstfy,     &source_mqtt, NULL};
-const struct sink_ops *const sink_plugins[] = {&sink_http, &sink_kafka, &sink_mqtt,
-                                               &sink_queue, NULL};
+    &source_amqp,  &source_camellia, &source_delayqueue, &source_http, &source_kafka,
+    &source_later, &source_lmstfy,   &source_mqtt,       NULL};
+const struct sink_ops *const sink_plugins[] = {&sink_amqp, &sink_http,  &sink_kafka,
+                                               &sink_mqtt, &sink_queue, NULL};
 
 static const struct {
     const char *name;

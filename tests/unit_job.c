@@ -189,6 +189,7 @@ static struct job *some_job(void)
     job->target_asked = some(2) == 0;
     if (some(2)) {
         job->retry = some_bytes(job, 100, false);
+        job->native = some_bytes(job, 300, true);
         job->repeat = some_bytes(job, 100, false);
         job->repeat_until_ms = some_integer(0);
         job->repeat_count = some_integer(0);
@@ -217,6 +218,8 @@ static void assert_same(const struct job *a, const struct job *b)
     assert_int_equal(a->partition, b->partition);
     assert_int_equal(a->target_asked, b->target_asked);
     assert_slice(a->retry, b->retry);
+    assert_slice(a->native, b->native);
+    assert_int_equal(a->native.p == NULL, b->native.p == NULL);
     assert_slice(a->repeat, b->repeat);
     assert_true(a->repeat_until_ms == b->repeat_until_ms && a->run == b->run);
     assert_true(a->repeat_count == b->repeat_count);

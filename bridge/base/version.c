@@ -9,6 +9,7 @@
 #include "bridge/base/version.h"
 
 #include <MQTTClient.h>
+#include <amqp.h>
 #include <curl/curl.h>
 #include <glib.h>
 #include <hiredis/hiredis.h>
@@ -66,6 +67,7 @@ void version_print(FILE *out)
         {"jansson", jansson_version_str},
         {"libcurl", curl},
         {"libmicrohttpd", MHD_get_version},
+        {"librabbitmq", amqp_version},
         {"librdkafka", rd_kafka_version_str},
         {"libuv", uv_version_string},
         {"msgpack-c", msgpack_version},

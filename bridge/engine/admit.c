@@ -30,7 +30,8 @@ static struct delay_rules rules_of(const struct source *src,
 
 int64_t admit_job_bytes(const struct job *job)
 {
-    size_t n = job->payload.n + job->key.n + job->topic.n + job->target.n + 64;
+    size_t n =
+        job->payload.n + job->key.n + job->topic.n + job->target.n + job->native.n + 64;
     for (unsigned i = 0; i < job->header_count; i++)
         n += job->headers[i].name.n + job->headers[i].value.n + 6;
     return (int64_t)n;

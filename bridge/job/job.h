@@ -43,6 +43,9 @@ struct job {
     struct slice target;  /* destination: topic or URL; the route sets it */
     struct slice source;  /* name of the source; set by the core */
     struct slice route;   /* name of the route, if the source chooses it; else empty */
+    struct slice native; /* the message's properties in the encoding of its protocol; only
+                          * a sink of that protocol uses them, to restore what headers
+                          * cannot express. p NULL: absent */
     struct slice after,
         at; /* deliver-after, deliver-at, if the source takes them from elsewhere
              * ($delayed/30/...); they override the headers. p NULL: absent */

@@ -32,8 +32,9 @@ enum job_field {
     FIELD_REPEAT_UNTIL_MS,
     FIELD_REPEAT_COUNT,
     FIELD_RUN,
-    FIELD_LAG_MS,   /* due_ms - timestamp_ms, replaces FIELD_TIMESTAMP_MS */
-    FIELD_OF_RECORD /* topic, partition and offset are those in the id */
+    FIELD_LAG_MS,    /* due_ms - timestamp_ms, replaces FIELD_TIMESTAMP_MS */
+    FIELD_OF_RECORD, /* topic, partition and offset are those in the id */
+    FIELD_NATIVE
 };
 
 enum field_type {
@@ -71,6 +72,7 @@ static const struct field fields[] = {
     {FIELD_REPEAT_UNTIL_MS, TYPE_INT64, offsetof(struct job, repeat_until_ms), 0, 0},
     {FIELD_REPEAT_COUNT, TYPE_INT64, offsetof(struct job, repeat_count), 0, 0},
     {FIELD_RUN, TYPE_INT64, offsetof(struct job, run), 0, 0},
+    {FIELD_NATIVE, TYPE_BYTES, offsetof(struct job, native), 0, 0},
 };
 enum { FIELD_COUNT = sizeof(fields) / sizeof(fields[0]) };
 

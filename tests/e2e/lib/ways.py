@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A way: a route from kafka, mqtt or http to kafka, mqtt or http, and all servers that it needs."""
+"""A way: a route from kafka, mqtt, amqp or http to kafka, mqtt, amqp or http, and all servers that it needs."""
 import threading
 
 from lib import collect, jobs, load
 from lib.servers import wait_for
 
-ALL = ["kafka-kafka", "mqtt-mqtt", "http-http", "kafka-http", "mqtt-kafka", "http-kafka"]
+ALL = ["kafka-kafka", "mqtt-mqtt", "http-http", "kafka-http", "mqtt-kafka", "http-kafka",
+       "amqp-amqp", "amqp-http", "amqp-kafka", "mqtt-amqp"]
 RETRY = '{ first = "300ms"; factor = 1.5; max = "2s"; limit = 0; jitter = 0.2; }'
-IN_FLIGHT = {"kafka": 500, "mqtt": 50, "http": 64}
-# Messages that a source may have stored and not yet acknowledged to their sender: receive_max of an MQTT source.
+IN_FLIGHT = {"kafka": 500, "mqtt": 50, "http": 64, "amqp": 500}
+# Messages that a source may have stored and not yet acknowledged to their sender: receive_max of an MQTT source,
+# prefetch of an AMQP source.
 UNACKED = 200
 
 
@@ -22,14 +24,19 @@ class Way:
         self.source, self.sink = name.split("-")
         self.redis = redis or bench.redis()
         self.broker = bench.mosquitto() if "mqtt" in (self.source, self.sink) else None
+        self.rabbitmq = bench.rabbitmq if "amqp" in (self.source, self.sink) else None
         self.topic_in, self.topic_out = f"{bench.name}.in", f"{bench.name}.out"
         for kind, topic in ((self.source, self.topic_in), (self.sink, self.topic_out)):
             if kind == "kafka":
                 bench.kafka.add_topic(topic)
+            elif kind == "amqp":
+                self.rabbitmq.declare(topic)
         self.collector = bench.keep(self.make_collector())
         self.tarry = bench.tarry(self.redis.url, self.conf(route, retry), **daemon).start()
         if self.source == "mqtt":
             self.broker.wait_subscribed("$delayed/#")
+        elif self.source == "amqp":
+            self.rabbitmq.wait_consumer(self.topic_in)
         elif self.source == "kafka":
             wait_for("the group to assign partitions",
                      lambda: "partitions assigned" in self.tarry.log.read_text(), 60)
@@ -39,11 +46,14 @@ class Way:
             return collect.FromKafka(self.bench.kafka.address, self.topic_out)
         if self.sink == "mqtt":
             return collect.FromMqtt(self.broker.port, self.topic_out)
+        if self.sink == "amqp":
+            return collect.FromAmqp(self.rabbitmq, self.topic_out)
         return collect.FromHttp()
 
     def conf(self, route, retry):
         brokers = f'brokers = "{self.bench.kafka.address}";' if "kafka" in self.name else ""
         url = self.broker and f'url = "{self.broker.url}";'
+        rabbitmq = self.rabbitmq and f'url = "{self.rabbitmq.url}";'
         # The broker keeps the partitions of a killed consumer assigned until its session expires.
         short = "kafka: { session_timeout_ms = 3000; heartbeat_interval_ms = 500; };"
         sources = {
@@ -51,8 +61,11 @@ class Way:
                      f'group = "{self.bench.name}"; {short} {self.more} }};',
             "mqtt": f'in: {{ type = "mqtt"; {url} topics = [ "{self.topic_in}", "$delayed/#" ]; '
                     f'client_id = "{self.bench.name}"; {self.more} }};',
+            "amqp": f'in: {{ type = "amqp"; {rabbitmq} queues = [ "{self.topic_in}" ]; prefetch = {UNACKED}; '
+                    f'{self.more} }};',
             "http": ""}
         sinks = {"kafka": f'type = "kafka"; {brokers}', "mqtt": f'type = "mqtt"; {url}',
+                 "amqp": f'type = "amqp"; {rabbitmq}',
                  "http": f'type = "http"; url = "{getattr(self.collector, "url", "")}";'}
         start = "http" if self.source == "http" else "in"
         topic = f'topic = "{self.topic_out}";' if self.sink != "http" else ""
@@ -67,17 +80,21 @@ class Way:
 
     @property
     def keys(self):
-        return "mqtt" not in (self.source, self.sink)
+        return not {"mqtt", "amqp"} & {self.source, self.sink}
 
     def make_jobs(self, count=jobs.COUNT, **how):
         charset = {"kafka-kafka": "binary", "mqtt-mqtt": "utf8", "mqtt-kafka": "utf8"}
-        return jobs.many(count, charset=charset.get(self.name, "ascii"), keys=self.keys, **how)
+        # The headers of AMQP are a table: pika returns each name once.
+        repeats = "amqp" not in (self.source, self.sink)
+        return jobs.many(count, charset=charset.get(self.name, "ascii"), keys=self.keys, repeats=repeats, **how)
 
     def send(self, batch, rate=None):
         if self.source == "kafka":
             load.kafka(self.bench.kafka.address, self.topic_in, batch, rate)
         elif self.source == "mqtt":
             load.mqtt5(self.broker.port, self.topic_in, batch, rate)
+        elif self.source == "amqp":
+            load.amqp(self.rabbitmq, "", self.topic_in, batch, rate)
         else:
             load.http(self.tarry.port, "main", batch, rate)
 
