@@ -152,6 +152,7 @@ $(B)/tests/fuzz_%: $(B)/obj/tests/fuzz_%.o $(rigs) $(parts)
 docs: $(B)/tarry
 	for p in man/tarry.1 man/tarry.conf.5; do \
 	  etc/build/man.py "$${p#*/}" $(B)/tarry > $(B)/doc && cp $(B)/doc etc/$$p; done
+	etc/build/man.py cli.md $(B)/tarry > docs/reference/cli.md
 	mandoc -Tmarkdown etc/man/tarry.conf.5 > docs/reference/options.md
 	etc/build/runbook.py > docs/how-to/runbook.md
 ZSH_FOLDER ?= site-functions

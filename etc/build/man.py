@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""man.py PAGE TARRY - prints the manual page tarry.1 or tarry.conf.5 (mdoc), generated from the help of TARRY."""
+"""man.py PAGE TARRY - prints a page generated from the help of TARRY: the manual page tarry.1 or tarry.conf.5 (mdoc),
+or cli.md, the reference of the command line."""
 import re
 import subprocess
 import sys
@@ -61,24 +62,33 @@ def flag_item(title, text):
     return f".It Fl \\-{name[2:]}{' Ar ' + value if value else ''}\n{paragraph(text)}"
 
 
-def command_item(title, text, common):
-    names = re.findall(r" ([a-z-]+)(?= |$)", title)
-    lines = ask("help", *names)
+def command(title, common):
+    """Returns the whole text of a command and its own flags. Adds its other flags to common."""
+    lines = ask("help", *re.findall(r" ([a-z-]+)(?= |$)", title))
     options = lines.index("options:")
     _, whole = list(entries(lines[1:options], COMMAND_COLUMN))[0]
     flags = [flag for flag in entries(lines[options + 1:], FLAG_COLUMN) if flag[0] != "--"]
     common.update((title.split()[0], (title, text)) for title, text in flags)
-    own = [flag_item(*flag) for flag in flags if flag[0].split()[0] not in COMMON]
+    return whole, [flag for flag in flags if flag[0].split()[0] not in COMMON]
+
+
+def command_item(title, text, common):
+    whole, own = command(title, common)
+    own = [flag_item(*flag) for flag in own]
     out = [f".It {command_macro(title)}", paragraph(text)]
     if whole != text:
         out.append(paragraph(whole[len(text) + 1:]))
     return "\n".join([*out, *([".Bl -tag -width Ds -compact", *own, ".El"] if own else [])])
 
 
-def tarry_1():
+def commands_and_codes():
     lines = ask("help")
     codes = next(i for i, line in enumerate(lines) if line.startswith("tarry COMMAND"))
-    commands = list(entries(lines[2:codes], COMMAND_COLUMN))
+    return list(entries(lines[2:codes], COMMAND_COLUMN)), list(entries(lines[codes + 1:], 7))
+
+
+def tarry_1():
+    commands, codes = commands_and_codes()
     common = {}
     items = [command_item(*command, common) for command in commands]
     out = [head("tarry", "1", "deliver messages later"), ".Sh SYNOPSIS",
@@ -127,7 +137,7 @@ must fit; for example, watch sets it.
 .El
 .Sh EXIT STATUS
 .Bl -tag -width Ds -compact""",
-           *(f".It {code}\n{paragraph(text)}" for code, text in entries(lines[codes + 1:], 7)), r""".El
+           *(f".It {code}\n{paragraph(text)}" for code, text in codes), r""".El
 .Sh EXAMPLES
 Show the state of the daemon, its routes and pending jobs:
 .Bd -literal -offset indent
@@ -185,4 +195,37 @@ Every option with its default.
 .Xr tarry 1"""])
 
 
-print({"tarry.1": tarry_1, "tarry.conf.5": tarry_conf_5}[sys.argv[1]]())
+def sentences(text):
+    return re.sub(r"(^|(?<=\. ))[a-z]", lambda found: found[0].upper(), one_line(text).rstrip(".")) + "."
+
+
+def md_table(head, rows):
+    return [f"| {head} | |", "|---|---|",
+            *(f"| `{name}` | {sentences(text).replace('|', chr(92) + '|')} |" for name, text in rows), ""]
+
+
+def cli_md():
+    commands, codes = commands_and_codes()
+    common, parts = {}, []
+    for title, text in commands:
+        whole, own = command(title, common)
+        all_of_it = " ".join(map(sentences, filter(None, (text, whole[len(text) + 1:]))))
+        parts += [f"### `{title}`", "", textwrap.fill(all_of_it, 120, break_on_hyphens=False), ""]
+        parts += md_table("option", own) if own else []
+    return "\n".join([
+        "# Command line", "",
+        "`make docs` generates this page from the help of `tarry`. It describes every command, option and exit code.",
+        "[Operate a running daemon](../how-to/operate.md) describes how to use them.", "",
+        "## Exit codes", "", *md_table("code", codes),
+        "## Environment", "",
+        *md_table("variable", [("TARRY_URL", "the URL of the daemon; `--url` overrides it"),
+                               ("TARRY_TOKEN", "the token; `--token-file` overrides it"),
+                               ("TARRY_FORMAT", "`table` (the default) or `json`; `--table` and `--json` override it"),
+                               ("NO_COLOR", "if it is set, tables have no colours"),
+                               ("COLUMNS", "the width of tables if standard output is not a terminal")]),
+        "## Options of most commands", "",
+        *md_table("option", [common[name] for name in COMMON]),
+        "## Commands", "", *parts]).rstrip()
+
+
+print({"tarry.1": tarry_1, "tarry.conf.5": tarry_conf_5, "cli.md": cli_md}[sys.argv[1]]())

@@ -11,11 +11,11 @@ from lib import cli
 from lib.servers import TOP
 from lib.tarry import BIN
 
-PLACES = {"tarry.1": "etc/man", "tarry.conf.5": "etc/man"}
+PLACES = {"tarry.1": "etc/man", "tarry.conf.5": "etc/man", "cli.md": "docs/reference"}
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_a_manual_page_in_the_tree_is_what_the_help_texts_make(name):
+def test_a_generated_page_in_the_tree_is_what_the_help_texts_make(name):
     made = subprocess.run([TOP / "etc/build/man.py", name, BIN], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     there = TOP / PLACES[name] / name
@@ -48,6 +48,17 @@ def test_the_manual_has_each_command_and_flag():
         name = command.split()[0]
         for flag in re.findall(r"^  (--[a-z-]+)", cli.run("help", name).stdout, re.M):
             assert flag in text, (command, flag)
+
+
+def test_each_exit_code_of_the_help_is_in_the_manual_and_in_the_reference():
+    codes = re.findall(r"^  (\d+) +((?:.*\n)(?: {7}.*\n)*)", cli.run("help").stdout, re.M)
+    assert len(codes) > 8
+    manual, page = (re.sub(r"\s+", " ", text)
+                    for text in (page_text("tarry.1"), (TOP / "docs/reference/cli.md").read_text()))
+    for code, text in codes:
+        meaning = " ".join(text.split())
+        meaning = meaning[0].upper() + meaning[1:] + "."
+        assert f"{code} {meaning}" in manual and f"| `{code}` | {meaning} |" in page, code
 
 
 def test_sentences_of_the_manual_end_once():
