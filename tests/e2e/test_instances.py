@@ -9,6 +9,7 @@ from lib import collect, jobs, load, machine, verify, ways
 from lib.instances import Instances
 from lib.jobs import now_ms
 from lib.machine import soon_s
+from lib.mqtt import new_client
 from lib.servers import wait_for
 from lib.tarry import Tarry
 from test_order_rate import post_lines
@@ -273,3 +274,31 @@ def test_a_killed_daemon_delays_jobs_by_at_most_its_remaining_leases(bench):
 def test_a_daemon_that_was_stopped_is_on_time_when_it_starts_again(bench):
     late = late_after_a_start(bench, Tarry.stop)
     assert late[len(late) * 95 // 100] < soon_s(LATE_S / 2)
+
+
+def test_instances_with_a_shared_mqtt_subscription_store_each_message_once(bench):
+    """As docs/how-to/instances.md describes it."""
+    broker, redis = bench.mosquitto(), bench.redis()
+    daemons = [bench.keep(Tarry(bench.folder / str(n), redis.url, f'''
+        sources: {{ m: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "$share/tarry/remind/+" ]; client_id = "tarry-{n}"; }}; }};
+        sinks:   {{ q: {{ type = "queue"; }}; }};
+        routes:  {{ r: {{ from = "m"; to = "q"; topic = "reminders"; }}; }};''')).start() for n in range(2)]
+
+    def subscriptions():
+        return broker.log.read_text().count("$share/tarry/remind/+")
+    wait_for("both subscriptions", lambda: subscriptions() >= 2)
+    client = new_client("publisher")
+    client.connect("127.0.0.1", broker.port)
+    client.loop_start()
+    for n in range(100):
+        client.publish(f"remind/{n}", b"water", qos=1).wait_for_publish(20)
+    client.loop_stop()
+    client.disconnect()
+
+    def stored():
+        return [d.metric("tarry_jobs_stored_total", route="r") for d in daemons]
+    wait_for("100 jobs to be stored", lambda: sum(stored()) >= 100)
+    time.sleep(0.5)
+    assert sum(stored()) == 100 and all(stored()), stored()
+    for daemon in daemons:
+        daemon.stop()

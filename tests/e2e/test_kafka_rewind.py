@@ -118,6 +118,36 @@ def test_rewind_stores_pending_jobs_once_and_delivered_ones_again(bench):
     r.tarry.stop()
 
 
+def test_a_pause_a_rewind_and_a_cancel_by_due_time_deliver_only_the_records_of_one_day_again(bench):
+    """The recipe of docs/how-to/rewind.md."""
+    r = Rewinds(bench)
+
+    def send_and_wait(first, last):
+        r.send("main", range(first, last))
+        r.wait_arrived("main", range(last), 0.2)
+        return now_s()
+
+    def command(*words):
+        done = subprocess.run([tarry.BIN, *words, "--url", f"http://127.0.0.1:{r.tarry.port}"], capture_output=True, text=True,
+                              timeout=60, check=False)
+        assert done.returncode == 0, (words, done.stderr)
+
+    day = send_and_wait(0, 20)
+    day_ends = send_and_wait(20, 40)
+    send_and_wait(40, 60)
+    r.send("main", [100], "1h")
+    wait_for("the pending job", lambda: r.tarry.metric("tarry_jobs_pending", route="main") == 1)
+    command("pause", "main")
+    paused = now_s()
+    r.rewind(day)
+    wait_for("the records again", lambda: r.tarry.metric("tarry_jobs_pending", route="main") == 41, 40)
+    command("jobs", "cancel", "main", "--from", day_ends, "--to", paused, "--yes")
+    command("resume", "main")
+    r.wait_arrived("main", [*range(60), *range(20, 40)], 2)
+    assert r.tarry.metric("tarry_jobs_pending", route="main") == 1
+    r.tarry.stop()
+
+
 def test_rewind_reaches_partitions_of_other_instances(bench):
     r = Rewinds(bench)
     r.send("main", range(40))
