@@ -205,14 +205,16 @@ static void connect_run(struct mqtt_run *run)
 {
     static const struct mqtt_client_events events = {.answered = on_answered,
                                                      .lost = on_lost};
-    const struct mqtt_target *target = run->target;
+    struct mqtt_target *target = run->target;
 
     run->client = (struct mqtt_client){.peer = &target->peer,
                                        .events = &events,
                                        .context = run,
                                        .timeout_s = MQTT_CONNECT_TIMEOUT_S,
-                                       .in_flight_max = target->max_in_flight + 1};
+                                       .in_flight_max = target->max_in_flight + 1,
+                                       .keepalive_s = atomic_load(&target->keepalive_s)};
     int rc = mqtt_client_connect(&run->client);
+    atomic_store(&target->keepalive_s, run->client.keepalive_s);
     const char *problem = rc == 0 ? unfit(target, &run->client.limits) : run->client.why;
     pthread_mutex_lock(&run->lock);
     set_state(run, problem ? RUN_ENDED : RUN_CONNECTED, problem);

@@ -69,6 +69,7 @@ int mqtt_publish(const struct mqtt_client *c, struct mqtt_props *room,
 /* What all runs of a sink need. The last user frees it: a run may outlive its sink. */
 struct mqtt_target {
     atomic_uint users;
+    atomic_uint keepalive_s; /* set by the broker; 0: that of peer */
     struct mqtt_peer peer;
     unsigned qos, max_in_flight;
     bool retain; /* a parcel may have the retain flag */

@@ -221,6 +221,11 @@ static struct mqtt_limits limits_of(MQTTProperties *props)
         .keepalive_s = number_or(props, MQTTPROPERTY_CODE_SERVER_KEEP_ALIVE, 0)};
 }
 
+static unsigned requested_keepalive_s(const struct mqtt_client *c)
+{
+    return c->keepalive_s ? c->keepalive_s : c->peer->keepalive_s;
+}
+
 static MQTTClient_connectOptions connect_options(const struct mqtt_client *c)
 {
     const MQTTClient_connectOptions v3 = MQTTClient_connectOptions_initializer;
@@ -231,7 +236,7 @@ static MQTTClient_connectOptions connect_options(const struct mqtt_client *c)
     opts.MQTTVersion = peer->v5 ? MQTTVERSION_5 : MQTTVERSION_3_1_1;
     opts.cleanstart = peer->v5 && !c->resume;
     opts.cleansession = !peer->v5 && !c->resume;
-    opts.keepAliveInterval = (int)(c->keepalive_s ? c->keepalive_s : peer->keepalive_s);
+    opts.keepAliveInterval = (int)requested_keepalive_s(c);
     opts.connectTimeout = c->timeout_s;
     opts.username = peer->user;
     opts.password = peer->password;
@@ -257,6 +262,8 @@ static int connect_now(struct mqtt_client *c)
         rc = MQTTClient_connect(c->handle, &opts);
     }
     c->limits = limits_of(rc == MQTTCLIENT_SUCCESS ? answer.properties : NULL);
+    if (c->limits.keepalive_s >= requested_keepalive_s(c))
+        c->limits.keepalive_s = 0; /* paho pings often enough */
     MQTTResponse_free(answer);
     return rc;
 }
@@ -269,8 +276,7 @@ static int connect_with_keepalive(struct mqtt_client *c)
     int rc = connect_now(c);
     const unsigned keepalive_s = c->limits.keepalive_s;
 
-    if (rc != MQTTCLIENT_SUCCESS || c->resume || keepalive_s == 0 ||
-        keepalive_s >= c->peer->keepalive_s)
+    if (rc != MQTTCLIENT_SUCCESS || c->resume || keepalive_s == 0)
         return rc;
     mqtt_client_disconnect(c);
     c->keepalive_s = keepalive_s;

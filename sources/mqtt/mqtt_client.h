@@ -33,7 +33,7 @@ struct mqtt_limits {
     unsigned receive_max; /* messages without an answer */
     unsigned qos_max;
     bool retain;
-    unsigned keepalive_s; /* instead of the requested one; 0: as requested */
+    unsigned keepalive_s; /* shorter than the requested one; 0: as requested */
 };
 
 struct mqtt_client {
@@ -45,9 +45,10 @@ struct mqtt_client {
     bool resume;            /* an earlier session of this client id; false: discard it */
     unsigned in_flight_max; /* published messages without an answer; 0: paho's default */
     MQTTProperties *props;  /* of CONNECT, MQTT 5 only; NULL: none */
+    unsigned keepalive_s;   /* as the broker has set it on an earlier connection; 0: that
+                             * of peer. mqtt_client_connect() updates it */
 
     MQTTClient handle;          /* NULL: none */
-    unsigned keepalive_s;       /* set by the broker; 0: that of peer */
     char tls_why[MQTT_WHY_MAX]; /* TLS error of a failed connection; "": none */
 
     /* Results of mqtt_client_connect(). */

@@ -218,9 +218,8 @@ static void *thread_main(void *arg)
 
     if (!connect_client(w))
         return NULL;
-    if (w->client.limits.keepalive_s > 0 &&
-        w->client.limits.keepalive_s < w->client.peer->keepalive_s)
-        loop_post(on_keepalive, w); /* else paho pings often enough */
+    if (w->client.limits.keepalive_s > 0)
+        loop_post(on_keepalive, w);
     MQTTClient_setCommandTimeout(w->client.handle, SUBSCRIBE_TIMEOUT_MS);
     for (size_t i = 0; i < w->setup.filters.n; i++)
         if (!subscribe(w, w->setup.filters.v[i]))

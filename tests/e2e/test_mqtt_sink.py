@@ -64,6 +64,48 @@ class SilentBroker:
             connection.close()
 
 
+class KeepaliveBroker:
+    """A broker of MQTT 5 that sets the keepalive of each client. It accepts and answers everything, and forwards
+    nothing."""
+
+    def __init__(self, keepalive_s):
+        self.keepalive_s, self.requested, self.pings, self.connections = keepalive_s, [], 0, []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"mqtt://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.connections.append(connection)
+            threading.Thread(target=self.serve, args=(connection.makefile("rb"), connection.sendall), daemon=True).start()
+
+    def serve(self, stream, send):
+        while head := stream.read(2):
+            assert head[1] < 128, "a longer packet than this broker reads"
+            body = stream.read(head[1])
+            if head[0] == 0x10:  # CONNECT: name and version of the protocol, flags, keepalive
+                self.requested.append(int.from_bytes(body[8:10], "big"))
+                send(b"\x20\x06\0\0\x03\x13" + self.keepalive_s.to_bytes(2, "big"))
+            elif head[0] == 0x82:  # SUBSCRIBE
+                send(b"\x90\x04" + body[:2] + b"\0\1")
+            elif head[0] == 0xC0:
+                self.pings += 1
+                send(b"\xD0\0")
+
+    def cut(self):
+        for connection in self.connections:
+            connection.shutdown(socket.SHUT_RDWR)
+        self.connections.clear()
+
+    def close(self):
+        self.listener.close()
+        self.cut()
+
+
 def to_mqtt(bench, url, sink="", route=""):
     return bench.tarry(bench.redis().url, f'''
         sinks:  {{ out: {{ type = "mqtt"; url = "{url}"; {sink} }}; }};
@@ -171,6 +213,31 @@ def test_source_and_sink_ping_a_broker_that_sets_a_shorter_keepalive(bench):
     for client in ("source", "sink"):
         wait_for(f"a ping of the {client}", lambda name=client: f"Received PINGREQ from {name}" in broker.log.read_text())
     assert "connection lost" not in tarry.log.read_text()
+    tarry.stop()
+
+
+def test_a_sink_connects_again_with_the_keepalive_that_its_broker_has_set(bench):
+    broker = bench.keep(KeepaliveBroker(7))
+    tarry = to_mqtt(bench, broker.url, 'keepalive = "60s";')
+    wait_for("the keepalive of the broker", lambda: broker.requested == [60, 7])
+    for count in (3, 4):
+        broker.cut()
+        wait_for("the reconnection", lambda n=count: len(broker.requested) == n)
+    assert broker.requested == [60, 7, 7, 7]
+    tarry.stop()
+
+
+@pytest.mark.slow
+def test_a_source_sends_no_further_pings_to_a_broker_that_keeps_its_keepalive(bench):
+    broker = bench.keep(KeepaliveBroker(1))
+    tarry = bench.tarry(bench.redis().url, f'''
+        sources: {{ in: {{ type = "mqtt"; url = "{broker.url}"; topics = [ "in/#" ]; keepalive = "1s"; client_id = "x"; }}; }};
+        sinks:   {{ q: {{ type = "queue"; }}; }};
+        routes:  {{ main: {{ from = "in"; to = "q"; topic = "a"; }}; }};''').start()
+    wait_for("a ping", lambda: broker.pings)
+    began, before = time.monotonic(), broker.pings
+    wait_for("six pings", lambda: broker.pings >= before + 6)
+    assert time.monotonic() - began > 4.5, "paho sends one a second"
     tarry.stop()
 
 
