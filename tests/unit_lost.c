@@ -10,6 +10,7 @@
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
 #include "bridge/redis/redis.h"
+#include "bridge/store/batcher.h"
 #include "tests/fake_redis.h"
 #include "tests/store_calls.h"
 #include "tests/unit.h"
@@ -307,6 +308,60 @@ static void a_new_connection_resumes_sources_that_an_error_paused(void **state)
     }
 }
 
+/* --------------------------------------------------------------- the settings probe */
+
+static const char *refusal; /* reply to INFO and CONFIG; NULL: none */
+
+static bool reply_settings(const struct fake_command *c, struct buf *lines)
+{
+    bool config = slice_is(c->word[0], "CONFIG"), info = slice_is(c->word[0], "INFO");
+    if ((config || info) && refusal)
+        buf_add_str(lines, refusal);
+    else if (config)
+        buf_addf(lines, "*2\n$%.*s\n$yes\n", SLICE_ARG(c->word[2]));
+    else if (info && slice_is(c->word[1], "memory"))
+        buf_add_str(lines, "$used_memory:1000\n");
+    return true;
+}
+
+/* As after a minute: the next probe reads all settings. */
+static void probe_settings(void)
+{
+    struct node *node = run.store->nodes[0];
+    int64_t end_ms = loop_mono_ms() + 5000;
+    node->usage_probes = UINT16_MAX;
+    node_tick(node);
+    assert_int_equal(node->usage_probes, 0);
+    while (node->probing && loop_mono_ms() < end_ms) {
+        timer_set(run.limit, 1);
+        loop_run();
+    }
+    assert_false(node->probing);
+}
+
+static void a_settings_probe_that_redis_rejects_keeps_what_is_known(void **state)
+{
+    (void)state;
+    static const char *const errors[] = {"-NOPERM this user has no permissions\n",
+                                         "-LOADING Redis is loading\n"};
+    struct sentinel *sentinel;
+    fake.on_command = reply_settings;
+    begin(&urls[0], &sentinel);
+    enum redis_persistence known = store_persistence(run.store);
+    assert_int_equal(known, PERSISTS_EVERY_SECOND);
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        refusal = errors[i];
+        probe_settings();
+        assert_int_equal(store_persistence(run.store), known);
+        assert_int_equal(run.store->nodes[0]->facts.used_bytes, 1000);
+    }
+    refusal = NULL;
+    probe_settings();
+    assert_int_equal(store_persistence(run.store), known);
+    end(sentinel);
+    fake.on_command = NULL;
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -329,6 +384,7 @@ UNIT(lost)
         cmocka_unit_test(
             an_error_of_a_call_other_than_enqueue_and_cancel_pauses_no_source),
         cmocka_unit_test(an_error_of_a_cancel_pauses_sources_until_none_is_pending),
+        cmocka_unit_test(a_settings_probe_that_redis_rejects_keeps_what_is_known),
         cmocka_unit_test(a_new_connection_resumes_sources_that_an_error_paused),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -200,6 +200,15 @@ def test_at_its_expiry_a_job_of_a_queue_is_expired_and_another_job_is_not(w):
     assert w.tarry.ask("POST", f"/v1/admin/routes/mails/jobs/e/move?queue=mails&at={at - 1}")[0] == 200
 
 
+def test_a_change_that_redis_rejects_is_an_error_and_not_its_own_cursor(w):
+    w.add(names("a", 3))
+    redis = w.redis.client()
+    redis.execute_command("ACL", "SETUSER", "default", "-zrem")
+    assert w.wrong("cancel", state="waiting") == (503, "unavailable")
+    redis.execute_command("ACL", "SETUSER", "default", "+zrem")
+    assert w.all("cancel", state="waiting")[0] == {"done": 3}
+
+
 def test_a_wrong_request_changes_nothing(w):
     w.add(names("a", 30))
     bad = (400, "bad-request")

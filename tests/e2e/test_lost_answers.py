@@ -319,6 +319,36 @@ def test_dead_letters_that_are_replayed_arrive_once(bench, times):
     assert c.ids() == ["a", "a"]
 
 
+def test_a_change_of_many_jobs_continues_behind_the_last_step_that_was_answered(bench):
+    """A step changes 60 jobs. Without an answered step the response is an error: a cursor would repeat the request."""
+    c = Case(bench)
+    post_lines(c.tarry, [{"payload": "x", "id": f"a{n:03}", "deliver-after": "1h"} for n in range(150)])
+    first, done, cursor = c.proxy.lose("alter"), 0, ""
+    path = "/v1/admin/routes/r/jobs/cancel?state=waiting"
+    assert c.tarry.ask("POST", path)[0] == 503 and first.has_closed()
+    wait_for("Redis to be back", lambda: c.tarry.ask("GET", "/readyz")[0] == 200)
+    second = c.proxy.lose("alter", (2,))
+    for _ in range(3):
+        status, _, body = c.tarry.ask("POST", path + (f"&cursor={cursor}" if cursor else ""))
+        assert status == 200 and body["cursor"] != cursor, body
+        done, cursor = done + body["done"], body["cursor"]
+        if cursor is None:
+            break
+        wait_for("Redis to be back", lambda: c.tarry.ask("GET", "/readyz")[0] == 200)
+    assert cursor is None and done == 150 - 60 - 30, "the steps without an answer were executed, too"
+    assert c.tarry.ask("GET", "/v1/admin/routes/r/jobs")[2]["jobs"] == []
+    assert second.has_closed()
+    c.tarry.stop()
+
+
+def test_a_history_whose_answer_is_lost_at_the_stop_is_reported(bench):
+    c = Case(bench)
+    trap = c.proxy.lose("HSET", of=b"tarry:history")
+    c.tarry.stop()
+    assert trap.has_closed()
+    assert "the history of the routes was not saved: Redis did not reply" in c.tarry.log.read_text()
+
+
 # --------------------------------------------------------------------------- queues
 
 @pytest.mark.parametrize("keep", ["0s", "60s"])

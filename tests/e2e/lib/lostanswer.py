@@ -73,7 +73,7 @@ class LostAnswers:
         threading.Thread(target=self.accept, daemon=True).start()
 
     def lose(self, script, numbers=(1,), of=b"", act=None):
-        """of: only count calls with an argument that contains this text, for example the id of a job."""
+        """script: its name, or another command, as "HSET". of: only count calls with an argument that contains this text, for example the id of a job."""
         trap = Trap(script, tuple(numbers), of, act)
         with self.lock:
             self.traps.append(trap)
@@ -99,13 +99,13 @@ class LostAnswers:
             threading.Thread(target=link.run, args=(far, near, link.answer), daemon=True).start()
 
     def name(self, words):
-        """Returns the name of the script that a command runs. None: it runs no script. Records the
-        scripts that SCRIPT LOAD loads."""
+        """Returns the name of the script that a command runs; for other commands its first word, as "HSET".
+        Records the scripts that SCRIPT LOAD loads."""
         verb = words[0].upper()
         if verb == b"SCRIPT" and words[1].upper() == b"LOAD":
             head = HEAD.search(words[2])
             self.scripts[hashlib.sha1(words[2]).hexdigest().encode()] = head[1].decode()
-        return self.scripts.get(words[1]) if verb == b"EVALSHA" else None
+        return self.scripts.get(words[1]) if verb == b"EVALSHA" else verb.decode()
 
     def catches(self, script, words):
         with self.lock:
