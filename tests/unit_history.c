@@ -145,6 +145,25 @@ static void the_next_process_knows_the_steps_and_the_gap(void **state)
     buf_free(&saved);
 }
 
+static void steps_that_ended_before_the_saved_ones_were_read_are_kept(void **state)
+{
+    struct history *h = history_new(NOW_MS), *next = history_new(NOW_MS + 60000);
+    struct history_counts counts = {.in = 5};
+    struct buf saved = {0};
+    (void)state;
+    end_minute(h, FIRST, &counts);
+    history_save(h, &saved);
+    counts.in = 7;
+    end_minute(next, FIRST + 1, &counts);
+    assert_int_equal(history_load(next, buf_slice(&saved)), 0);
+    assert_int_equal(value(next, FIRST, HISTORY_IN), 5);
+    assert_int_equal(value(next, FIRST + 1, HISTORY_IN), 7);
+    assert_int_equal(value(next, FIRST - 1, HISTORY_IN), HISTORY_UNKNOWN);
+    free(next);
+    free(h);
+    buf_free(&saved);
+}
+
 static void marks_are_sorted_limited_and_survive_the_process(void **state)
 {
     struct marks m = {0}, next = {0};
@@ -182,6 +201,7 @@ UNIT(history)
         cmocka_unit_test(a_clock_that_was_set_back_forgets_the_other_steps),
         cmocka_unit_test(large_numbers_are_not_unknown),
         cmocka_unit_test(the_next_process_knows_the_steps_and_the_gap),
+        cmocka_unit_test(steps_that_ended_before_the_saved_ones_were_read_are_kept),
         cmocka_unit_test(marks_are_sorted_limited_and_survive_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -260,7 +260,7 @@ static void give_up(struct bulk *b)
         answer(b);
         return;
     }
-    httpd_busy(b->req, "Redis did not reply; send the request again");
+    httpd_busy(b->req, "Redis did not execute the change; send the request again");
     bulk_free(b);
 }
 

@@ -17,15 +17,20 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { KEEP_MS = 25 * 3600 * 1000 /* of the hash in Redis */ };
+enum {
+    KEEP_MS = 25 * 3600 * 1000, /* of the hash in Redis */
+    READS_MAX = 60              /* attempts to read it, one a second */
+};
 /* Fields of the hash; no route has these names. */
 static const char total_field[] = "=total", marks_field[] = "=marks";
 
 struct past {
     struct history *total;
-    int64_t step;  /* number of the last minute that has ended */
-    bool counting; /* a census for the end of that minute is open */
-    bool saving;   /* the write of past_save() has no answer yet */
+    int64_t step;        /* number of the last minute that has ended */
+    bool counting;       /* a census for the end of that minute is open */
+    bool saving;         /* the write of past_save() has no answer yet */
+    bool reading;        /* a read of past_read() has no answer yet */
+    unsigned reads_left; /* if that fails; 0: the hash was read, or was not yet tried */
 };
 
 static int64_t now_ms(const struct bridge *bridge)
@@ -86,6 +91,8 @@ static void on_census(void *arg, struct bridge *bridge, int64_t asked_ms, bool w
         end_step(bridge, HISTORY_DAY, day, asked_ms);
 }
 
+static void read_hash(struct bridge *bridge);
+
 /* A clock that was set back by less than a minute changes nothing. */
 void past_tick(struct bridge *bridge)
 {
@@ -93,6 +100,8 @@ void past_tick(struct bridge *bridge)
     int64_t step = history_step_at(HISTORY_HOUR, now_ms(bridge));
     EACH_ROUTE (bridge, route)
         history_of(route); /* a reload may have added it */
+    if (past->reads_left > 0 && !past->reading && store_is_up(bridge->store))
+        read_hash(bridge);
     if (past->counting || step == past->step || step == past->step - 1)
         return;
     past->step = step;
@@ -140,13 +149,21 @@ static void load(struct bridge *bridge, struct slice field, struct slice value)
 static void on_read(void *arg, const struct redisReply *reply)
 {
     struct bridge *bridge = arg;
-    struct slice started = SLICE_LIT("tarry " TARRY_VERSION " has started");
-    size_t n = redis_error(reply) == REDIS_NO_ERROR ? redis_items(reply) : 0;
+    struct past *past = bridge->past;
+    struct slice error = redis_error_text(reply);
+    past->reading = false;
+    if (reply == NULL)
+        error = SLICE_LIT("Redis did not reply");
+    if (error.p && --past->reads_left == 0)
+        log_warn("daemon", "the history of the previous process was not read: %.*s",
+                 SLICE_ARG(error));
+    if (error.p)
+        return; /* past_tick() repeats it */
+    past->reads_left = 0;
+    size_t n = redis_items(reply);
     for (size_t i = 0; i + 1 < n; i += 2)
         load(bridge, redis_text(redis_item(reply, i)),
              redis_text(redis_item(reply, i + 1)));
-    marks_add(&bridge->marks, now_ms(bridge) - (loop_mono_ms() - bridge->started_ms),
-              MARK_RESTART, NULL, started);
     if (n > 0) {
         struct buf key = key_of(bridge);
         const struct slice args[] = {SLICE_LIT("DEL"), buf_slice(&key)};
@@ -155,12 +172,21 @@ static void on_read(void *arg, const struct redisReply *reply)
     }
 }
 
-void past_read(struct bridge *bridge)
+static void read_hash(struct bridge *bridge)
 {
     struct buf key = key_of(bridge);
     const struct slice args[] = {SLICE_LIT("HGETALL"), buf_slice(&key)};
+    bridge->past->reading = true;
     store_command(bridge->store, args, 2, on_read, bridge);
     buf_free(&key);
+}
+
+void past_read(struct bridge *bridge)
+{
+    marks_add(&bridge->marks, now_ms(bridge) - (loop_mono_ms() - bridge->started_ms),
+              MARK_RESTART, NULL, SLICE_LIT("tarry " TARRY_VERSION " has started"));
+    bridge->past->reads_left = READS_MAX;
+    read_hash(bridge);
 }
 
 static void on_written(void *arg, const struct redisReply *reply)

@@ -139,21 +139,26 @@ void history_save(const struct history *h, struct buf *out)
 int history_load(struct history *h, struct slice from)
 {
     struct saved saved;
-    int64_t now[HISTORY_SPANS];
+    const struct history own = *h;
     if (from.n != sizeof(saved))
         return -1;
     memcpy(&saved, from.p, sizeof(saved));
     if (saved.form != SAVED_FORM)
         return -1;
-    memcpy(now, h->last, sizeof(now));
     for (enum history_span span = 0; span < HISTORY_SPANS; span++)
-        if (saved.last[span] < 0 || saved.last[span] > now[span])
+        if (saved.last[span] < 0 || saved.last[span] > own.last[span])
             return -1;
     memcpy(h->last, saved.last, sizeof(saved.last));
     memcpy(h->hour, saved.hour, sizeof(saved.hour));
     memcpy(h->day, saved.day, sizeof(saved.day));
-    for (enum history_span span = 0; span < HISTORY_SPANS; span++)
-        skip(h, span, now[span]);
+    for (enum history_span span = 0; span < HISTORY_SPANS; span++) {
+        int64_t step = saved.last[span], steps = spans[span].steps;
+        skip(h, span, own.last[span]);
+        if (step < own.last[span] - steps)
+            step = own.last[span] - steps;
+        while (step++ < own.last[span])
+            store(h, span, step, place(&own, span, step));
+    }
     return 0;
 }
 

@@ -66,8 +66,8 @@ void history_put(struct history *h, enum history_span span, int64_t step,
 uint32_t history_value(const struct history *h, enum history_span span, int64_t step,
                        enum history_field field);
 
-/* For the next process: appends the samples; reads them into a new history, up to the
- * last step of which nothing more is known. -1: another form, nothing was read. */
+/* For the next process: appends the samples; reads them, but keeps the steps that have
+ * ended after the last saved one. -1: another form, nothing was read. */
 void history_save(const struct history *h, struct buf *out);
 int history_load(struct history *h, struct slice saved);
 

@@ -349,6 +349,27 @@ def test_a_history_whose_answer_is_lost_at_the_stop_is_reported(bench):
     assert "the history of the routes was not saved: Redis did not reply" in c.tarry.log.read_text()
 
 
+@pytest.mark.parametrize("how", ["lost", "rejected"])
+def test_a_history_that_was_not_read_at_the_start_is_read_again(bench, how):
+    c = Case(bench)
+    redis = c.redis.client()
+    kinds = lambda: [m["kind"] for m in c.tarry.ask("GET", "/v1/admin/history")[2]["marks"]]
+    c.tarry.ask("POST", "/v1/admin/routes/line/pause")
+    wait_for("the mark", lambda: "pause" in kinds())
+    c.tarry.stop()
+    if how == "rejected":
+        redis.rename("tarry:history", "other")
+        redis.set("tarry:history", "not a hash")
+    trap = c.proxy.lose("HGETALL", (1,) if how == "lost" else (), of=b"tarry:history")
+    c.tarry.start()
+    wait_for("the first read", lambda: trap.seen)
+    if how == "rejected":
+        redis.rename("other", "tarry:history")
+    wait_for("the history", lambda: kinds()[:2] == ["restart", "pause"] and kinds().count("restart") == 2)
+    wait_for("its deletion", lambda: not redis.exists("tarry:history"))
+    c.tarry.stop()
+
+
 # --------------------------------------------------------------------------- queues
 
 @pytest.mark.parametrize("keep", ["0s", "60s"])
