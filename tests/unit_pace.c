@@ -514,6 +514,42 @@ static void a_route_without_rate_options_has_no_rate_limit(void **state)
     end_world(state);
 }
 
+/* Ticks until all jobs of resumed targets were looked for. Returns the ms. */
+static int64_t until_released(struct pace *p)
+{
+    int64_t begun_ms = loop_mono_ms();
+    while (!TAILQ_EMPTY(&p->releases) && loop_mono_ms() < begun_ms + 20000) {
+        release_tick(p);
+        pass(10);
+    }
+    assert_true(TAILQ_EMPTY(&p->releases));
+    return loop_mono_ms() - begun_ms;
+}
+
+/* No Redis: the lists of jobs are empty. A release makes two passes, one a second. */
+static void resuming_a_target_again_restarts_its_release(void **state)
+{
+    (void)state;
+    static const struct bucket_events events;
+    static const struct bucket_rules rules;
+    struct store_conf conf = {
+        .redis = {.connect_timeout_ms = 10}, .prefix = "tarry", .instance = "unit"};
+    assert_int_equal(redis_url_parse("redis://127.0.0.1:1", &conf.redis.url, NULL), 0);
+    world.bridge.store = store_new(&conf, &(struct store_events){0}, NULL);
+    world.sched.bucket = bucket_new(world.bridge.store, "r/0", &rules, &events, NULL);
+    struct pace *p = begin("{topic}");
+    release_start(p, SLICE_LIT("a"));
+    const void *only = p->releases.tqh_last;
+    pass(0);
+    for (unsigned i = 0; i < 10; i++)
+        release_start(p, SLICE_LIT("a"));
+    assert_ptr_equal(p->releases.tqh_last, only);
+    assert_true(until_released(p) >= 2900); /* three passes */
+    store_free(world.bridge.store);
+    pass(0);
+    redis_url_free(&conf.redis.url);
+}
+
 /* Jobs arrive in bursts, the clock jumps; each job leaves as soon as the gate allows
  * it. */
 static void a_gate_never_exceeds_rate_and_burst(void **state)
@@ -578,6 +614,7 @@ UNIT(pace)
         IN_A_WORLD(a_route_whose_jobs_name_their_targets_is_never_paused),
         IN_A_WORLD(memory_is_bounded_and_messages_in_flight_are_kept),
         IN_A_WORLD(states_are_listed_and_counted),
+        IN_A_WORLD(resuming_a_target_again_restarts_its_release),
         cmocka_unit_test(a_route_without_rate_options_has_no_rate_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
