@@ -303,13 +303,13 @@ static void release(struct bridge *bridge)
     turn_hook_del(bridge->hook);
     timer_del(bridge->tick);
     core_release(bridge);
-    tracer_free(bridge->tracer, true);
     membership_free(bridge->membership);
     route_states_free(bridge->states);
     ahead_free(bridge->ahead);
     past_free(bridge->past);
     marks_free(&bridge->marks);
     listeners_stop(&bridge->listeners);
+    tracer_free(bridge->tracer, true); /* last: it may wait for the collector */
     if (bridge->embedded) {
         embedded_stop(bridge->embedded, on_embedded_stopped, NULL);
         loop_run();

@@ -324,7 +324,7 @@ void exporter_free(struct exporter *e, bool flush)
     if (e->sending)
         curl_multi_remove_handle(curl_loop_multi(e->curl), e->easy);
     e->sending = false;
-    if (flush)
+    if (flush && e->failures == 0)
         send_all(e);
     for (b = TAILQ_FIRST(&e->batches); b; b = next) {
         next = TAILQ_NEXT(b, link);

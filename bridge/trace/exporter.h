@@ -20,7 +20,8 @@ enum { EXPORTER_BATCHES = 16, EXPORTER_BATCH_SPANS = 512 };
 struct exporter *exporter_new(const struct conf_otlp *conf, const char *instance);
 /* Applies a changed configuration to all batches that wait. */
 void exporter_apply(struct exporter *e, const struct conf_otlp *conf);
-/* flush: first sends the batches that wait, and blocks for at most 2 s. */
+/* flush: first sends the batches that wait, and blocks for at most 2 s, unless the last
+ * request failed. */
 void exporter_free(struct exporter *e, bool flush);
 
 /* Returns where to append one span, as a JSON object; then call exporter_added(). NULL:

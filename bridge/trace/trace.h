@@ -43,7 +43,8 @@ struct tracer;
 struct tracer *tracer_new(const struct conf_otlp *conf, uint64_t instance);
 /* Applies a changed configuration with a URL; spans that wait are kept. */
 void tracer_apply(struct tracer *t, const struct conf_otlp *conf);
-/* flush: first sends the spans that wait, and blocks for at most 2 s. NULL is allowed. */
+/* flush: first sends the spans that wait, and blocks for at most 2 s, unless the last
+ * request failed. NULL is allowed. */
 void tracer_free(struct tracer *t, bool flush);
 /* Appends its metrics; t may be NULL. */
 void tracer_print(const struct tracer *t, struct buf *out);

@@ -3,6 +3,7 @@
 nothing."""
 import base64
 import copy
+import http.client
 import json
 import os
 import re
@@ -279,6 +280,52 @@ def test_a_stop_sends_the_rest_and_does_not_wait_for_a_silent_collector(bench):
     place.tarry.stop()
     assert 1.5 < time.monotonic() - began < 2 + soon_s(2)
     assert "2 spans were not sent to the collector" in place.tarry.log.read_text()
+
+
+@pytest.mark.slow
+def test_a_stop_ends_connections_and_membership_before_it_waits_for_the_collector(bench):
+    place = Place(bench)
+    place.verdict = ("after", 60)
+    place.put("a")
+    place.hook.wait_count(1)
+    redis, client = bench.kept[2].client(), http.client.HTTPConnection("127.0.0.1", place.tarry.port, timeout=10)
+    client.request("GET", "/livez")
+    assert client.getresponse().read() and redis.zcard("tarry:alive") == 1
+    place.tarry.child.send_signal(signal.SIGTERM)
+    assert client.sock.recv(1) == b"" and redis.zcard("tarry:alive") == 0
+    ended = time.monotonic()
+    place.tarry.child.wait(10)
+    assert time.monotonic() - ended > 1
+    client.close()
+
+
+@pytest.mark.slow
+def test_a_stop_does_not_wait_for_a_collector_whose_last_request_failed(bench):
+    place = Place(bench, otlp='timeout = "300ms";')
+    place.verdict = ("after", 60)
+    place.put("a")
+    place.hook.wait_count(1)
+    wait_for("the failure", lambda: "the collector is not available" in place.tarry.log.read_text())
+    requests = len(place.collector.arrivals)
+    place.tarry.stop()
+    assert len(place.collector.arrivals) == requests
+    assert "2 spans were not sent to the collector" in place.tarry.log.read_text()
+
+
+@pytest.mark.slow
+def test_the_retries_of_a_new_collector_start_with_the_shortest_wait(bench):
+    place = Place(bench)
+    place.verdict = 503
+    place.put("a")
+    collector = place.collector.arrivals
+    wait_for("two failures", lambda: len(collector) == 2)
+    text = place.tarry.conf.read_text()
+    place.tarry.conf.write_text(text.replace("otlp:   { ", 'otlp:   { headers = { x = "y"; }; '))
+    assert place.tarry.ask("POST", "/v1/admin/reload")[0] == 200
+    wait_for("the first retry", lambda: len(collector) == 4)
+    assert (collector[3].ns - collector[2].ns) / 1e9 < soon_s(2), "1 s, 30 % longer; else 4 s, 30 % shorter"
+    place.verdict = 200
+    place.tarry.stop()
 
 
 @pytest.mark.slow
