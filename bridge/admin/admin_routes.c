@@ -46,6 +46,15 @@ static void add_health(struct buf *out, const struct route *route)
     buf_free(&cause);
 }
 
+static void add_shown(struct buf *out, const char *name, const struct attempts *a,
+                      void (*add)(const struct attempts *a, struct buf *out))
+{
+    struct buf text = {0};
+    add(a, &text);
+    text_add_json_member(out, name, buf_slice(&text));
+    buf_free(&text);
+}
+
 /* The last failure is of any time since the start. */
 static void add_failures(struct buf *out, const struct route *route)
 {
@@ -58,11 +67,11 @@ static void add_failures(struct buf *out, const struct route *route)
         when_format_rfc3339(a->failed_ms, at);
         buf_add_str(out, ",\"last\":{");
         text_add_json_member(out, "at", slice_of(at));
-        text_add_json_member(out, "error", slice_of(a->error));
+        add_shown(out, "error", a, attempts_add_error);
         if (a->status > 0)
             buf_addf(out, ",\"status\":%d", a->status);
-        if (a->target[0] != '\0')
-            text_add_json_member(out, "target", slice_of(a->target));
+        if (a->target.n > 0)
+            add_shown(out, "target", a, attempts_add_target);
         buf_add_str(out, "}");
     }
     buf_add_str(out, "}");

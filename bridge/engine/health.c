@@ -23,6 +23,7 @@ enum {
     SWEEP_OLD_MS = 60 * 1000,    /* older sums of a queue sink do not count */
     SILENT_MS = 2000,            /* Redis: a shorter silence holds no route */
     TARGET_MAX = 45,             /* bytes of a target in a cause */
+    FAILED_MAX = 200,            /* bytes of the error or the target of a failure */
     DAY_MS = 24 * 3600 * 1000
 };
 
@@ -64,14 +65,32 @@ static void copy(char *to, size_t room, struct slice text)
     to[n] = '\0';
 }
 
-/* Copy text without its secrets: an address may contain a password. */
-static void copy_redacted(char *to, size_t room, struct slice text)
+/* Redacts before it cuts: half of a secret would not be found. */
+static void add_shown(struct buf *out, struct slice text)
 {
     size_t size = 4 * text.n + 1; /* "***" may replace a single character */
-    char *whole = mem_strndup(text.p, text.n), *shown = mem_alloc(size);
-    copy(to, room, slice_of(redact_text(shown, size, whole)));
-    free(shown);
+    char *whole = mem_strndup(text.p, text.n), *redacted = mem_alloc(size);
+    char shown[FAILED_MAX];
+    copy(shown, sizeof(shown), slice_of(redact_text(redacted, size, whole)));
+    buf_add_str(out, shown);
+    free(redacted);
     free(whole);
+}
+
+void attempts_add_error(const struct attempts *a, struct buf *out)
+{
+    add_shown(out, buf_slice(&a->error));
+}
+
+void attempts_add_target(const struct attempts *a, struct buf *out)
+{
+    add_shown(out, buf_slice(&a->target));
+}
+
+void attempts_free(struct attempts *a)
+{
+    buf_free(&a->error);
+    buf_free(&a->target);
 }
 
 void health_note(struct route *route, const struct delivery *d, enum outcome outcome,
@@ -84,8 +103,10 @@ void health_note(struct route *route, const struct delivery *d, enum outcome out
         return;
     a->failed_ms = store_now_ms(route->bridge->store);
     a->status = d->status;
-    copy_redacted(a->error, sizeof(a->error), slice_of(why ? why : ""));
-    copy_redacted(a->target, sizeof(a->target),
+    buf_clear(&a->error);
+    buf_add_str(&a->error, why ? why : "");
+    buf_clear(&a->target);
+    buf_add_slice(&a->target,
                   route->pace ? pace_target_name(route->pace, d->target) : d->target);
 }
 
@@ -143,7 +164,11 @@ static void add_last_failure(struct buf *out, const struct route *route)
         return;
     buf_add_str(out, "; last at ");
     add_time(out, a->failed_ms, store_now_ms(route->bridge->store));
-    buf_addf(out, ": %s", a->error[0] ? a->error : "no reason given");
+    buf_add_str(out, ": ");
+    if (a->error.n > 0)
+        attempts_add_error(a, out);
+    else
+        buf_add_str(out, "no reason given");
 }
 
 /* --- the checks: each returns whether it applies, and then adds the cause --- */
@@ -203,8 +228,11 @@ static void add_stop(const struct route *route, const struct pace_target *t,
         buf_add_str(cause, " since ");
         add_time(cause, t->stopped_ms, store_now_ms(route->bridge->store));
     }
-    if (slice_is(t->name, a->target))
-        buf_addf(cause, " (%s)", a->error);
+    if (slice_eq(t->name, buf_slice(&a->target))) {
+        buf_add_str(cause, " (");
+        attempts_add_error(a, cause);
+        buf_add_str(cause, ")");
+    }
     if (whole)
         buf_addf(cause, "; resume it with: tarry go-on %s %.*s", route->conf->name,
                  SLICE_ARG(t->name));

@@ -37,8 +37,12 @@ struct attempts {
     struct breaker window, minute; /* sums of HEALTH_WINDOW_MS and of one minute */
     int64_t failed_ms;             /* Redis' clock: the last failure; 0: none */
     int status;                    /* its answer; 0: none */
-    char error[160], target[200];  /* its error, and its target, perhaps cut off */
+    struct buf error, target;      /* its error and target; they may contain secrets */
 };
+void attempts_free(struct attempts *a);
+/* Append them without secrets, perhaps cut off. */
+void attempts_add_error(const struct attempts *a, struct buf *out);
+void attempts_add_target(const struct attempts *a, struct buf *out);
 /* Record an attempt; now_ms: monotonic. Pure. */
 void attempts_add(struct attempts *a, bool failed, int64_t now_ms);
 /* Return the sums of the window. Pure. */

@@ -258,6 +258,7 @@ void route_free(struct route *route)
         free(route->ahead[i]);
     free(route->history);
     tap_free(route->tap);
+    attempts_free(&route->attempts);
     free_scheds(route);
     pace_free(route->pace);
     gate_fini(&route->gate);

@@ -81,6 +81,20 @@ def causes(target):
                    rf"resume it with: tarry go-on partner {target}"}
 
 
+def test_the_last_failure_of_a_stopped_target_is_named_without_its_secrets(bench):
+    hook = bench.keep(collect.FromHttp(lambda arrival: 410))
+    tarry = bench.tarry(bench.redis().url, '''
+        sinks:  { hook: { type = "http"; url_from_message = true; allow = [ "127.0.0.0/8" ]; ports = [ "1-65535" ]; }; };
+        routes: { r: { from = "http"; to = "hook"; topic = "{header.x-to}"; }; };''').start()
+    url = f"http://127.0.0.1:{hook.port}/{'long' * 50}?api_key=s3cr3t"
+    assert tarry.ask("POST", "/v1/routes/r/jobs", "x", {"x-to": url})[0] == 201
+    row = lambda: tarry.ask("GET", "/v1/admin/routes/r")[2]["routes"][0]
+    wait_for("the stop", lambda: row()["health"] == "stopped")
+    assert re.search(r" is stopped since \d\d:\d\d:\d\dZ \(HTTP 410\); see: tarry targets r$", row()["cause"]), row()
+    assert row()["failures"]["last"]["error"].startswith("HTTP 410") and "s3cr3t" not in json.dumps(row()["failures"])
+    tarry.stop()
+
+
 def check_alerts(shown, folder):
     """Lets Prometheus judge the series of a scrape, repeated every five seconds."""
     text = shown.tarry.ask("GET", "/metrics")[2].decode()
