@@ -155,6 +155,7 @@ docs: $(B)/tarry
 	etc/build/man.py cli.md $(B)/tarry > docs/reference/cli.md
 	mandoc -Tmarkdown etc/man/tarry.conf.5 > docs/reference/options.md
 	etc/build/runbook.py > docs/how-to/runbook.md
+	etc/build/http_api.py > docs/reference/http-api.md
 ZSH_FOLDER ?= site-functions
 # A configuration that is there already is the owner's.
 data := $(DESTDIR)$(PREFIX)/share

@@ -139,9 +139,10 @@ def test_the_tutorial_works_as_described(tmp_path):
 
 # --- generated pages ---
 
-def test_the_runbook_is_that_of_the_alerts():
-    made = subprocess.run([TOP / "etc/build/runbook.py"], capture_output=True, text=True, check=True).stdout
-    assert made == (TOP / "docs/how-to/runbook.md").read_text(), "out of date: make docs"
+@pytest.mark.parametrize("page, script", [("how-to/runbook.md", "runbook.py"), ("reference/http-api.md", "http_api.py")])
+def test_a_generated_page_is_up_to_date(page, script):
+    made = subprocess.run([TOP / "etc/build" / script], capture_output=True, text=True, check=True).stdout
+    assert made == (TOP / "docs" / page).read_text(), "out of date: make docs"
 
 
 @pytest.mark.skipif(not shutil.which("mandoc"), reason="mandoc is not here")
