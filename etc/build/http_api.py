@@ -10,6 +10,7 @@ HEAD = """# HTTP API
 
 `make docs` generates this page from [`etc/openapi.yaml`](../../etc/openapi.yaml), which describes the parameters, bodies
 and answers of every request. [`etc/asyncapi.yaml`](../../etc/asyncapi.yaml) describes the messages over Kafka and MQTT.
+[Use tarry from your language](../how-to/clients.md) has complete programs.
 
 The listener `http` serves the requests for producers and consumers, the listener `admin` serves all. The APIs of Later,
 lmstfy, delay-queue and camellia-delay-queue are those of [their originals](../how-to/migrate.md).

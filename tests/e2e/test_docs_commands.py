@@ -14,20 +14,21 @@ from lib.servers import TOP, free_port, wait_for
 from lib.tarry import BIN, Tarry
 from test_docs import PAGES, blocks, name
 
-# Another test runs these commands, or they need a system of their own.
+# Another test runs the commands of these pages, or they need a system of their own.
 ELSEWHERE = {
-    "docs/tutorial.md": "test_docs.py",
-    "docs/how-to/clients.md": "test_examples.py",
-    "docs/how-to/install.md": "tests/package, tests/fresh",
-    "docs/how-to/kubernetes.md": "test_helm.py",
-    "docs/how-to/rabbitmq.md": "test_amqp.py",
-    "docs/how-to/rewind.md": "test_kafka_rewind.py",
-    "docs/how-to/backup.md": "below",
-    "docs/how-to/migrate.md": "test_import.py",
+    "docs/tutorial.md": "tests/e2e/test_docs.py",
+    "docs/how-to/clients.md": "tests/e2e/test_examples.py",
+    "docs/how-to/install.md": "tests/package/test_system.py",
+    "docs/how-to/kubernetes.md": "tests/package/test_files.py",
+    "docs/how-to/migrate.md": "tests/e2e/test_import.py",
+    "docs/how-to/rabbitmq.md": "tests/e2e/lib/rabbitmq.py",
+    "docs/how-to/rewind.md": "tests/e2e/test_kafka_rewind.py",
+    "docs/how-to/backup.md": "tests/e2e/test_docs_commands.py",
 }
 COMMANDS = {"tarry", "curl", "Q=http://127.0.0.1:7700/v1/queues/mails"}
-# Programs that prepare or stop something; the pages show them only in passing.
-OTHER = {"systemctl", "openssl", "tests/bench/run", "redis-cli", "./etc/quickstart", "make", "etc/build/install"}
+# Programs that other pages use in passing. tests/package and tests/fresh run them.
+OTHER = {"systemctl", "openssl", "tests/bench/run", "redis-cli", "./etc/quickstart", "make", "etc/build/install", "apt-get",
+         "docker", "helm", "kubectl"}
 CONF = '''
 sources: {{ orders_in: {{ type = "kafka"; brokers = "{kafka}"; topics = [ "{topic}" ]; group = "{topic}";
                           key_is_id = true; }}; }};
@@ -51,6 +52,10 @@ def commands(page):
 
 SHOWN = [page for page in PAGES if name(page) not in ELSEWHERE and
          any(line.split()[0] in COMMANDS for line in commands(page)) and page.parent.name != "bench"]
+
+
+def test_the_tests_of_other_pages_exist():
+    assert [path for page, path in ELSEWHERE.items() if (TOP / page).exists() and not (TOP / path).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
