@@ -204,12 +204,17 @@ def test_a_restored_backup_has_the_jobs_of_its_moment_and_the_audit_finds_no_err
                             {"Delay-Id": key, "Deliver-After": after, "Content-Type": "text/plain"})[0]
         assert status == 201
 
+    def resume(daemon):
+        assert daemon.ask("POST", "/v1/admin/routes/hooks/resume")[0] == 200
+
     daemon = start()
+    assert daemon.ask("POST", "/v1/admin/routes/hooks/pause")[0] == 200
     for n in range(50):
-        send(daemon, f"before-{n}", "1s" if n % 2 else "1h")
+        send(daemon, f"before-{n}", "1ms" if n % 2 else "1h")
     daemon.stop()
     host.run(section(page, {"snapshot": "Take a snapshot", "append-only file": "Copy the append-only file"}[way]))
     daemon = start()
+    resume(daemon)
     send(daemon, "after", "1h")
     hook.wait_count(25)
     daemon.stop()
@@ -219,6 +224,7 @@ def test_a_restored_backup_has_the_jobs_of_its_moment_and_the_audit_finds_no_err
     assert "50 jobs, 0 findings: everything is consistent" in found, found
     assert host.run("redis-cli config get appendonly").split()[1] == "yes"
     daemon = start()
+    resume(daemon)  # the backup contains the pause, too
     hook.wait_count(50)  # the 25 that were delivered after the backup, once more
     assert daemon.ask("GET", "/v1/routes/hooks/jobs/before-0")[2]["state"] == "waiting"
     assert daemon.ask("GET", "/v1/routes/hooks/jobs/after")[0] == 404
