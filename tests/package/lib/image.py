@@ -31,7 +31,7 @@ class Image:
             if do:
                 do(rest)
             else:
-                assert word in ("USER", "EXPOSE", "HEALTHCHECK", "ENTRYPOINT", "CMD"), word
+                assert word in ("USER", "EXPOSE", "VOLUME", "HEALTHCHECK", "ENTRYPOINT", "CMD"), word
                 self.said[word] = rest
 
     def do_from(self, rest):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Checkers from PyPI, each in its own folder under build/package/."""
 import os
+import re
+import shutil
 import subprocess
 import sys
 
@@ -28,3 +30,21 @@ def tool(package, version, program):
                 pytest.skip(f"{package} can't be installed: {why[-1]}")
         (venv / version).touch()
     return str(venv / "bin" / program)
+
+
+def go_tool(module, version):
+    """Returns the path of a program that Go builds from its module. Skips the test if Go cannot."""
+    name = module.rstrip("/").rsplit("/", 1)[1]
+    folder = BUILD / "go" / re.sub(r"\W", "-", f"{module}@{version}")
+    if not (folder / name).exists():
+        if not shutil.which("go") or os.environ.get("TARRY_NO_INSTALL"):
+            pytest.skip(f"{module} is not in {folder}, and Go cannot build it (etc/build/install clients)")
+        env = {**os.environ, "GOBIN": str(folder), "GOFLAGS": "-mod=mod -buildvcs=false"}
+        try:
+            done = subprocess.run(["go", "install", f"{module}@{version}"], capture_output=True, text=True,
+                                  timeout=1200, env=env, check=False)
+        except subprocess.TimeoutExpired as fault:
+            pytest.skip(f"{module}: {fault}")
+        if done.returncode:
+            pytest.skip(f"Go cannot build {module}: {done.stderr[-300:]}")
+    return str(folder / name)
