@@ -148,8 +148,9 @@ $(B)/tests/fuzz_%: $(B)/obj/tests/fuzz_%.o $(rigs) $(parts)
 	@mkdir -p $(@D)
 	$(CC) $(ld_all) -fsanitize=fuzzer -o $@ $^ $(LIBS)
 
-# The manual pages, from the help texts, and the pages made of them; tests compare.
+# The manual pages, from the help texts, and the pages made of them; the version in other files. Tests compare.
 docs: $(B)/tarry
+	etc/build/version.sh
 	for p in man/tarry.1 man/tarry.conf.5; do \
 	  etc/build/man.py "$${p#*/}" $(B)/tarry > $(B)/doc && cp $(B)/doc etc/$$p; done
 	etc/build/man.py cli.md $(B)/tarry > docs/reference/cli.md

@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from lib.system import TOP
 from lib.tools import tool
@@ -118,13 +117,40 @@ def test_each_configuration_is_good(path):
     assert ": valid; " in good(BIN, "check", str(TOP / "etc" / path))
 
 
+@pytest.mark.slow  # installs a validator
+def test_the_issue_forms_are_valid():
+    check = tool("check-jsonschema", "0.39.0", "check-jsonschema")
+    folder = TOP / ".github/ISSUE_TEMPLATE"
+    for schema, files in (("issue-forms", ["bug.yml", "feature.yml"]), ("issue-config", ["config.yml"])):
+        good(check, "--builtin-schema", f"vendor.github-{schema}", *(str(folder / name) for name in files))
+
+
 # --- versions and the list of components ---
 
-def test_the_package_has_the_version_of_the_program():
-    first = (TOP / "etc/debian/changelog").read_text().splitlines()[0]
-    assert first == f"tarry ({VERSION}) unstable; urgency=medium"
-    chart = yaml.safe_load((TOP / "etc/helm/Chart.yaml").read_text())
-    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
+VERSIONED = ("bridge/base/version.h", "etc/helm/Chart.yaml", "etc/kubernetes/tarry.yaml", "etc/asyncapi.yaml",
+             "etc/debian/changelog")
+
+
+def test_make_docs_writes_the_version_into_every_file_that_repeats_it(tmp_path):
+    named = good("git", "-C", str(TOP), "grep", "-lF", VERSION, "--", "etc", "bridge").split()
+    repeats = {name for name in named if name not in ("etc/package", "etc/openapi.yaml")}  # these show examples
+    assert repeats == set(VERSIONED)
+    for name in (*VERSIONED, "etc/build/version.sh"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(TOP / name, tmp_path / name)
+    good(str(tmp_path / "etc/build/version.sh"))
+    assert [name for name in VERSIONED if (tmp_path / name).read_text() != (TOP / name).read_text()] == []
+    header = tmp_path / "bridge/base/version.h"
+    header.write_text(header.read_text().replace(f'"{VERSION}"', '"7.8.9"'))
+    good(str(tmp_path / "etc/build/version.sh"))
+    for name in VERSIONED:
+        text = (tmp_path / name).read_text()
+        assert "7.8.9" in text and (VERSION in text) == (name == "etc/debian/changelog"), name
+    lines = (tmp_path / "etc/debian/changelog").read_text().splitlines()
+    assert lines[0] == "tarry (7.8.9) unstable; urgency=medium" and lines[6].startswith(f"tarry ({VERSION})")
+
+
+def test_the_program_reports_its_version_and_those_of_its_libraries():
     lines = good(BIN, "--version").splitlines()
     assert lines[0] == f"tarry {VERSION}"
     for library in ("hiredis", "libcurl", "librdkafka", "libuv", "openssl", "paho-mqtt"):

@@ -241,6 +241,13 @@ def test_an_upgrade_loses_no_job_and_no_configuration(installed):
     print(f"upgraded in {took:.1f} s")
     assert sorted(pull_all(installed, 300)) == sorted(f"soon-{i}" for i in range(300))
     installed.do("tarry audit /etc/tarry/tarry.conf")
+    # Back to the version before: the jobs of both versions stay.
+    publish(installed, 50, "1h", "newer")
+    installed.do("apt-get -y --allow-downgrades install /this.deb")
+    assert installed.do("tarry --version | head -n 1") != f"tarry {NEXT}"
+    installed.wait("the jobs of both versions", "curl -s http://127.0.0.1:7701/metrics | "
+                   "grep -xE 'tarry_jobs_pending[{].*[}] 100'")
+    installed.do("tarry audit /etc/tarry/tarry.conf")
 
 
 def test_jobs_outlive_the_package(installed):
