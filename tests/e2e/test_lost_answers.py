@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Redis runs a script, and the connection closes before the reply arrives. Each change happens once, is
 answered as usual, and is counted."""
+import collections
 import json
 import os
 import subprocess
@@ -347,6 +348,29 @@ def test_a_history_whose_answer_is_lost_at_the_stop_is_reported(bench):
     c.tarry.stop()
     assert trap.has_closed()
     assert "the history of the routes was not saved: Redis did not reply" in c.tarry.log.read_text()
+
+
+@pytest.mark.slow
+def test_whatever_answer_is_lost_a_daemon_starts_works_and_stops(bench):
+    """Loses the first, the second and the last answer to each command of a run, one in each later run."""
+    c = Case(bench)
+
+    def work():
+        assert c.post("a")[0] in (200, 201, 409, 503)
+        assert c.tarry.ask("POST", "/v1/queues/q/jobs", "x")[0] in (201, 503)
+        assert c.tarry.ask("GET", "/metrics")[0] == 200
+        c.tarry.stop()
+
+    work()
+    counts = collections.Counter(name for name, _ in c.proxy.calls)
+    assert len(counts) > 15, counts
+    for name, count in counts.items():
+        for number in {1, 2, count}:
+            trap = c.proxy.lose(name, (number,))
+            c.tarry.start()
+            work()
+            with c.proxy.lock:
+                c.proxy.traps.remove(trap)
 
 
 @pytest.mark.parametrize("how", ["lost", "rejected"])
