@@ -355,12 +355,12 @@ struct redis *redis_new(const struct redis_conf *conf, redis_state_cb *on_state,
 
 void redis_close(struct redis *r)
 {
-    if (r->phase == GONE)
-        return;
-    r->phase = GONE;
-    if (r->conf.finder)
-        r->conf.finder->forget(r->conf.finder->self, r);
-    close_connection(r);
+    if (r->phase != GONE) {
+        r->phase = GONE;
+        if (r->conf.finder)
+            r->conf.finder->forget(r->conf.finder->self, r);
+        close_connection(r);
+    }
     answer_open(r);
 }
 

@@ -152,7 +152,7 @@ def test_the_first_route_to_a_queue_sink_counts_its_jobs_also_after_a_reload(ben
 
 
 @pytest.mark.smoke
-def test_a_stop_while_the_redis_of_a_pool_hangs_ends_an_open_count(bench):
+def test_a_stop_while_the_redis_of_a_pool_hangs_ends_open_requests(bench):
     pool = bench.keep(Redis(bench.folder / "far", str(bench.sockets / "far.sock"))).start()
     tarry = bench.tarry(bench.redis().url, f'''
         sinks:  {{ q: {{ type = "queue"; pool = "far"; }}; }};
@@ -162,11 +162,17 @@ def test_a_stop_while_the_redis_of_a_pool_hangs_ends_an_open_count(bench):
     assert tarry.ask("POST", "/v1/routes/mails/jobs", "x")[0] == 201
     wait_for("the sweep of the queues", lambda: ahead()["overdue"] == 1)
     freeze(pool.child)
-    client = http.client.HTTPConnection("127.0.0.1", tarry.port, timeout=15)
-    client.request("GET", "/v1/admin/ahead?span=day")
-    assert tarry.ask("GET", "/livez")[0] == 200, "the daemon has read the request before"
+    clients = []
+    for method, path in (("GET", "/v1/admin/ahead?span=day"), ("GET", "/v1/admin/ahead?span=week"), ("GET", "/metrics"),
+                         ("POST", "/v1/admin/routes/mails/jobs/cancel?queue=mails&all=true"),
+                         ("GET", "/v1/admin/routes/mails/jobs?queue=mails"), ("GET", "/v1/admin/routes/mails/queues/mails"),
+                         ("GET", "/v1/admin/routes/mails/queues?counts=true")):
+        clients.append(http.client.HTTPConnection("127.0.0.1", tarry.port, timeout=15))
+        clients[-1].request(method, path)
+    assert tarry.ask("GET", "/livez")[0] == 200, "the daemon has read the requests before"
     tarry.stop()
-    client.close()
+    for client in clients:
+        client.close()
     pool.child.send_signal(signal.SIGCONT)
 
 
