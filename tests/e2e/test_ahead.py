@@ -159,7 +159,7 @@ def test_a_stop_while_the_redis_of_a_pool_hangs_ends_open_requests(bench):
         routes: {{ mails: {{ from = "http"; to = "q"; topic = "mails"; }}; }};
         pools:  {{ far: {{ url = "{pool.url}"; }}; }};''').start()
     ahead = lambda: tarry.ask("GET", "/v1/admin/ahead")[2]["total"]
-    assert tarry.ask("POST", "/v1/routes/mails/jobs", "x")[0] == 201
+    wait_for("the pool", lambda: tarry.ask("POST", "/v1/routes/mails/jobs", "x")[0] == 201)
     wait_for("the sweep of the queues", lambda: ahead()["overdue"] == 1)
     freeze(pool.child)
     clients = []
