@@ -19,7 +19,7 @@ ELSEWHERE = {
     "docs/tutorial.md": "tests/e2e/test_docs.py",
     "docs/how-to/clients.md": "tests/e2e/test_examples.py",
     "docs/how-to/install.md": "tests/package/test_system.py",
-    "docs/how-to/kubernetes.md": "tests/package/test_files.py",
+    "docs/how-to/kubernetes.md": "tests/package/test_chart.py",
     "docs/how-to/migrate.md": "tests/e2e/test_import.py",
     "docs/how-to/rabbitmq.md": "tests/e2e/lib/rabbitmq.py",
     "docs/how-to/rewind.md": "tests/e2e/test_kafka_rewind.py",
@@ -28,7 +28,7 @@ ELSEWHERE = {
 COMMANDS = {"tarry", "curl", "Q=http://127.0.0.1:7700/v1/queues/mails"}
 # Programs that other pages use in passing. tests/package and tests/fresh run them.
 OTHER = {"systemctl", "openssl", "tests/bench/run", "redis-cli", "./etc/quickstart", "make", "etc/build/install", "apt-get",
-         "docker", "helm", "kubectl"}
+         "dpkg-deb", "docker", "helm", "kubectl"}
 CONF = '''
 sources: {{ orders_in: {{ type = "kafka"; brokers = "{kafka}"; topics = [ "{topic}" ]; group = "{topic}";
                           key_is_id = true; }}; }};
