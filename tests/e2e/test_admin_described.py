@@ -4,25 +4,14 @@ other."""
 import json
 import urllib.parse
 
-import yaml
-
 from lib import collect
-from lib.servers import TOP, wait_for
-
-
-class Strict(yaml.SafeLoader):
-    """Rejects duplicate keys: the second one would hide the first."""
-
-    def construct_mapping(self, node, deep=False):
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = {str(key) for key in keys if keys.count(key) > 1}
-        assert not twice, f"{node.start_mark}: {twice} twice"
-        return super().construct_mapping(node, deep)
+from lib.described import openapi
+from lib.servers import wait_for
 
 
 def described():
     """Returns {"GET /v1/admin/...": {status: its description}}."""
-    text = yaml.load((TOP / "etc/openapi.yaml").read_text(), Strict)
+    text = openapi()
     shared = text["components"]["responses"]
 
     def say(answer):

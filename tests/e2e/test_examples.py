@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from lib import collect
+from lib.fetched import fetch, needs, run
 from lib.servers import TOP, free_port, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]  # downloads libraries; Go, Java, Node
@@ -31,31 +33,19 @@ routes:  {{ queue: {{ from = "http"; to = "pull"; topic = "queue"; }};
 """
 
 
-def run(argv, folder, timeout_s=240, **env):
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=timeout_s, check=False,
-                          env={**os.environ, **env})
-    assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
-    return done.stdout.strip()
-
-
-def prepared(language, tools, *argv):
-    """Copies the folder of a language to build/examples, and runs argv there. Skips if a tool is missing."""
-    for tool in tools:
-        if shutil.which(tool) is None:
-            pytest.skip(f"there is no {tool}")
+def prepared(language, tools, *commands):
+    """Copies the folder of a language to build/examples, and runs the commands there. Skips if a tool is missing."""
+    needs(*tools)
     place = PLACE / language
     shutil.copytree(EXAMPLES / language, place, dirs_exist_ok=True)
-    if argv:
-        try:
-            run(argv, place)
-        except AssertionError as e:
-            pytest.skip(f"the libraries cannot be fetched: {str(e)[-300:]}")
+    if commands:
+        fetch(place, *commands)
     return place
 
 
 @functools.cache
 def python():
-    place = prepared("python", [], "sh", "-c", "python3 -m venv env && env/bin/pip install -q -r requirements.txt")
+    place = prepared("python", [], ["python3", "-m", "venv", "env"], ["sh", "-c", "env/bin/pip install -q -r requirements.txt"])
     with_packages = place / "env/bin/python3"
     return {"http": [sys.executable, place / "http_client.py"],
             "kafka": [with_packages, place / "kafka_producer.py"],
@@ -64,15 +54,15 @@ def python():
 
 @functools.cache
 def go():
-    place = prepared("go", ["go"], "go", "mod", "download")
+    place = prepared("go", ["go"], ["go", "mod", "download"])
     run(["go", "build", "-buildvcs=false", "-o", "bin/", "./..."], place)
     return {"http": [place / "bin/http"], "kafka": [place / "bin/kafka"], "mqtt": [place / "bin/mqtt", "127.0.0.1"]}
 
 
 @functools.cache
 def java():
-    place = prepared("java", ["java", "mvn"], "mvn", "-B", "-q", "dependency:copy-dependencies",
-                     "-DoutputDirectory=libs")
+    place = prepared("java", ["java", "mvn"],
+                     ["mvn", "-B", "-q", "dependency:copy-dependencies", "-DoutputDirectory=libs"])
     with_libraries = ["java", "-cp", f"{place}/libs/*"]
     return {"http": ["java", place / "Http.java"], "kafka": [*with_libraries, place / "KafkaSend.java"],
             "mqtt": [*with_libraries, place / "MqttSend.java", "url"]}
@@ -80,15 +70,15 @@ def java():
 
 @functools.cache
 def node():
-    place = prepared("node", ["node", "npm"], "npm", "install", "--no-audit", "--no-fund")
+    place = prepared("node", ["node", "npm"], ["npm", "install", "--no-audit", "--no-fund"])
     return {"http": ["node", place / "http.mjs"], "kafka": ["node", place / "kafka.mjs"],
             "mqtt": ["node", place / "mqtt.mjs", "url"]}
 
 
 @functools.cache
-def curl():
-    place = prepared("curl", ["curl", "jq"])
-    return {"http": [place / "http.sh"]}
+def shell():
+    place = prepared("shell", ["curl", "jq", "openssl", "kcat", "mosquitto_pub"])
+    return {"http": [place / "http.sh"], "kafka": [place / "kafka.sh"], "mqtt": [place / "mqtt.sh", "127.0.0.1"]}
 
 
 @functools.cache
@@ -98,12 +88,12 @@ def c():
     return {"mqtt": [place / "mqtt", "url"]}
 
 
-LANGUAGES = {f.__name__: f for f in (python, go, java, node, curl, c)}
+LANGUAGES = {f.__name__: f for f in (python, go, java, node, shell, c)}
 
 
 def languages(way):
     """Returns the languages that have a program for this way."""
-    without = {"http": {"c"}, "receive": {"c", "curl"}, "kafka": {"c", "curl"}, "mqtt": {"curl"}}
+    without = {"http": {"c"}, "receive": {"c", "shell"}, "kafka": {"c"}, "mqtt": set()}
     return pytest.mark.parametrize("language", sorted(LANGUAGES.keys() - without[way]))
 
 
@@ -166,6 +156,27 @@ def test_the_program_accepts_only_a_genuine_callback(setup, language, genuine):
         wait_for("the delivery", lambda: setup.daemon.metric(delivered, route="hooks") == 1)
     else:
         assert setup.daemon.metric(delivered, route="hooks") == 0
+
+
+def test_the_script_verifies_a_callback(setup, bench):
+    program = LANGUAGES["shell"]()["http"]
+    hook = bench.keep(collect.FromHttp(port=setup.hook))
+    setup.daemon.ask("POST", "/v1/routes/hooks/jobs", "paid: 17 €".encode(), {"Content-Type": "text/plain"})
+    arrival, = hook.wait_count(1)
+    of_callback = [arrival.header(f"webhook-{name}").decode() for name in ("id", "timestamp", "signature")]
+
+    def verify(secret, headers, body):
+        done = subprocess.run([*program, "verify", secret, *headers], input=body, capture_output=True, timeout=30,
+                              check=False)
+        return done.returncode, done.stdout.decode().strip()
+
+    assert verify(SECRET, of_callback, arrival.payload) == (0, "the signature is valid")
+    assert verify(SECRET, of_callback, arrival.payload + b"0") == (1, "the signature is wrong")
+    assert verify("whsec_" + "eHh4" * 11, of_callback, arrival.payload) == (1, "the signature is wrong")
+    of_callback[1] = str(int(of_callback[1]) - 301)
+    assert verify(SECRET, of_callback, arrival.payload) == (1, "the callback is too old")
+    of_callback[1] = "x"
+    assert verify(SECRET, of_callback, arrival.payload) == (1, "the timestamp is wrong")
 
 
 def accepts_quietly(port):

@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Compares the daemon with etc/openapi.yaml: schemathesis generates valid and invalid requests from
 it and checks the answers. None is a 500, and each matches the description."""
+import json
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 
 from conftest import Bench
+from lib.fetched import fetch_node, fetch_python, needs, run
 from lib.pulls import Queues
 from lib.servers import BUILD, TOP, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]  # pip, and minutes of CPU
 VERSION = "4.32.5"
-VALIDATOR = "0.9.0"
+VALIDATOR, LINTER = "0.9.0", "2.77.0"
 EXAMPLES = 100
 VENV = BUILD / "schemathesis"
-MARK = f"{VERSION}-{VALIDATOR}"
 TOOL = VENV / "bin/schemathesis"
+LINT = BUILD / "redocly"
 CHECKS = ["not_a_server_error", "status_code_conformance", "content_type_conformance",
           "response_headers_conformance", "response_schema_conformance", "unsupported_method",
           "allow_header_conformance"]
@@ -54,31 +55,12 @@ def batch(context, value):
 
 
 def installed():
-    """Installs the tool if necessary. Returns None, or why it cannot be installed."""
-    if TOOL.exists() and (VENV / MARK).exists():
-        return None
-    if os.environ.get("TARRY_NO_INSTALL"):
-        return f"schemathesis {VERSION} is not in {VENV}, and nothing may be installed"
-    for command in ([sys.executable, "-m", "venv", "--clear", str(VENV)],
-                    [str(VENV / "bin/pip"), "install", "-q", "--disable-pip-version-check",
-                     "--retries", "1", "--timeout", "20", f"schemathesis=={VERSION}",
-                     f"openapi-spec-validator=={VALIDATOR}"]):
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=180)
-        except (OSError, subprocess.TimeoutExpired) as fault:
-            return f"schemathesis can't be installed: {fault}"
-        if done.returncode:
-            why = (done.stderr or done.stdout).strip().splitlines() or ["no word"]
-            return f"schemathesis can't be installed: {why[-1]}"
-    (VENV / MARK).touch()
-    return None
+    fetch_python(VENV, f"schemathesis=={VERSION}", f"openapi-spec-validator=={VALIDATOR}")
 
 
 @pytest.fixture(scope="module")
 def d(kafka_of_session):
-    why = installed()
-    if why:
-        pytest.skip(why)
+    installed()
     bench = Bench(BUILD / "e2e/openapi", "openapi", kafka_of_session)
     daemon = bench.tarry(bench.redis().url, CONF).start()
     yield daemon
@@ -86,13 +68,38 @@ def d(kafka_of_session):
     bench.end()
 
 
-def test_the_description_is_valid_for_a_strict_validator():
-    why = installed()
-    if why:
-        pytest.skip(why)
-    done = subprocess.run([VENV / "bin/openapi-spec-validator", TOP / "etc/openapi.yaml"], capture_output=True,
-                          text=True, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
+def validated(text, folder):
+    """Returns what openapi-spec-validator reports, "" if nothing."""
+    (folder / "openapi.yaml").write_text(text)
+    done = subprocess.run([VENV / "bin/openapi-spec-validator", folder / "openapi.yaml"], capture_output=True, text=True,
+                          timeout=60, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def linted(text, folder):
+    """Returns what Redocly's linter reports, warnings too, "" if nothing. The description says once for all requests how
+    tarry rejects a malformed or forbidden one, so not every operation lists an answer 4xx."""
+    (folder / "openapi.yaml").write_text(text)
+    done = subprocess.run(["node_modules/.bin/redocly", "lint", "--format", "json", "--skip-rule",
+                           "operation-4xx-response", folder / "openapi.yaml"], cwd=LINT, capture_output=True, text=True,
+                          timeout=60, check=False, env={**os.environ, "REDOCLY_TELEMETRY": "off",
+                                                        "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true"})
+    assert done.stdout, done.stderr
+    return "\n".join(f"{p['location'][0]['pointer']}: {p['message']}" for p in json.loads(done.stdout)["problems"])
+
+
+@pytest.mark.parametrize("validate", [validated, linted])
+def test_the_description_is_valid_for_a_strict_validator(validate, tmp_path):
+    if validate is linted:
+        needs("node", "npm")
+        if int(run(["node", "--version"])[1:].split(".")[0]) < 20:
+            pytest.skip("Redocly's linter requires Node 20")
+        fetch_node(LINT, f"@redocly/cli@{LINTER}")
+    else:
+        installed()
+    text = (TOP / "etc/openapi.yaml").read_text()
+    assert validate(text, tmp_path) == ""
+    assert validate(text.replace("in: path\n", "in: street\n", 1), tmp_path), "it also accepts a wrong description"
 
 
 def judge(d, name, checks, *more):

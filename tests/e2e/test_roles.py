@@ -67,7 +67,7 @@ def test_the_api_description_names_the_role_of_each_row():
         roles = [] if opened_by is None else sorted(opened_by) or ["admin"]
         # {}: if the configuration has no tokens
         assert described.pop((method, path)) == [{}] + [
-            {kind: [role]} for role in roles for kind in ("token", "certificate")], (method, path)
+            {"token": [role]} for role in roles], (method, path)
     assert not described
 
 

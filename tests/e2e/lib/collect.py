@@ -163,9 +163,9 @@ class FromHttp(Collector):
     (status, extra header lines[, body]), ("after", seconds[, status]) to answer later, ("when", event[,
     status]) to wait for a threading.Event."""
 
-    def __init__(self, policy=lambda arrival: 200):
+    def __init__(self, policy=lambda arrival: 200, port=None):
         super().__init__()
-        self.policy, self.port = policy, free_port()
+        self.policy, self.port = policy, port or free_port()
         self.url = f"http://127.0.0.1:{self.port}/hook"
         self.loop, self.server, self.open = asyncio.new_event_loop(), None, set()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
