@@ -17,7 +17,7 @@ curl/                       ^(sinks/http/|bridge/(base/curl|cli/ctl)|sources/kaf
 glib.h                      ^bridge/(base/(child|json|loop|text|timer|zone)|redis/sentinel|import/import)[a-z_]*.[ch]$
 microhttpd.h                ^bridge/http/httpd[a-z_]*.[ch]$
 librdkafka/|rdkafka         ^(sources|sinks)/kafka/[a-z_]*.[ch]$
-amqp.h|amqp_framing.h       ^(sources|sinks)/amqp/[a-z_]*.[ch]$
+amqp.h|amqp_framing.h|rabbitmq-c/  ^sources/amqp/amqp_content.h$
 MQTT                        ^(sources|sinks)/mqtt/[a-z_]*.[ch]$
 gnutls/                     ^bridge/http/httpd_(tls|guard).c$
 openssl/                    ^(bridge/(main|base/net)|sinks/http/http_sign)[a-z_]*.[ch]$

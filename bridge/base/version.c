@@ -9,7 +9,6 @@
 #include "bridge/base/version.h"
 
 #include <MQTTClient.h>
-#include <amqp.h>
 #include <curl/curl.h>
 #include <glib.h>
 #include <hiredis/hiredis.h>
@@ -20,6 +19,13 @@
 #include <openssl/crypto.h>
 #include <string.h>
 #include <uv.h>
+
+/* The name since librabbitmq 0.12, which warns of the old one. */
+#if __has_include(<rabbitmq-c/amqp.h>)
+#include <rabbitmq-c/amqp.h>
+#else
+#include <amqp.h>
+#endif
 
 /* Libraries that report their version only as numbers or inside a larger struct. */
 static const char *curl(void)

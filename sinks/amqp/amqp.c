@@ -89,6 +89,7 @@ void amqp_parcel_report(struct amqp_parcel *p, enum outcome outcome, const char 
 void amqp_parcel_end(struct amqp_parcel *p, enum outcome outcome, const char *why,
                      int64_t retry_after_ms)
 {
+    p->x->suspects -= p->suspect;
     amqp_parcel_report(p, outcome, why, retry_after_ms);
     free(p->returned);
     free(p);

@@ -46,6 +46,11 @@ static void publish(struct amqp_exchange *x, struct amqp_parcel *p)
     amqp_link_send_content(s->link, x->channel, props, p->d->job->payload);
 }
 
+static unsigned window(const struct amqp_exchange *x)
+{
+    return x->suspects > 0 ? 1 : sink_max_in_flight(x->s->sink);
+}
+
 void amqp_exchange_feed(struct amqp_exchange *x)
 {
     struct amqp_sink *s = x->s;
@@ -58,7 +63,7 @@ void amqp_exchange_feed(struct amqp_exchange *x)
         open_exchange(x);
     else if (x->state == X_CLOSED)
         amqp_sink_arm(s, x->retry_ms);
-    while (x->state == X_OPEN && !TAILQ_EMPTY(&x->waiting) && x->in_flight < x->window)
+    while (x->state == X_OPEN && !TAILQ_EMPTY(&x->waiting) && x->in_flight < window(x))
         publish(x, TAILQ_FIRST(&x->waiting));
 }
 
@@ -81,7 +86,7 @@ static void end_all(struct amqp_parcels *parcels, enum outcome outcome, const ch
         TAILQ_REMOVE(parcels, p, link);
         if (p->d)
             p->d->status = p->code;
-        if (p->returned && outcome == DELIVERED)
+        if (p->returned)
             amqp_parcel_end(p, TRY_AGAIN, p->returned, 0);
         else
             amqp_parcel_end(p, outcome, why, retry_after_ms);
@@ -98,8 +103,6 @@ static void confirm(struct amqp_exchange *x, uint64_t tag, bool multiple, bool a
         if (multiple || p->seq == tag)
             take_sent(x, p, &done);
     }
-    const unsigned most = sink_max_in_flight(x->s->sink);
-    x->window = 2 * x->window < most ? 2 * x->window : most;
     end_all(&done, acked ? DELIVERED : TRY_AGAIN, rejected, 0);
     amqp_exchange_feed(x);
 }
@@ -178,42 +181,61 @@ static void on_opened(struct amqp_exchange *x)
     x->state = X_OPEN;
     x->opened_ms = loop_mono_ms();
     x->missing = false;
-    if (x->window == 0)
-        x->window = sink_max_in_flight(x->s->sink);
     amqp_exchange_feed(x);
+}
+
+/* The broker has closed the channel because of one of several messages in flight: sends
+ * them again, one at a time. Reporting them would count as an attempt of each, and they
+ * could meet again. Returned messages are reported. */
+static void suspect_all(struct amqp_exchange *x, struct amqp_parcels *ended)
+{
+    struct amqp_parcels suspects = TAILQ_HEAD_INITIALIZER(suspects);
+    struct amqp_parcel *p;
+
+    while ((p = TAILQ_FIRST(&x->sent)))
+        take_sent(x, p, p->d && !p->returned ? &suspects : ended);
+    TAILQ_FOREACH (p, &suspects, link) {
+        x->suspects += !p->suspect;
+        p->suspect = true;
+        p->seq = 0;
+    }
+    TAILQ_CONCAT(&suspects, &x->waiting, link);
+    TAILQ_CONCAT(&x->waiting, &suspects, link);
 }
 
 /* The broker closed the channel, or it must be closed. */
 static void fail(struct amqp_exchange *x, unsigned code, const char *why)
 {
     struct amqp_parcels ended = TAILQ_HEAD_INITIALIZER(ended);
-    /* Errors of this code are about the message itself, such as its size. */
-    const bool culprit = code == AMQP_PRECONDITION_FAILED && x->in_flight == 1;
+    /* Errors of this code are about a message itself, such as its size. */
+    const bool of_message = code == AMQP_PRECONDITION_FAILED && x->state == X_OPEN;
+    const bool culprit = of_message && x->in_flight == 1;
 
     if (x->state == X_OPEN && loop_mono_ms() - x->opened_ms >= STEADY_MS) {
         x->failures = 0;
         x->limit = (struct log_limit){0};
     }
-    const int64_t wait_ms = retry_broker_ms(++x->failures);
+    const int64_t wait_ms = of_message ? 0 : retry_broker_ms(++x->failures);
     x->missing = x->state == X_OPENING;
     x->retry_ms = loop_mono_ms() + wait_ms;
-    x->window = 1;
     x->state = X_CLOSED;
     snprintf(x->why, sizeof(x->why), "%s", why);
     log_limited(&x->limit, LOG_WARN, sink_name(x->s->sink), "exchange \"%s\": %s",
                 x->name, why);
+    if (of_message && !culprit)
+        suspect_all(x, &ended);
     while (!TAILQ_EMPTY(&x->sent))
         take_sent(x, TAILQ_FIRST(&x->sent), &ended);
     if (x->missing)
         TAILQ_CONCAT(&ended, &x->waiting, link);
     amqp_sink_arm(x->s, x->retry_ms);
-    end_all(&ended, culprit ? REJECTED : TRY_AGAIN, x->why, culprit ? 0 : wait_ms);
+    end_all(&ended, culprit ? REJECTED : TRY_AGAIN, x->why, wait_ms);
 }
 
 void amqp_exchange_late(struct amqp_exchange *x)
 {
     x->ghosts++;
-    if (x->ghosts < x->window || x->state != X_OPEN)
+    if (x->ghosts < window(x) || x->state != X_OPEN)
         return;
     amqp_link_close_channel(x->s->link, x->channel);
     fail(x, 0, "the broker does not confirm messages");
@@ -314,7 +336,7 @@ static void rename_exchange(struct amqp_exchange *x, struct slice name)
     }
     free(x->name);
     x->name = mem_strndup(name.n ? name.p : "", name.n);
-    x->window = x->failures = 0;
+    x->failures = 0;
     x->retry_ms = 0;
     x->missing = false;
 }

@@ -34,8 +34,9 @@ struct amqp_parcel {
     struct amqp_exchange *x;
     uint64_t seq; /* number in its channel, from 1; 0: not sent */
     uint64_t props_hash, key_hash;
-    char *returned;                 /* why the broker returned it; NULL: it did not */
-    int code;                       /* reply code of the return */
+    char *returned; /* why the broker returned it; NULL: it did not */
+    int code;       /* reply code of the return */
+    bool suspect; /* in flight when the broker closed the channel because of a message */
     int64_t unsent_ms, deadline_ms; /* monotonic; see deliver() */
     LIST_ENTRY(amqp_parcel) open;   /* those with d */
     TAILQ_ENTRY(amqp_parcel) link;
@@ -51,8 +52,8 @@ struct amqp_exchange {
     enum { X_CLOSED, X_OPENING, X_OPEN, X_CLOSING } state;
     struct amqp_parcels waiting, sent; /* in order */
     unsigned in_flight, ghosts;        /* in sent; of them, already reported */
-    unsigned window; /* most in flight: 1 after an error, doubled by each confirm, so
-                      * that a message that causes errors is soon alone */
+    unsigned suspects; /* in waiting and sent. While there are any, one message is
+                        * in flight: an error is about this one */
     uint64_t last_seq;
     unsigned failures;
     int64_t opened_ms, retry_ms, used_ms; /* monotonic */

@@ -124,8 +124,13 @@ const char *amqp_hint(const char *text)
          "; check that ca_file contains the CA of the broker's certificate, and that the "
          "certificate has not expired"},
         {"mismatch", "; check that its certificate contains the host name of the url"},
+        {"server's certificate",
+         "; check that ca_file contains the CA of the broker's certificate"},
         {"alert", "; check whether the broker requires a client certificate"},
-        {"- no queue", "; create the queue, or set declare = true"},
+        {"wrong version", "; check whether this port uses TLS: try amqp://"},
+        {"not an AMQP 0-9-1 server",
+         "; check host and port, and whether this port requires amqps://"},
+        {"- no queue", "; create the queue, in a source also by declare = true"},
         {"- no exchange", "; create the exchange, or correct the target"},
         {"acknowledgement on channel",
          "; tarry could not store the message in time: check Redis, or raise "
@@ -137,7 +142,7 @@ const char *amqp_hint(const char *text)
         {"user_id property", "; remove the header amqp-user-id of the message"},
         {"not found", "; create the virtual host, or correct the url"},
         {"Login was refused", "; check user and password"},
-        {"refused", "; check the permissions of the user for this virtual host"}};
+        {"ACCESS_REFUSED", "; check the permissions of the user for this virtual host"}};
 
     for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
         if (strstr(text, hints[i].word))

@@ -8,8 +8,14 @@
 
 #include "sources/amqp/amqp_props.h"
 
+/* The name since librabbitmq 0.12, which warns of the old one. */
+#if __has_include(<rabbitmq-c/amqp.h>)
+#include <rabbitmq-c/amqp.h>
+#include <rabbitmq-c/framing.h>
+#else
 #include <amqp.h>
 #include <amqp_framing.h>
+#endif
 #include <sys/queue.h>
 
 /* A message from the broker: delivered, or returned as not routable. One block of memory;

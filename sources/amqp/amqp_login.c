@@ -2,6 +2,8 @@
 /* amqp_login.c - connection.start-ok: what tarry is, what it can do, and the login. */
 #include "sources/amqp/amqp_link.h"
 
+#include <stdlib.h>
+
 static amqp_table_entry_t text_entry(const char *name, const char *value)
 {
     return (amqp_table_entry_t){
@@ -27,6 +29,7 @@ void amqp_link_login(const struct amqp_peer *peer, amqp_send_cb *send, void *arg
     enum { NAMES = sizeof(names) / sizeof(names[0]) };
     amqp_table_entry_t able[NAMES], about[4];
     struct buf secret = {0};
+    char *name = mem_format("tarry: %s", peer->name);
 
     for (unsigned i = 0; i < NAMES; i++)
         able[i] = (amqp_table_entry_t){
@@ -34,7 +37,7 @@ void amqp_link_login(const struct amqp_peer *peer, amqp_send_cb *send, void *arg
             .value = {.kind = AMQP_FIELD_KIND_BOOLEAN, .value = {.boolean = 1}}};
     about[0] = text_entry("product", "tarry");
     about[1] = text_entry("platform", "C");
-    about[2] = text_entry("connection_name", peer->name);
+    about[2] = text_entry("connection_name", name);
     about[3] = (amqp_table_entry_t){
         .key = amqp_bytes_of(SLICE_LIT("capabilities")),
         .value = {.kind = AMQP_FIELD_KIND_TABLE,
@@ -49,4 +52,5 @@ void amqp_link_login(const struct amqp_peer *peer, amqp_send_cb *send, void *arg
     if (secret.p)
         explicit_bzero(secret.p, secret.n);
     buf_free(&secret);
+    free(name);
 }

@@ -2,9 +2,8 @@
 #include "sources/amqp/amqp_peer.h"
 
 #include "bridge/base/text.h"
-#include "sources/amqp/amqp_props.h"
+#include "sources/amqp/amqp_content.h"
 
-#include <amqp.h>
 #include <stdlib.h>
 
 enum { HOST_MAX = 253 };

@@ -57,7 +57,8 @@ void amqp_opts_warn(const struct amqp_opts *opts, struct buf *lines);
 
 /* The options in the form that connecting needs. All strings are owned. */
 struct amqp_peer {
-    char *name; /* of the source or sink; the connection's name at the broker */
+    char *name; /* of the source or sink; in log lines and, after "tarry: ", at the broker
+                 */
     char *host, *port, *vhost;
     bool tls;
     char *user, *password; /* user NULL: EXTERNAL */

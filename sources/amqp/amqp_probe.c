@@ -82,7 +82,7 @@ int amqp_probe(const struct amqp_opts *opts, const struct opt_list *queues,
     struct amqp_peer peer;
 
     loop_init();
-    amqp_peer_init(&peer, opts, "tarry check");
+    amqp_peer_init(&peer, opts, "check");
     p.link = amqp_link_new(&peer, 0, &cbs, &p);
     struct timer *late = timer_new(on_late, &p);
     timer_set(late, PROBE_WAIT_MS);

@@ -48,7 +48,7 @@ int amqp_frame_take(struct slice *in, size_t max_bytes, struct amqp_frame *out,
     if (memcmp(in->p, "AMQP", 4) == 0)
         return err_set(err, "the server does not support AMQP 0-9-1; check the port");
     if (out->type == 0 || out->type > AMQP_BEAT)
-        return err_set(err, "this is not an AMQP 0-9-1 server; check host and port");
+        return err_set(err, "this is not an AMQP 0-9-1 server");
     if (size > max_bytes - AMQP_FRAME_EXTRA_BYTES)
         return err_set(err, "the broker sent a frame of %zu bytes; the limit is %zu",
                        size, max_bytes - AMQP_FRAME_EXTRA_BYTES);
