@@ -122,10 +122,10 @@ class RabbitMQ(Server):
         self.epmd.end()
 
     def eval(self, erlang, timeout_s=20):
-        """Evaluates an Erlang expression in the node. Returns what io_lib prints of the result."""
+        """Evaluates an Erlang expression in the node. Returns the result, or the exception, as Erlang prints it."""
         n = next(self.number)
         with self.writing:
-            self.child.stdin.write(f'io:format("<<<{n} ~0p {n}>>>~n", [begin {erlang} end]).\n'.encode())
+            self.child.stdin.write(f'io:format("<<<{n} ~0p {n}>>>~n", [catch (fun() -> {erlang} end)()]).\n'.encode())
             self.child.stdin.flush()
         find = re.compile(rf"<<<{n} (.*?) {n}>>>\n", re.S)
         found = wait_for(f"the result of {erlang}", lambda: find.search(self.said()), timeout_s)
