@@ -191,7 +191,8 @@ def test_the_totals_in_the_pages_are_those_of_the_fault_table():
     lost = ("no", "one", "two", "three", "four", "five", "six")[sum(row[4].split(" of ")[0] != "0" for row in rows)]
     assert (f"{jobs / 1e6:.1f} million jobs, {faults:,} injected faults, {early} early, {corrupt} corrupt, {twice:,} delivered "
             f"twice ({bound:,} permitted). Jobs were lost only in {lost} scenarios") in one_line("README.md")
-    assert f"{twice:,} of {jobs / 1e6:.1f} million jobs, where {bound:,} were permitted" in one_line("docs/explanation/duplicates.md")
+    assert (f"{twice:,} of {jobs / 1e6:.1f} million jobs, where {bound:,} were permitted"
+            in one_line("docs/explanation/duplicates.md"))
 
 
 def test_the_readme_shows_what_the_quickstart_prints():
