@@ -2,11 +2,11 @@
 """A round trip with the generated Python client: round_trip.py URL TOKEN"""
 import sys
 
-import tarry_client
+import tarry
 
 url, token = sys.argv[1:]
-with tarry_client.ApiClient(tarry_client.Configuration(host=url, access_token=token)) as client:
-    jobs, queues = tarry_client.JobsApi(client), tarry_client.QueuesApi(client)
+with tarry.ApiClient(tarry.Configuration(host=url, access_token=token)) as client:
+    jobs, queues = tarry.JobsApi(client), tarry.QueuesApi(client)
 
     published = jobs.publish_job("hooks", delay_id="order-1", deliver_after="1h", body={"order": 1})
     job = jobs.get_job("hooks", published.id)
@@ -16,7 +16,7 @@ with tarry_client.ApiClient(tarry_client.Configuration(host=url, access_token=to
     print("cancelled", jobs.cancel_job("hooks", published.id).cancelled)
     try:
         jobs.get_job("hooks", published.id)
-    except tarry_client.exceptions.NotFoundException as e:
+    except tarry.exceptions.NotFoundException as e:
         print("error", e.status, e.data.error)
 
     queues.publish_queue_job("mails", delay_id="mail-1", delay_key="k", body={"mail": 1})
@@ -25,5 +25,5 @@ with tarry_client.ApiClient(tarry_client.Configuration(host=url, access_token=to
     print("acknowledged", queues.ack_job("mails", pulled.id, token=pulled.token).was.value)
     print("empty", queues.pull_jobs("mails"))
 
-    status = tarry_client.AdminApi(client).get_status()
+    status = tarry.AdminApi(client).get_status()
     print("status", status.ready, status.now_ms > 2**32)
