@@ -64,7 +64,7 @@ def test_the_chart_needs_no_other_file_of_the_tree(files, tmp_path):
     done = subprocess.run([helm, "template", "shop", str(chart), "--kube-version", "1.30.0", "--set",
                            "prometheusRule.enabled=true,dashboard.enabled=true"], capture_output=True, text=True,
                           check=True)
-    assert done.stderr == "" and "TarryNotReady" in done.stdout or "alert:" in done.stdout
+    assert done.stderr == "" and "alert: " in done.stdout and "tarry.json: " in done.stdout
     shutil.unpack_archive(chart, tmp_path, "gztar")
     assert not [path for path in tmp_path.rglob("*") if path.is_symlink()]
 
@@ -79,5 +79,5 @@ def test_the_list_of_components_is_that_of_the_installed_program(files, tmp_path
 def test_a_second_run_makes_the_same_bytes(files, tmp_path):
     again = release(tmp_path / "another-place")
     ours = {path.name: digest(path) for path in files.iterdir() if path.suffix not in (".buildinfo", ".changes")}
-    assert {name: digest(again / name) for name in ours if name != "SHA256SUMS"} == {
-        name: sum for name, sum in ours.items() if name != "SHA256SUMS"}
+    del ours["SHA256SUMS"]  # it also names .buildinfo, which contains the path of the build
+    assert {name: digest(again / name) for name in ours} == ours
