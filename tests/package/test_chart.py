@@ -28,7 +28,7 @@ def documents(text):
 
 @pytest.fixture(scope="module")
 def helm():
-    program = shutil.which("helm") or go_tool("helm.sh/helm/v3/cmd/helm", "v3.11.3")  # the newest one that Go 1.19 of Debian 12 builds
+    program = shutil.which("helm") or go_tool("helm.sh/helm/v3/cmd/helm", "v3.11.3")  # Go 1.19 of Debian 12 builds it
 
     def run(*words):
         done = subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
