@@ -10,7 +10,8 @@ HEAD = """# HTTP API
 
 `make docs` generates this page from [`etc/openapi.yaml`](../../etc/openapi.yaml), which describes the parameters, bodies
 and answers of every request. [`etc/asyncapi.yaml`](../../etc/asyncapi.yaml) describes the messages over Kafka and MQTT.
-[Use tarry from your language](../how-to/clients.md) has complete programs.
+[Use tarry from your language](../how-to/clients.md) has complete programs, and the command that generates a client. The
+functions of generated clients have the names of the operations.
 
 The listener `http` serves the requests for producers and consumers, the listener `admin` serves all. The APIs of Later,
 lmstfy, delay-queue and camellia-delay-queue are those of [their originals](../how-to/migrate.md).
@@ -59,17 +60,17 @@ def role(operation):
 
 
 def main():
-    rows = [(path, f"| `{method.upper()} {path}` | {role(operation)} | {operation['summary'].rstrip('.')} |")
+    rows = [(path, f"| `{method.upper()} {path}` | {role(operation)} | {operation['operationId']} | {operation['summary'].rstrip('.')} |")
             for path, row in yaml.safe_load((TOP / "etc/openapi.yaml").read_text())["paths"].items()
             for method, operation in row.items() if method != "parameters"]
     print(HEAD)
     for title, start in SECTIONS:
         found = [row for row in rows if row[0].startswith(start)]
         rows = [row for row in rows if row not in found]
-        print(f"## {title}\n\n| request | role | |\n|---|---|---|")
+        print(f"## {title}\n\n| request | role | operation | |\n|---|---|---|---|")
         print("\n".join(text for _, text in found))
         if start == "/":
-            print("| `GET /`, `GET /console`, `GET /console/{file}` | | The console, for a browser |")
+            print("| `GET /`, `GET /console`, `GET /console/{file}` | | | The console, for a browser |")
         else:
             print()
 
