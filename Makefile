@@ -3,6 +3,7 @@
 # make test       unit tests and checks of the tree (./tests/run does that and all the rest)
 # make asan tsan  the binary and the unit tests in build/asan, build/tsan, with sanitizers
 # make faults     build/faults/tarry, with the kill points of bridge/base/fault.h (so has build/asan/tarry)
+# make sim        the simulation (tests/sim/README.md) in build/sim
 # make fmt        formats the C files        make fuzz   FUZZ_S=60 seconds each, clang
 # make lint       format and clang-tidy, of the C files in FILES="a.c b.h" (all)
 # make compdb     compile_commands.json for editors and clang tools
@@ -52,7 +53,7 @@ rigs  := $(B)/obj/tests/fake_redis.o $(B)/obj/tests/store_calls.o
 SUBJECTS ?= $(patsubst tests/unit_%.c,%,$(wildcard tests/unit_*.c))
 units := $(B)/obj/tests/unit.o $(SUBJECTS:%=$(B)/obj/tests/unit_%.o)
 code  := $(wildcard bridge/*.[ch] bridge/*/*.[ch] sources/*/*.[ch] sinks/*.[ch] sinks/*/*.[ch] tests/*.[ch] \
-           tests/faults/*.[ch] tests/faults/million/*.[ch] tests/bench/*.[ch] etc/plugin/*.[ch])
+           tests/sim/*.[ch] tests/sim/core/*.[ch] tests/faults/*.[ch] tests/faults/million/*.[ch] tests/bench/*.[ch] etc/plugin/*.[ch])
 
 all: $(B)/tarry
 tests: $(B)/tests/unit $(B)/tests/kafka_mock
@@ -114,6 +115,23 @@ asan:
 	$(MAKE) $(asan) all tests fuzzers
 tsan:
 	$(MAKE) B=build/tsan HARDEN= OPT="-O1 -g1" SAN=-fsanitize=thread all tests
+
+# Needs liblua5.1-0-dev. The objects are position-independent, because the simulation loads the core as a shared object.
+sim:
+	$(MAKE) B=build/sim HARDEN= CFLAGS="$(CFLAGS) -fPIC" \
+	  CPPFLAGS="$(CPPFLAGS) $(shell $(PKG_CONFIG) --cflags lua5.1)" build/sim/sim build/sim/core.so build/sim/redis_model_server
+sim_model := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/sim/redis_model*.c) bridge/base/buf.c bridge/base/mem.c)
+# The daemon without what tests/sim/core/ replaces.
+$(B)/core.so: $(filter-out $(addprefix $(B)/obj/bridge/,plugins.o $(addprefix base/,loop.o timer.o child.o net.o \
+    net_tls.o)) $(B)/obj/sources/% $(B)/obj/sinks/%,$(parts)) $(B)/obj/sinks/queue.o \
+    $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/sim/core/*.c))
+	$(CC) $(ld_all) -no-pie -shared -Wl,-Bsymbolic -Wl,-z,defs -o $@ $^ $(LIBS)
+$(B)/sim: $(patsubst %.c,$(B)/obj/%.o,$(filter-out tests/sim/redis_model%,$(wildcard tests/sim/*.c))) \
+    $(filter-out %/redis_model_server.o,$(sim_model)) $(B)/obj/lua.o
+	$(CC) $(ld_all) -o $@ $^ $(shell $(PKG_CONFIG) --libs $(LIBS_SIM)) -ldl
+LIBS_SIM := glib-2.0 lua5.1
+$(B)/redis_model_server: $(sim_model)
+	$(CC) $(ld_all) -o $@ $^ $(shell $(PKG_CONFIG) --libs $(LIBS_SIM))
 
 faults: faults-publisher
 	$(MAKE) B=build/$@ CPPFLAGS="$(CPPFLAGS) -DTARRY_FAULTS" all
@@ -184,10 +202,10 @@ install: $(B)/tarry
 	test -e $(DESTDIR)$(SYSCONFDIR)/tarry/tarry.conf || install -D -m 640 \
 	  etc/systemd/tarry.conf $(DESTDIR)$(SYSCONFDIR)/tarry/tarry.conf
 clean:
-	rm -rf build/obj build/tests build/asan build/tsan build/coverage build/faults build/mutants \
+	rm -rf build/obj build/tests build/asan build/tsan build/sim build/coverage build/faults build/mutants \
 	  build/tarry build/lua.c build/bridge/store/calls.h build/bridge/store/calls.c build/console_files.c build/console.list \
 	  build/lua.list build/flags
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
-.PHONY: all docs tests test asan tsan faults faults-publisher lint fmt compdb fuzz fuzzers install clean
+.PHONY: all docs tests test asan tsan sim faults faults-publisher lint fmt compdb fuzz fuzzers install clean
 .SECONDARY:

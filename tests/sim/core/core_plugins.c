@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * core_plugins.c - the sources and sinks of the simulation; replaces bridge/plugins.c.
+ *
+ * "log": partitions with offsets and commits, as Kafka. "web": each request waits for its
+ * answer, as HTTP; it can also cancel. "remote": delivers to the world.
+ */
+#include "bridge/plugin.h"
+#include "bridge/cli/cli.h"
+#include "bridge/conf/conf.h"
+#include "tests/sim/core/core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { OPEN_MAX_RECORDS = 50, READ_MAX = 20 };
+
+/* A core has at most one of each. NULL: not started. */
+static struct log_source {
+    struct source *src;
+    bool paused, stopping;
+    unsigned open;
+} * the_log;
+static struct web_source {
+    struct source *src;
+    unsigned open;
+} * the_web;
+static struct remote_sink {
+    struct sink *sink;
+} * the_sink;
+
+/* Text of the world; NULL: absent. */
+static struct job *job_of(const struct record *r)
+{
+    char text[32];
+    struct err err;
+    struct job *job = job_new(256);
+    snprintf(text, sizeof(text), "%lld", (long long)r->number);
+    job->payload = job_copy_slice(job, slice_of(text));
+    job->timestamp_ms = r->written_ms;
+    job->topic = SLICE_LIT("t");
+    job->partition = r->partition;
+    job->offset = r->offset;
+    if (r->key)
+        job->key = job_copy_slice(job, slice_of(r->key));
+    if (r->id)
+        must(job_add_header(job, SLICE_LIT("delay-id"), slice_of(r->id), &err) == 0);
+    snprintf(text, sizeof(text), "%lld", (long long)r->due_ms);
+    if (r->due_ms)
+        must(job_add_header(job, SLICE_LIT("deliver-at"), slice_of(text), &err) == 0);
+    return job;
+}
+
+/* ---------------------------------------------------------------------- the log */
+
+static void read_more(struct log_source *self);
+
+struct reading {
+    struct log_source *self;
+    const struct record *record;
+};
+
+static void on_stored(void *arg, const struct stored_reply *reply)
+{
+    struct reading *reading = arg;
+    struct log_source *self = reading->self;
+    self->open--;
+    HOST->stored(CORE, reading->record, (int)reply->outcome);
+    free(reading);
+    read_more(self);
+}
+
+static void read_more(struct log_source *self)
+{
+    const struct record *record;
+    for (int i = 0; i < READ_MAX && !self->paused && !self->stopping &&
+                    self->open < OPEN_MAX_RECORDS;
+         i++) {
+        record = HOST->read(CORE);
+        if (record == NULL)
+            return;
+        struct reading *reading = mem_alloc(sizeof(*reading));
+        *reading = (struct reading){self, record};
+        self->open++;
+        source_submit(self->src, job_of(record), on_stored, reading);
+    }
+}
+
+static int log_start(struct source *src, void *arg, struct err *err)
+{
+    struct log_source *self = the_log = arg;
+    (void)err;
+    self->src = src;
+    self->paused = true;
+    return 0;
+}
+
+static void log_pause(struct source *src, void *arg, bool paused)
+{
+    struct log_source *self = arg;
+    (void)src;
+    self->paused = paused;
+    read_more(self);
+}
+
+static void log_rewind(struct source *src, void *arg)
+{
+    (void)src, (void)arg;
+    HOST->rewind(CORE);
+}
+
+static void log_stop(struct source *src, void *arg)
+{
+    struct log_source *self = arg;
+    self->stopping = true;
+    if (the_log == self)
+        the_log = NULL;
+    source_stopped(src);
+}
+
+static const struct opt no_opts[] = {{0}};
+
+static const struct source_ops source_log = {
+    .name = "log",
+    .help = "A log of the simulation.",
+    .size = sizeof(struct log_source),
+    .opts = no_opts,
+    .start = log_start,
+    .pause = log_pause,
+    .rewind_to_stored = log_rewind,
+    .stop = log_stop,
+};
+
+/* --------------------------------------------------------------------- requests */
+
+static void on_answer(void *arg, const struct stored_reply *reply)
+{
+    HOST->answered(CORE, (int64_t)(intptr_t)arg, (int)reply->outcome);
+}
+
+static void on_cancelled(void *arg, enum cancelled answer)
+{
+    HOST->answered(CORE, (int64_t)(intptr_t)arg, (int)answer);
+}
+
+static void on_request(int64_t number)
+{
+    const struct record *r = HOST->request(CORE, number);
+    if (the_web == NULL)
+        HOST->answered(CORE, number, -1);
+    else if (r->cancels)
+        source_cancel(the_web->src, SLICE_LIT("web"), slice_of(r->id), on_cancelled,
+                      (void *)(intptr_t)number);
+    else
+        source_submit(the_web->src, job_of(r), on_answer, (void *)(intptr_t)number);
+}
+
+static int web_start(struct source *src, void *arg, struct err *err)
+{
+    the_web = arg;
+    the_web->src = src;
+    (void)err;
+    return 0;
+}
+
+static void web_pause(struct source *src, void *arg, bool paused)
+{
+    (void)src, (void)arg, (void)paused; /* submit answers NOT_STORED itself */
+}
+
+static void web_stop(struct source *src, void *arg)
+{
+    if (the_web == arg)
+        the_web = NULL;
+    source_stopped(src);
+}
+
+static const struct source_ops source_web = {
+    .name = "web",
+    .help = "Requests of the simulation.",
+    .size = sizeof(struct web_source),
+    .opts = no_opts,
+    .answers = true,
+    .start = web_start,
+    .pause = web_pause,
+    .stop = web_stop,
+};
+
+/* --------------------------------------------------------------------- the sink */
+
+static int remote_start(struct sink *sink, void *arg, struct err *err)
+{
+    the_sink = arg;
+    the_sink->sink = sink;
+    (void)err;
+    return 0;
+}
+
+static void remote_deliver(struct sink *sink, void *arg, struct delivery *d)
+{
+    (void)sink, (void)arg;
+    HOST->deliver(CORE, d, d->job->payload, d->attempt, d->timeout_ms, d->dead != NULL);
+}
+
+static void remote_stop(struct sink *sink, void *arg)
+{
+    if (the_sink == arg)
+        the_sink = NULL;
+    sink_stopped(sink);
+}
+
+static const struct sink_ops sink_remote = {
+    .name = "remote",
+    .help = "The receiver of the simulation.",
+    .size = sizeof(struct remote_sink),
+    .opts = no_opts,
+    .target = "",
+    .max_in_flight = 100,
+    .start = remote_start,
+    .deliver = remote_deliver,
+    .stop = remote_stop,
+};
+
+void core_plugin_event(const struct event *event)
+{
+    if (event->kind == EVENT_OUTCOME) {
+        char *why = mem_strndup(event->bytes.p, event->bytes.n);
+        delivery_done(event->of, (enum outcome)event->outcome, why);
+        free(why);
+    } else if (event->kind == EVENT_REQUEST) {
+        on_request(event->number);
+    } else if (the_log) {
+        read_more(the_log);
+    }
+}
+
+extern const struct sink_ops sink_queue;
+const struct source_ops *const source_plugins[] = {&source_log, &source_web, NULL};
+const struct sink_ops *const sink_plugins[] = {&sink_remote, &sink_queue, NULL};
+
+int plugins_worker(int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    return 64;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * host.h - between a simulated core (build/sim/core.so: the real daemon over
+ * tests/sim/core/) and the world that runs it (tests/sim/world*.c).
+ *
+ * A core is a coroutine: it runs until it calls wait(), and then one turn of its loop at
+ * each event or deadline. Time stands still meanwhile. Pointers called "of the core" are
+ * meaningless to the world; it only returns them.
+ */
+#ifndef TESTS_SIM_HOST_H
+#define TESTS_SIM_HOST_H
+
+#include "bridge/base/buf.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sim_core; /* the world's object of one core */
+struct conn;     /* the world's object of one connection */
+
+enum event_kind {
+    EVENT_OPEN,    /* of: a connection (struct net); it is open */
+    EVENT_DATA,    /* of: a connection; bytes */
+    EVENT_CLOSED,  /* of: a connection; bytes: why */
+    EVENT_RECORDS, /* the source "log" may read more, or its assignment changed */
+    EVENT_REQUEST, /* the source "web" received request `number` */
+    EVENT_OUTCOME, /* of: a delivery (struct delivery); outcome; bytes: why */
+    EVENT_SIGNAL,  /* number: the signal */
+};
+
+struct event {
+    enum event_kind kind;
+    void *of; /* of the core */
+    int64_t number;
+    int outcome;        /* enum outcome of plugin.h */
+    struct slice bytes; /* borrowed until the next call of next_event() */
+};
+
+/* A record of the log, or a request. */
+struct record {
+    int64_t number;     /* of all records; the payload of the job */
+    int64_t offset;     /* in the log; -1: a request */
+    int32_t partition;  /* -1: a request */
+    int64_t due_ms;     /* header deliver-at; 0: none */
+    int64_t written_ms; /* its timestamp */
+    const char *id;     /* NULL: none */
+    const char *key;    /* NULL: none */
+    bool cancels;       /* a request: cancels the job `id` */
+};
+
+struct sim_host {
+    int64_t (*mono_us)(struct sim_core *core);
+    int64_t (*wall_ms)(struct sim_core *core);
+    uint64_t (*random)(struct sim_core *core);
+    void (*log)(struct sim_core *core, struct slice line);
+    /* Returns at an event, or when mono_us() has reached until_us. */
+    void (*wait)(struct sim_core *core, int64_t until_us);
+    /* Ends this life; does not return. */
+    void (*exit)(struct sim_core *core, int code);
+    /* Returns false if there is none. */
+    bool (*next_event)(struct sim_core *core, struct event *event);
+
+    struct conn *(*open)(struct sim_core *core, void *net);
+    void (*send)(struct conn *conn, struct slice bytes);
+    void (*close)(struct conn *conn); /* no event follows */
+
+    /* The source "log": returns the next record of the partitions of this core, or NULL.
+     */
+    const struct record *(*read)(struct sim_core *core);
+    void (*stored)(struct sim_core *core, const struct record *record,
+                   int outcome); /* enum stored */
+    /* Redis may have lost jobs: read again from the committed offsets. */
+    void (*rewind)(struct sim_core *core);
+    /* The source "web". outcome: enum stored, or of a cancel enum cancelled. */
+    const struct record *(*request)(struct sim_core *core, int64_t number);
+    void (*answered)(struct sim_core *core, int64_t number, int outcome);
+    /* The sink: the world sends an EVENT_OUTCOME later. */
+    void (*deliver)(struct sim_core *core, void *delivery, struct slice payload,
+                    unsigned attempt, int64_t timeout_ms, bool dead);
+};
+
+/* What core.so exports, as `sim_entry`. The world sets host and core before run(). */
+struct sim_entry {
+    const struct sim_host *host;
+    struct sim_core *core;
+    int (*run)(const char *conf_file); /* returns the exit code of the daemon */
+};
+
+#endif

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* redis_model.c - connections, the commands of the server, faults, and the disk of the
+ * Redis model. */
+#include "tests/sim/redis_model_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct redis_conn {
+    struct redis_model *m;
+    redis_output_cb *output;
+    void *arg;
+    struct buf in, out;
+    GHashTable *channels; /* NULL: no subscription; struct slice */
+};
+
+/* A command that the disk does not have yet. */
+struct entry {
+    int64_t now_us;
+    struct redis_faults faults;
+    unsigned count;
+    struct slice args[]; /* their bytes follow */
+};
+
+uint64_t model_random(struct redis_model *m)
+{
+    m->random = m->random * 6364136223846793005U + 1442695040888963407U;
+    return m->random >> 33;
+}
+
+/* ------------------------------------------------------- commands of the server */
+
+static void run_ping(struct call *c)
+{
+    buf_add_str(c->out, "+PONG\r\n");
+}
+
+static void run_ok(struct call *c)
+{
+    reply_ok(c);
+}
+
+static void run_time(struct call *c)
+{
+    char text[24];
+    reply_array(c, 2);
+    snprintf(text, sizeof(text), "%lld", (long long)(c->m->now_us / 1000000));
+    reply_bulk(c, slice_of(text));
+    snprintf(text, sizeof(text), "%lld", (long long)(c->m->now_us % 1000000));
+    reply_bulk(c, slice_of(text));
+}
+
+/* SCRIPT LOAD text, SCRIPT FLUSH */
+static void run_script(struct call *c)
+{
+    if (arg_is(c, 1, "FLUSH")) {
+        redis_model_flush_scripts(c->m);
+        reply_ok(c);
+    } else {
+        must(arg_is(c, 1, "LOAD") && c->count == 3);
+        model_script_load(c, c->args[2]);
+    }
+}
+
+/* EVAL text numkeys key... arg... */
+static void run_eval(struct call *c)
+{
+    struct buf sha = {0};
+    struct call load = {.m = c->m, .out = &sha};
+    model_script_load(&load, c->args[1]);
+    c->args[1] = (struct slice){sha.p + sizeof("$40\r\n") - 1, 40};
+    model_evalsha(c);
+    buf_free(&sha);
+}
+
+static void run_publish(struct call *c)
+{
+    reply_int(c, model_publish(c->m, c->args[1], c->args[2]));
+}
+
+static void run_wait(struct call *c)
+{
+    reply_int(c, c->m->replicas);
+}
+
+static void run_flushall(struct call *c)
+{
+    db_fini(&c->m->db);
+    db_init(&c->m->db);
+    reply_ok(c);
+}
+
+/* REPLICAOF host port, REPLICAOF NO ONE */
+static void run_replicaof(struct call *c)
+{
+    c->m->faults.readonly = !arg_is(c, 1, "NO");
+    reply_ok(c);
+}
+
+/* INFO section */
+static void run_info(struct call *c)
+{
+    struct redis_model *m = c->m;
+    struct buf text = {0};
+    if (arg_is(c, 1, "memory"))
+        buf_addf(&text,
+                 "used_memory:%d\r\nmaxmemory:1000000\r\nmaxmemory_policy:noeviction\r\n",
+                 m->faults.oom ? 2000000 : 500000);
+    else if (arg_is(c, 1, "replication"))
+        buf_addf(&text, "role:%s\r\nconnected_slaves:%u\r\n",
+                 m->faults.readonly ? "slave" : "master", m->replicas);
+    else if (arg_is(c, 1, "clients"))
+        buf_addf(&text, "connected_clients:%u\r\nblocked_clients:0\r\n", m->conns->len);
+    else if (arg_is(c, 1, "keyspace"))
+        buf_addf(&text, "db0:keys=%u,expires=0,avg_ttl=0\r\n",
+                 g_hash_table_size(m->db.keys));
+    else if (arg_is(c, 1, "server"))
+        buf_add_str(&text, "redis_version:7.0.15\r\n");
+    else if (arg_is(c, 1, "persistence"))
+        buf_add_str(&text, "aof_enabled:1\r\n");
+    reply_bulk(c, buf_slice(&text));
+    buf_free(&text);
+}
+
+/* CONFIG GET name, of what bridge/redis/redis_probe.c reads */
+static void run_config(struct call *c)
+{
+    static const struct {
+        const char *name, *value;
+    } params[] = {{"appendonly", "yes"},
+                  {"appendfsync", "everysec"},
+                  {"no-appendfsync-on-rewrite", "no"},
+                  {"save", ""},
+                  {"min-replicas-to-write", "0"}};
+    if (arg_is(c, 1, "SET")) { /* maxmemory, for tests */
+        if (arg_is(c, 2, "maxmemory") && c->count == 4)
+            c->m->faults.oom = !slice_is(c->args[3], "0");
+        reply_ok(c);
+        return;
+    }
+    if (!arg_is(c, 1, "GET") || c->count != 3) {
+        reply_error(c, "ERR the model has no such CONFIG");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(params) / sizeof(params[0]); i++)
+        if (slice_is(c->args[2], params[i].name)) {
+            reply_array(c, 2);
+            reply_bulk(c, c->args[2]);
+            reply_bulk(c, slice_of(params[i].value));
+            return;
+        }
+    reply_array(c, 0);
+}
+
+static const struct command server_commands[] = {
+    {"PING", -1, 0, run_ping},
+    {"CLIENT", -2, COMMAND_NO_SCRIPT, run_ok},
+    {"SELECT", 2, 0, run_ok},
+    {"TIME", 1, 0, run_time},
+    {"SCRIPT", -2, COMMAND_NO_SCRIPT, run_script},
+    {"EVALSHA", -3, COMMAND_NO_SCRIPT, model_evalsha},
+    {"EVAL", -3, COMMAND_NO_SCRIPT, run_eval},
+    {"PUBLISH", 3, 0, run_publish},
+    {"WAIT", 3, COMMAND_NO_SCRIPT, run_wait},
+    {"REPLICAOF", 3, COMMAND_NO_SCRIPT, run_replicaof},
+    {"INFO", -1, 0, run_info},
+    {"CONFIG", -2, COMMAND_NO_SCRIPT, run_config},
+    {"FLUSHALL", -1, COMMAND_WRITE, run_flushall},
+    {NULL, 0, 0, NULL},
+};
+
+/* -------------------------------------------------------------------- executing */
+
+static const char READONLY[] = "READONLY You can't write against a read only replica.";
+static const char MISCONF[] =
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to "
+    "persist to disk. Commands that "
+    "may modify the data set are disabled, because this instance is configured to report "
+    "errors during writes if RDB "
+    "snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis "
+    "logs for details about the RDB "
+    "error.";
+static const char OOM[] = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/* Returns the error of a write that the server rejects now; NULL: none. */
+static const char *rejection(const struct redis_model *m, unsigned flags, bool by_script)
+{
+    bool oom = by_script ? m->script_oom : m->faults.oom;
+    if (by_script && m->script_wrote) /* Redis cannot stop in the middle of a script */
+        return NULL;
+    if (flags & COMMAND_WRITE && m->faults.readonly)
+        return READONLY;
+    if (flags & COMMAND_WRITE && m->faults.misconf)
+        return MISCONF;
+    return flags & COMMAND_DENY_OOM && oom ? OOM : NULL;
+}
+
+void model_execute(struct call *c, bool by_script)
+{
+    char text[128];
+    const struct command *command =
+        c->count ? g_hash_table_lookup(c->m->commands, &c->args[0]) : NULL;
+    if (command == NULL) {
+        snprintf(text, sizeof(text),
+                 by_script ? "ERR Unknown Redis command called from script"
+                           : "ERR unknown command '%.*s'",
+                 SLICE_ARG(c->args[0]));
+        reply_error(c, text);
+        return;
+    }
+    if (command->arity < 0 ? c->count < (unsigned)-command->arity
+                           : c->count != (unsigned)command->arity) {
+        char *lower = g_ascii_strdown(command->name, -1);
+        snprintf(text, sizeof(text),
+                 by_script ? "ERR Wrong number of args calling Redis command from script"
+                           : "ERR wrong number of arguments for '%s' command",
+                 lower);
+        g_free(lower);
+        reply_error(c, text);
+        return;
+    }
+    if (by_script && command->flags & COMMAND_NO_SCRIPT) {
+        reply_error(c, "ERR This Redis command is not allowed from script");
+        return;
+    }
+    const char *why = rejection(c->m, command->flags, by_script);
+    if (why) {
+        reply_error(c, why);
+        return;
+    }
+    if (command->flags & COMMAND_WRITE)
+        c->m->wrote = c->m->script_wrote = true;
+    command->run(c);
+}
+
+static void add_entry(struct redis_model *m, const struct call *c)
+{
+    size_t bytes = 0;
+    for (unsigned i = 0; i < c->count; i++)
+        bytes += c->args[i].n;
+    struct entry *e = mem_alloc(sizeof(*e) + c->count * sizeof(e->args[0]) + bytes);
+    char *to = (char *)(e->args + c->count);
+    e->now_us = m->now_us;
+    e->faults = m->faults;
+    e->count = c->count;
+    for (unsigned i = 0; i < c->count; i++) {
+        e->args[i] = (struct slice){to, c->args[i].n};
+        to = slice_put(to, c->args[i]);
+    }
+    g_ptr_array_add(m->journal, e);
+}
+
+static void execute_command(struct call *c)
+{
+    struct redis_model *m = c->m;
+    m->random = (uint64_t)m->now_us;
+    if (m->faults.loading) {
+        reply_error(c, "LOADING Redis is loading the dataset in memory");
+        return;
+    }
+    if (m->faults.busy) {
+        reply_error(c, "BUSY Redis is busy running a script. You can only call SCRIPT "
+                       "KILL or SHUTDOWN NOSAVE.");
+        return;
+    }
+    m->wrote = false;
+    model_execute(c, false);
+    if (m->records && m->wrote)
+        add_entry(m, c);
+}
+
+void redis_model_command(struct redis_model *m, const struct slice *args, unsigned count,
+                         struct buf *out)
+{
+    struct redis_faults faults = m->faults;
+    struct call c = {.m = m, .args = (struct slice *)args, .count = count, .out = out};
+    m->faults = (struct redis_faults){0};
+    model_execute(&c, false);
+    m->faults = faults;
+}
+
+/* ------------------------------------------------------------------ connections */
+
+static void send_out(struct redis_conn *c)
+{
+    if (c->out.n > 0)
+        c->output(c->arg, buf_slice(&c->out));
+    buf_clear(&c->out);
+}
+
+unsigned model_publish(struct redis_model *m, struct slice channel, struct slice message)
+{
+    unsigned receivers = 0;
+    for (guint i = 0; i < m->conns->len; i++) {
+        struct redis_conn *conn = m->conns->pdata[i];
+        struct call push = {.m = m, .out = &conn->out};
+        if (conn->channels == NULL || !g_hash_table_contains(conn->channels, &channel))
+            continue;
+        reply_array(&push, 3);
+        reply_bulk(&push, SLICE_LIT("message"));
+        reply_bulk(&push, channel);
+        reply_bulk(&push, message);
+        receivers++;
+    }
+    return receivers;
+}
+
+static void subscribe(struct redis_conn *c, const struct slice *args, unsigned count)
+{
+    struct call reply = {.m = c->m, .out = &c->out};
+    if (c->channels == NULL)
+        c->channels = g_hash_table_new_full(bytes_hash, bytes_equal, free, NULL);
+    for (unsigned i = 1; i < count; i++) {
+        g_hash_table_add(c->channels, bytes_new(args[i]));
+        reply_array(&reply, 3);
+        reply_bulk(&reply, SLICE_LIT("subscribe"));
+        reply_bulk(&reply, args[i]);
+        reply_int(&reply, g_hash_table_size(c->channels));
+    }
+}
+
+struct redis_conn *redis_model_connect(struct redis_model *m, redis_output_cb *output,
+                                       void *arg)
+{
+    struct redis_conn *c = mem_alloc(sizeof(*c));
+    c->m = m;
+    c->output = output;
+    c->arg = arg;
+    g_ptr_array_add(m->conns, c);
+    return c;
+}
+
+void redis_model_disconnect(struct redis_conn *c)
+{
+    if (c == NULL)
+        return;
+    g_ptr_array_remove(c->m->conns, c); /* keeps the order of the others */
+    if (c->channels)
+        g_hash_table_unref(c->channels);
+    buf_free(&c->in);
+    buf_free(&c->out);
+    free(c);
+}
+
+/* Reads "*N\r\n" or "$N\r\n" at *at. Returns false if it is not complete. */
+static bool read_count(const struct buf *in, size_t *at, char letter, size_t *n)
+{
+    const char *end = *at < in->n ? memchr(in->p + *at, '\n', in->n - *at) : NULL;
+    if (end == NULL)
+        return false;
+    must(in->p[*at] == letter);
+    *n = strtoul(in->p + *at + 1, NULL, 10);
+    *at = (size_t)(end - in->p) + 1;
+    return true;
+}
+
+/* Reads one command at *at. Returns false if it is not complete. */
+static bool read_command(struct buf *in, size_t *at, GArray *args)
+{
+    size_t count, n, to = *at;
+    g_array_set_size(args, 0);
+    if (!read_count(in, &to, '*', &count))
+        return false;
+    while (count-- > 0) {
+        if (!read_count(in, &to, '$', &n) || in->n - to < n + 2)
+            return false;
+        const struct slice arg = {in->p + to, n};
+        g_array_append_val(args, arg);
+        to += n + 2;
+    }
+    *at = to;
+    return true;
+}
+
+void redis_model_feed(struct redis_conn *c, struct slice bytes)
+{
+    struct redis_model *m = c->m;
+    GArray *args = g_array_new(FALSE, FALSE, sizeof(struct slice));
+    size_t at = 0;
+    buf_add_slice(&c->in, bytes);
+    while (read_command(&c->in, &at, args)) {
+        struct call call = {.m = m,
+                            .args = (struct slice *)args->data,
+                            .count = args->len,
+                            .out = &c->out};
+        if (arg_is(&call, 0, "SUBSCRIBE") && !m->faults.loading && !m->faults.busy)
+            subscribe(c, call.args, call.count);
+        else
+            execute_command(&call);
+        for (guint i = 0; i < m->conns->len; i++)
+            send_out(m->conns->pdata[i]);
+    }
+    buf_drop(&c->in, at);
+    g_array_unref(args);
+}
+
+/* -------------------------------------------------------------------- the disk */
+
+void redis_model_sync(struct redis_model *m)
+{
+    m->records = true;
+    db_fini(&m->synced);
+    db_copy(&m->db, &m->synced);
+    g_ptr_array_set_size(m->journal, 0);
+}
+
+size_t redis_model_unsynced(const struct redis_model *m)
+{
+    return m->journal->len;
+}
+
+void redis_model_crash(struct redis_model *m, size_t lost)
+{
+    must(m->records && m->conns->len == 0 && lost <= m->journal->len);
+    struct redis_faults faults = m->faults;
+    GHashTable *loaded = m->loaded;
+    int64_t now_us = m->now_us;
+    struct buf out = {0};
+    db_fini(&m->db);
+    db_copy(&m->synced, &m->db);
+    m->records = false;
+    m->loaded = NULL;
+    for (guint i = 0; i < m->journal->len - lost; i++) {
+        struct entry *e = m->journal->pdata[i];
+        struct call c = {.m = m, .args = e->args, .count = e->count, .out = &out};
+        m->now_us = e->now_us;
+        m->faults = e->faults;
+        execute_command(&c);
+        buf_clear(&out);
+    }
+    buf_free(&out);
+    m->loaded = loaded;
+    m->now_us = now_us;
+    m->faults = faults;
+    redis_model_flush_scripts(m);
+    redis_model_sync(m);
+}
+
+/* -------------------------------------------------------------------------- life */
+
+static void add_commands(struct redis_model *m, const struct command *commands)
+{
+    for (; commands->name; commands++)
+        g_hash_table_insert(m->commands, bytes_new(slice_of(commands->name)),
+                            (void *)commands);
+}
+
+struct redis_model *redis_model_new(void)
+{
+    struct redis_model *m = mem_alloc(sizeof(*m));
+    db_init(&m->db);
+    m->conns = g_ptr_array_new();
+    m->journal = g_ptr_array_new_with_free_func(free);
+    m->commands = g_hash_table_new_full(bytes_hash, bytes_equal, free, NULL);
+    add_commands(m, server_commands);
+    add_commands(m, key_commands);
+    add_commands(m, hash_commands);
+    add_commands(m, zset_commands);
+    model_lua_open(m);
+    return m;
+}
+
+void redis_model_free(struct redis_model *m)
+{
+    while (m->conns->len > 0)
+        redis_model_disconnect(m->conns->pdata[m->conns->len - 1]);
+    model_lua_close(m);
+    db_fini(&m->db);
+    db_fini(&m->synced);
+    g_ptr_array_unref(m->conns);
+    g_ptr_array_unref(m->journal);
+    g_hash_table_unref(m->commands);
+    free(m);
+}
+
+void redis_model_set_time(struct redis_model *m, int64_t now_us)
+{
+    m->now_us = now_us;
+}
+
+struct redis_faults *redis_model_faults(struct redis_model *m)
+{
+    return &m->faults;
+}
+
+unsigned *redis_model_replicas(struct redis_model *m)
+{
+    return &m->replicas;
+}
+
+void redis_model_flush_scripts(struct redis_model *m)
+{
+    g_hash_table_remove_all(m->loaded);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * redis_model.h - a Redis server in memory, for the simulation: the commands that lua/
+ * and bridge/ use, over an own data model, with the real scripts in the Lua 5.1 that
+ * Redis uses.
+ *
+ * It has no sockets and no clock: the caller feeds the bytes of its connections, and sets
+ * the time. Two runs with the same input give the same output. test_redis_model.py
+ * compares it with a real redis-server. One thread.
+ */
+#ifndef TESTS_SIM_REDIS_MODEL_H
+#define TESTS_SIM_REDIS_MODEL_H
+
+#include "bridge/base/buf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct redis_model;
+struct redis_conn;
+
+/* What the server currently does to its clients. */
+struct redis_faults {
+    bool oom; /* above maxmemory: a script's first write fails, if it may need memory */
+    bool readonly; /* a replica: the first write of a script fails */
+    bool misconf;  /* cannot save: as readonly, with another error */
+    bool loading;  /* each command fails with LOADING */
+    bool busy;     /* each command fails with BUSY */
+};
+
+/* Called for each reply of a connection, from within redis_model_feed(), and for each
+ * message that another connection publishes. bytes: borrowed. The callback must not call
+ * the model. */
+typedef void redis_output_cb(void *arg, struct slice bytes);
+
+struct redis_model *redis_model_new(void);
+void redis_model_free(struct redis_model *m);
+/* Sets its clock, in us since 1970. May go back. */
+void redis_model_set_time(struct redis_model *m, int64_t now_us);
+/* The faults of the server; the caller changes them at any time. */
+struct redis_faults *redis_model_faults(struct redis_model *m);
+/* Returns the number of replicas that WAIT reports; the caller may change it. */
+unsigned *redis_model_replicas(struct redis_model *m);
+/* As SCRIPT FLUSH: the next EVALSHA gets NOSCRIPT. */
+void redis_model_flush_scripts(struct redis_model *m);
+
+struct redis_conn *redis_model_connect(struct redis_model *m, redis_output_cb *output,
+                                       void *arg);
+/* Executes all complete commands; keeps the rest for the next call. */
+void redis_model_feed(struct redis_conn *c, struct slice bytes);
+void redis_model_disconnect(struct redis_conn *c); /* frees c; NULL is allowed */
+
+/* Writes to the disk: a crash loses nothing that was executed before. Until the first
+ * call, nothing is recorded. */
+void redis_model_sync(struct redis_model *m);
+/* Returns the number of commands that a crash could lose. */
+size_t redis_model_unsynced(const struct redis_model *m);
+/* Crashes and starts again: without the last `lost` commands and without its scripts. The
+ * caller disconnects all connections first. The state is synced. */
+void redis_model_crash(struct redis_model *m, size_t lost);
+
+/* Runs one command outside of any connection and without faults, for example to look at a
+ * key. Appends the reply in RESP to out. */
+void redis_model_command(struct redis_model *m, const struct slice *args, unsigned count,
+                         struct buf *out);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* redis_model_data.c - the values of the Redis model, and what its commands share:
+ * arguments, replies, keys. */
+#include "tests/sim/redis_model_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { LISTPACK_ENTRIES = 128, LISTPACK_BYTES = 64 }; /* the defaults of Redis */
+
+/* ----------------------------------------------------------------------- values */
+
+struct slice *bytes_new(struct slice s)
+{
+    struct slice *bytes = mem_alloc(sizeof(*bytes) + s.n + 1);
+    *bytes = (struct slice){(char *)(bytes + 1), s.n};
+    slice_put((char *)(bytes + 1), s);
+    return bytes;
+}
+
+/* FNV-1a: the same in every run. */
+guint bytes_hash(gconstpointer bytes)
+{
+    const struct slice *s = bytes;
+    uint32_t hash = 2166136261U;
+    for (size_t i = 0; i < s->n; i++)
+        hash = (hash ^ (unsigned char)s->p[i]) * 16777619U;
+    return hash;
+}
+
+gboolean bytes_equal(gconstpointer a, gconstpointer b)
+{
+    return slice_eq(*(const struct slice *)a, *(const struct slice *)b);
+}
+
+int by_bytes(struct slice a, struct slice b)
+{
+    size_t n = a.n < b.n ? a.n : b.n;
+    int order = n > 0 ? memcmp(a.p, b.p, n) : 0;
+    return order ? order : (a.n > b.n) - (a.n < b.n);
+}
+
+static int by_score(const void *a, const void *b, void *arg)
+{
+    const struct member *x = a, *y = b;
+    (void)arg;
+    if (x->score != y->score)
+        return x->score < y->score ? -1 : 1;
+    if (x->edge || y->edge)
+        return x->edge - y->edge;
+    return by_bytes(*x->name, *y->name);
+}
+
+static void member_free(void *arg)
+{
+    free(arg);
+}
+
+static struct value *value_new(enum value_type type)
+{
+    struct value *v = mem_alloc(sizeof(*v));
+    v->type = type;
+    if (type == VALUE_LIST)
+        v->list = g_ptr_array_new_with_free_func(free);
+    else
+        v->table = g_hash_table_new_full(bytes_hash, bytes_equal, free,
+                                         type == VALUE_HASH ? free : member_free);
+    if (type == VALUE_ZSET)
+        v->order = g_sequence_new(NULL);
+    return v;
+}
+
+static void value_free(void *arg)
+{
+    struct value *v = arg;
+    if (v->order)
+        g_sequence_free(v->order);
+    if (v->table)
+        g_hash_table_unref(v->table);
+    if (v->list)
+        g_ptr_array_unref(v->list);
+    free(v);
+}
+
+static struct value *value_copy(const struct value *from)
+{
+    struct value *v = value_new(from->type);
+    GHashTableIter at;
+    gpointer name, data;
+    v->expires_ms = from->expires_ms;
+    for (guint i = 0; from->list && i < from->list->len; i++)
+        g_ptr_array_add(v->list, bytes_new(*(struct slice *)from->list->pdata[i]));
+    if (from->table == NULL)
+        return v;
+    g_hash_table_iter_init(&at, from->table);
+    while (g_hash_table_iter_next(&at, &name, &data)) {
+        if (v->type == VALUE_HASH)
+            g_hash_table_insert(v->table, bytes_new(*(struct slice *)name),
+                                bytes_new(*(struct slice *)data));
+        else
+            zset_put(v, *(struct slice *)name, ((struct member *)data)->score);
+    }
+    return v;
+}
+
+void zset_put(struct value *zset, struct slice name, double score)
+{
+    struct member *m = g_hash_table_lookup(zset->table, &name);
+    if (m == NULL) {
+        m = mem_alloc(sizeof(*m));
+        m->name = bytes_new(name);
+        g_hash_table_insert(zset->table, m->name, m);
+    } else if (m->score != score) {
+        g_sequence_remove(m->at);
+    } else {
+        return;
+    }
+    m->score = score;
+    m->at = g_sequence_insert_sorted(zset->order, m, by_score, NULL);
+}
+
+bool zset_remove(struct value *zset, struct slice name)
+{
+    struct member *m = g_hash_table_lookup(zset->table, &name);
+    if (m == NULL)
+        return false;
+    g_sequence_remove(m->at);
+    g_hash_table_remove(zset->table, &name);
+    return true;
+}
+
+void db_init(struct db *db)
+{
+    db->keys = g_hash_table_new_full(bytes_hash, bytes_equal, free, value_free);
+}
+
+void db_fini(struct db *db)
+{
+    if (db->keys)
+        g_hash_table_unref(db->keys);
+    db->keys = NULL;
+}
+
+void db_copy(const struct db *from, struct db *to)
+{
+    GHashTableIter at;
+    gpointer key, value;
+    db_init(to);
+    g_hash_table_iter_init(&at, from->keys);
+    while (g_hash_table_iter_next(&at, &key, &value))
+        g_hash_table_insert(to->keys, bytes_new(*(struct slice *)key), value_copy(value));
+}
+
+void db_drop_key(struct db *db, struct slice key)
+{
+    g_hash_table_remove(db->keys, &key);
+}
+
+/* --------------------------------------------------------------------- arguments */
+
+bool arg_is(const struct call *c, unsigned i, const char *word)
+{
+    return i < c->count && slice_is_nocase(c->args[i], word);
+}
+
+/* As strictly as Redis: the text that the number itself has. */
+bool parse_int(struct slice text, int64_t *n)
+{
+    char copy[24], again[24];
+    if (text.n == 0 || text.n >= sizeof(copy))
+        return false;
+    *slice_put(copy, text) = '\0';
+    *n = strtoll(copy, NULL, 10);
+    snprintf(again, sizeof(again), "%" PRId64, *n);
+    return slice_is(text, again);
+}
+
+bool arg_int(struct call *c, unsigned i, int64_t *n)
+{
+    if (i < c->count && parse_int(c->args[i], n))
+        return true;
+    reply_error(c, "ERR value is not an integer or out of range");
+    return false;
+}
+
+/* ----------------------------------------------------------------------- replies */
+
+void reply_error(struct call *c, const char *text)
+{
+    buf_addf(c->out, "-%s\r\n", text);
+}
+
+void reply_int(struct call *c, int64_t n)
+{
+    buf_addf(c->out, ":%" PRId64 "\r\n", n);
+}
+
+void reply_bulk(struct call *c, struct slice s)
+{
+    if (s.p == NULL) {
+        buf_add_str(c->out, "$-1\r\n");
+        return;
+    }
+    buf_addf(c->out, "$%zu\r\n", s.n);
+    buf_add_slice(c->out, s);
+    buf_add_str(c->out, "\r\n");
+}
+
+void reply_array(struct call *c, size_t n)
+{
+    buf_addf(c->out, "*%zu\r\n", n);
+}
+
+void reply_score(struct call *c, double score)
+{
+    char text[64];
+    if (isinf(score))
+        snprintf(text, sizeof(text), score > 0 ? "inf" : "-inf");
+    else
+        snprintf(text, sizeof(text), "%.17g", score);
+    reply_bulk(c, slice_of(text));
+}
+
+void reply_ok(struct call *c)
+{
+    buf_add_str(c->out, "+OK\r\n");
+}
+
+/* -------------------------------------------------------------------------- keys */
+
+/* Returns the value of a key that has not expired. */
+struct value *live(struct redis_model *m, struct slice key)
+{
+    struct value *v = g_hash_table_lookup(m->db.keys, &key);
+    if (v == NULL || v->expires_ms == 0 || v->expires_ms > m->now_us / 1000)
+        return v;
+    db_drop_key(&m->db, key);
+    return NULL;
+}
+
+struct value *call_find(struct call *c, unsigned key, enum value_type type, bool *failed)
+{
+    struct value *v = live(c->m, c->args[key]);
+    *failed = v && v->type != type;
+    if (!*failed)
+        return v;
+    reply_error(c, "WRONGTYPE Operation against a key holding the wrong kind of value");
+    return NULL;
+}
+
+struct value *call_make(struct call *c, unsigned key, enum value_type type)
+{
+    bool failed;
+    struct value *v = call_find(c, key, type, &failed);
+    if (v == NULL && !failed) {
+        v = value_new(type);
+        g_hash_table_insert(c->m->db.keys, bytes_new(c->args[key]), v);
+    }
+    return v;
+}
+
+void call_tidy(struct call *c, unsigned key, const struct value *v)
+{
+    if (v && (v->list ? v->list->len : g_hash_table_size(v->table)) == 0)
+        db_drop_key(&c->m->db, c->args[key]);
+}
+
+static gint by_hash(gconstpointer a, gconstpointer b)
+{
+    const struct slice *x = *(struct slice *const *)a, *y = *(struct slice *const *)b;
+    guint p = bytes_hash(x), q = bytes_hash(y);
+    return p != q ? (p > q) - (p < q) : by_bytes(*x, *y);
+}
+
+/* Returns whether Redis stores it as a list, which it scans at once. */
+static bool is_small(const struct value *v, const GPtrArray *names)
+{
+    bool small = names->len <= LISTPACK_ENTRIES;
+    for (guint i = 0; small && i < names->len; i++) {
+        const struct slice *name = names->pdata[i];
+        small = name->n <= LISTPACK_BYTES;
+        if (v->type == VALUE_HASH)
+            small = small && ((struct slice *)g_hash_table_lookup(v->table, name))->n <=
+                                 LISTPACK_BYTES;
+    }
+    return small;
+}
+
+void call_scan(struct call *c, enum value_type type,
+               void (*add)(struct call *c, const struct slice *name, void *data))
+{
+    int64_t cursor = 0, most = 10;
+    bool failed;
+    struct value *v = call_find(c, 1, type, &failed);
+    if (failed || !arg_int(c, 2, &cursor) ||
+        (arg_is(c, 3, "COUNT") && !arg_int(c, 4, &most)))
+        return;
+    GPtrArray *names = g_ptr_array_new();
+    GHashTableIter at;
+    gpointer name, data;
+    if (v) {
+        g_hash_table_iter_init(&at, v->table);
+        while (g_hash_table_iter_next(&at, &name, &data))
+            if (bytes_hash(name) >= cursor)
+                g_ptr_array_add(names, name);
+    }
+    g_ptr_array_sort(names, by_hash);
+    if (cursor == 0 && is_small(v, names))
+        most = names->len;
+    /* All members of one hash are returned together. */
+    guint n = most < names->len ? (guint)most : names->len;
+    while (n > 0 && n < names->len &&
+           bytes_hash(names->pdata[n]) == bytes_hash(names->pdata[n - 1]))
+        n++;
+    char text[24];
+    snprintf(text, sizeof(text), "%u", n < names->len ? bytes_hash(names->pdata[n]) : 0);
+    reply_array(c, 2);
+    reply_bulk(c, slice_of(text));
+    reply_array(c, 2 * (size_t)n);
+    for (guint i = 0; i < n; i++)
+        add(c, names->pdata[i], g_hash_table_lookup(v->table, names->pdata[i]));
+    g_ptr_array_unref(names);
+}

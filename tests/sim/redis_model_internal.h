@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* redis_model_internal.h - shared by the files of the Redis model. */
+#ifndef TESTS_SIM_REDIS_MODEL_INTERNAL_H
+#define TESTS_SIM_REDIS_MODEL_INTERNAL_H
+
+#include "bridge/base/mem.h"
+#include "tests/sim/redis_model.h"
+
+#include <glib.h>
+#include <lua.h>
+
+/* --- redis_model_data.c: the values --- */
+
+enum value_type { VALUE_HASH, VALUE_ZSET, VALUE_LIST };
+
+/* Bytes on the heap, p behind the struct; the keys of all hash tables. Freed with free().
+ */
+struct slice *bytes_new(struct slice s);
+
+struct member {
+    double score;
+    int edge; /* only of a searched position: before (-1) or behind (1) all members of
+                 this score */
+    struct slice *name;
+    GSequenceIter *at;
+};
+
+struct value {
+    enum value_type type;
+    int64_t expires_ms; /* 0: never */
+    GHashTable *table; /* of a hash: struct slice -> struct slice; of a sorted set: struct
+                          slice -> struct member */
+    GSequence *order;  /* of a sorted set: its members by score and name */
+    GPtrArray *list;   /* of struct slice */
+};
+
+struct db {
+    GHashTable *keys; /* struct slice -> struct value */
+};
+
+void db_init(struct db *db);
+void db_fini(struct db *db);
+void db_copy(const struct db *from, struct db *to); /* to: not initialised */
+void db_drop_key(struct db *db, struct slice key);
+/* A cursor of HSCAN and ZSCAN is the least hash of the members that are still to be
+ * returned. */
+guint bytes_hash(gconstpointer bytes);
+gboolean bytes_equal(gconstpointer a, gconstpointer b);
+int by_bytes(struct slice a, struct slice b); /* as memcmp() */
+
+void zset_put(struct value *zset, struct slice name, double score);
+bool zset_remove(struct value *zset, struct slice name);
+
+/* --- one command --- */
+
+/* A command of a connection or of a script. */
+struct call {
+    struct redis_model *m;
+    struct slice *args; /* args[0]: its name */
+    unsigned count;
+    struct buf *out; /* its reply, in RESP */
+};
+
+enum { COMMAND_WRITE = 1, COMMAND_DENY_OOM = 2, COMMAND_NO_SCRIPT = 4 };
+struct command {
+    const char *name;
+    int arity; /* number of arguments with the name; negative: at least that many */
+    unsigned flags;
+    void (*run)(struct call *c);
+};
+/* End with a row of zeros. */
+extern const struct command hash_commands[], zset_commands[], key_commands[];
+
+void reply_error(struct call *c, const char *text); /* "ERR ..." */
+void reply_int(struct call *c, int64_t n);
+void reply_bulk(struct call *c, struct slice s); /* p NULL: nil */
+void reply_array(struct call *c, size_t n);
+void reply_score(struct call *c, double score);
+void reply_ok(struct call *c);
+/* Return whether the argument is valid; otherwise they reply with an error. */
+bool parse_int(struct slice text, int64_t *n);
+bool arg_int(struct call *c, unsigned i, int64_t *n);
+bool arg_is(const struct call *c, unsigned i, const char *word); /* ignores case */
+
+/* Returns the value of a key that has not expired, or NULL. */
+struct value *live(struct redis_model *m, struct slice key);
+/* Returns the value of the key. NULL: there is none, or *failed is set because it has
+ * another type. */
+struct value *call_find(struct call *c, unsigned key, enum value_type type, bool *failed);
+/* The same; makes a missing value. NULL: it has another type. */
+struct value *call_make(struct call *c, unsigned key, enum value_type type);
+/* Removes the key if its value has become empty. */
+void call_tidy(struct call *c, unsigned key, const struct value *v);
+/* Replies to HSCAN or ZSCAN. add: appends the two texts of a member to the reply. */
+void call_scan(struct call *c, enum value_type type,
+               void (*add)(struct call *c, const struct slice *name, void *data));
+
+/* --- redis_model.c --- */
+
+struct redis_model {
+    struct db db;
+    int64_t now_us;
+    struct redis_faults faults;
+    unsigned replicas;
+    GHashTable *commands; /* struct slice -> struct command */
+    GPtrArray *conns;     /* struct redis_conn */
+    uint64_t random; /* set from the time before each command, so that a replay chooses
+                        alike */
+    /* scripts */
+    lua_State *lua;
+    GHashTable *scripts; /* SHA-1 in hex -> reference of the function + 1; also of those
+                            that were flushed */
+    GHashTable *loaded;  /* SHA-1 of those that are there; NULL during a replay: all */
+    bool script_wrote, script_oom;
+    /* the disk */
+    bool records, wrote; /* wrote: the running command has called a command that writes */
+    struct db synced;
+    GPtrArray *journal; /* struct entry: commands since then that wrote */
+};
+
+/* Executes the command and appends its reply. by_script: checks what Redis checks for a
+ * script. */
+void model_execute(struct call *c, bool by_script);
+uint64_t model_random(struct redis_model *m);
+/* Appends what PUBLISH sends; returns the number of receivers. */
+unsigned model_publish(struct redis_model *m, struct slice channel, struct slice message);
+
+/* --- redis_model_lua.c --- */
+
+void model_lua_open(struct redis_model *m);
+void model_lua_close(struct redis_model *m);
+/* Compiles the script. Replies with its SHA-1. */
+void model_script_load(struct call *c, struct slice text);
+void model_evalsha(struct call *c);
+
+#endif

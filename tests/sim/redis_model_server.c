@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * redis_model_server.c - serves the Redis model on a Unix socket, so that tests can
+ * compare it with a real server.
+ *
+ * redis_model_server --unixsocket PATH: ignores the other arguments of redis-server.
+ * MODEL SYNC, MODEL CRASH n and CONFIG SET maxmemory, MODEL FAULT name 0|1 change its
+ * state.
+ */
+#include "bridge/base/mem.h"
+#include "tests/sim/redis_model.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CLIENTS_MAX = 64, READ_BYTES = 1 << 20 };
+
+static struct client {
+    int fd;
+    struct redis_conn *conn;
+} clients[CLIENTS_MAX];
+static struct redis_model *model;
+
+static int listen_at(const char *path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    must(fd >= 0 && path && strlen(path) < sizeof(at.sun_path));
+    strcpy(at.sun_path, path);
+    must(bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0 &&
+         listen(fd, CLIENTS_MAX) == 0);
+    return fd;
+}
+
+static void on_output(void *arg, struct slice bytes)
+{
+    const struct client *client = arg;
+    while (bytes.n > 0) {
+        ssize_t n = write(client->fd, bytes.p, bytes.n);
+        if (n < 0 && errno != EINTR)
+            return; /* the next read reports the end */
+        bytes.p += n > 0 ? n : 0;
+        bytes.n -= n > 0 ? (size_t)n : 0;
+    }
+}
+
+static void accept_client(int listener)
+{
+    struct client *client = clients;
+    while (client->conn) {
+        client++;
+        must(client < clients + CLIENTS_MAX);
+    }
+    client->fd = accept(listener, NULL, NULL);
+    must(client->fd >= 0);
+    client->conn = redis_model_connect(model, on_output, client);
+}
+
+static void leave(struct client *client)
+{
+    redis_model_disconnect(client->conn);
+    close(client->fd);
+    client->conn = NULL;
+}
+
+/* Returns whether bytes are a command of that name. arg: its argument, or 0. */
+static bool is_command(struct slice bytes, const char *name, size_t *arg)
+{
+    char first[64];
+    const char *at = strstr(bytes.p, name);
+    snprintf(first, sizeof(first), "$%zu\r\n%s\r\n", strlen(name), name);
+    if (at == NULL || strncmp(bytes.p + 4, first, strlen(first)) != 0)
+        return false;
+    at = strchr(at, '$');
+    *arg = at ? strtoul(strchr(at, '\n') + 1, NULL, 10) : 0;
+    return true;
+}
+
+/* Ends all connections, so the command has no reply. */
+static void crash(size_t lost)
+{
+    for (struct client *client = clients; client < clients + CLIENTS_MAX; client++)
+        if (client->conn)
+            leave(client);
+    redis_model_crash(model, lost);
+}
+
+static void serve(struct client *client)
+{
+    static char bytes[READ_BYTES];
+    struct timespec now;
+    size_t arg;
+    ssize_t n = read(client->fd, bytes, sizeof(bytes) - 1);
+    if (n <= 0) {
+        leave(client);
+        return;
+    }
+    bytes[n] = '\0';
+    clock_gettime(CLOCK_REALTIME, &now);
+    redis_model_set_time(model, (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    const struct slice got = {bytes, (size_t)n};
+    if (is_command(got, "CRASH", &arg)) {
+        crash(arg);
+    } else if (is_command(got, "SYNCED", &arg)) {
+        redis_model_sync(model);
+        on_output(client, SLICE_LIT("+OK\r\n"));
+    } else {
+        redis_model_feed(client->conn, got);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *path = NULL;
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--unixsocket") == 0)
+            path = argv[i + 1];
+    int listener = listen_at(path);
+    model = redis_model_new();
+    for (;;) {
+        struct pollfd fds[CLIENTS_MAX + 1] = {{.fd = listener, .events = POLLIN}};
+        for (int i = 0; i < CLIENTS_MAX; i++)
+            fds[i + 1] = (struct pollfd){.fd = clients[i].conn ? clients[i].fd : -1,
+                                         .events = POLLIN};
+        must(poll(fds, CLIENTS_MAX + 1, -1) > 0 || errno == EINTR);
+        for (int i = 0; i < CLIENTS_MAX; i++)
+            if (fds[i + 1].revents && clients[i].conn && clients[i].fd == fds[i + 1].fd)
+                serve(&clients[i]);
+        if (fds[0].revents)
+            accept_client(listener);
+    }
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * sim.c - simulates seeds for a time, each in a child process.
+ *
+ * sim [SECONDS [SEED]]: prints a line for each seed that breaks a guarantee, and writes
+ * its story to build/sim/story-SEED. With SEED: this seed alone. Exits with 1 if one
+ * fails. SIM_JOBS: processes at once (1). SIM_TWICE=1: simulates each seed twice and
+ * compares the stories.
+ */
+#include "tests/sim/world.h"
+
+#include "bridge/base/mem.h"
+
+#include <errno.h>
+#include <execinfo.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SEED_CPU_S = 300, QUIET_S = 120 };
+
+static char conf_file[64];
+
+/* -------------------------------------------------------------------- the plan */
+
+static void choose_plan(void)
+{
+    struct plan *p = &world.plan;
+    p->cores = (unsigned)between(1, CORES_MAX);
+    p->faults_end_us = skewed(20, 1800) * SECOND;
+    p->fault_every_us = one_in(10) ? NEVER : skewed(1, 100) * SECOND;
+    p->record_every_us = skewed(10, 3000) * MS;
+    p->far_ms = one_in(3) ? 7200000 : skewed(1000, 600000);
+    p->fsync_always = one_in(2);
+    p->by_key = one_in(4);
+    p->clock_jumps = one_in(6);
+    p->sink_fails = !one_in(4);
+    p->horizon_ms = one_in(4) ? 0 : one_in(2) ? 120000 : between(1000, 20000);
+    tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
+         "within %lld s, fsync %s, order %s, "
+         "horizon %lld ms%s%s",
+         p->cores, (long long)(p->faults_end_us / SECOND),
+         p->fault_every_us == NEVER ? -1 : (long long)(p->fault_every_us / MS),
+         (long long)(p->record_every_us / MS), (long long)p->far_ms / 1000,
+         p->fsync_always ? "always" : "everysec", p->by_key ? "key" : "none",
+         (long long)p->horizon_ms, p->clock_jumps ? ", clock jumps" : "",
+         p->sink_fails ? ", the sink fails" : "");
+}
+
+static void write_conf(void)
+{
+    const struct plan *p = &world.plan;
+    FILE *out = fopen(conf_file, "w");
+    must(out != NULL);
+    fprintf(out,
+            "redis: { url = \"redis://127.0.0.1:6379\"; horizon = \"%lldms\"; };\n"
+            "http: { listen = \"\"; }; admin: { listen = \"\"; };\n"
+            "daemon: { log = \"info\"; batch_max = %lld; };\n"
+            "sources: { log: { type = \"log\"; }; web: { type = \"web\"; }; };\n"
+            "sinks: { out: { type = \"remote\"; max_in_flight = %lld; }; };\n"
+            "routes: {\n",
+            (long long)p->horizon_ms, (long long)skewed(1, 200),
+            (long long)between(20, 200));
+    for (int i = 0; i < 2; i++)
+        fprintf(out,
+                "  %s: { from = \"%s\"; to = \"out\"; retry: { first = \"1s\"; factor = "
+                "2.0; max = \"20s\"; };\n"
+                "       order = \"%s\"; };\n",
+                i ? "web" : "log", i ? "web" : "log", p->by_key ? "key" : "none");
+    fprintf(out, "};\n");
+    must(fclose(out) == 0);
+}
+
+/* ---------------------------------------------------------------------- faults */
+
+static void start_core(void *arg, int64_t life)
+{
+    struct sim_core *core = arg;
+    if (!core->alive && core->life == (unsigned)life)
+        core_start(core, conf_file);
+}
+
+void core_ended(struct sim_core *core, int code)
+{
+    tell("core%u ends with %d", core->index, code);
+    if (code != 0 && code != 70)
+        broken("core%u ends by itself with %d", core->index, code);
+    after(skewed(100 * MS, 20 * SECOND), start_core, core, core->life);
+}
+
+static void start_server(void *arg, int64_t number)
+{
+    (void)arg, (void)number;
+    server_start();
+}
+
+static void end_faults_of_server(void *arg, int64_t number)
+{
+    (void)arg, (void)number;
+    fault("Redis recovers");
+    *redis_model_faults(server.redis) = (struct redis_faults){0};
+}
+
+static void hurt_server(void)
+{
+    struct redis_faults *f = redis_model_faults(server.redis);
+    switch (between(0, 7)) {
+    case 0:
+    case 1:
+    case 2:
+        if (server.down)
+            return;
+        server_crash(world.plan.fsync_always ? 0 : (size_t)skewed(0, 100));
+        after(skewed(10 * MS, 30 * SECOND), start_server, NULL, 0);
+        return;
+    case 3:
+        fault("Redis is out of memory");
+        f->oom = true;
+        break;
+    case 4:
+        fault("Redis is a replica");
+        f->readonly = true;
+        break;
+    case 5:
+        fault("Redis cannot save");
+        f->misconf = true;
+        break;
+    case 6:
+        fault("Redis is %s", (f->busy = one_in(2)) ? "busy" : "loading");
+        f->loading = !f->busy;
+        break;
+    default:
+        fault("Redis forgets the scripts");
+        redis_model_flush_scripts(server.redis);
+        return;
+    }
+    after(skewed(10 * MS, 20 * SECOND), end_faults_of_server, NULL, 0);
+}
+
+static void jump(void)
+{
+    int64_t by_us = one_in(2) ? skewed(MS, 3 * SECOND) : -skewed(MS, 3 * SECOND);
+    fault("the clock of Redis jumps by %lld ms", (long long)by_us / MS);
+    server.clock_us += by_us;
+}
+
+static void hurt(void *arg, int64_t number)
+{
+    struct sim_core *core = &cores[between(0, world.plan.cores - 1)];
+    (void)arg, (void)number;
+    if (world.healed)
+        return;
+    switch (between(0, world.plan.clock_jumps ? 9 : 8)) {
+    case 0:
+    case 1:
+        core_kill(core, "SIGKILL");
+        after(skewed(100 * MS, 40 * SECOND), start_core, core, core->life);
+        break;
+    case 2:
+        fault("core%u is asked to stop", core->index);
+        core_signal(core, SIGTERM);
+        break;
+    case 3:
+        conns_cut(core, false);
+        break;
+    case 4:
+        conns_cut(core, true);
+        break;
+    case 5:
+        conns_slow(core, world.now_us + skewed(MS, 12 * SECOND));
+        break;
+    case 6:
+        fault("core%u stands still", core->index);
+        core_stall(core, world.now_us + skewed(10 * MS, 40 * SECOND));
+        break;
+    case 7:
+    case 8:
+        hurt_server();
+        break;
+    default:
+        jump();
+    }
+    after(skewed(MS, 4 * world.plan.fault_every_us), hurt, NULL, 0);
+}
+
+static void sync_server(void *arg, int64_t number)
+{
+    (void)arg, (void)number;
+    if (!server.down)
+        redis_model_sync(server.redis);
+    after(SECOND, sync_server, NULL, 0);
+}
+
+static void heal(void)
+{
+    tell("faults have ended");
+    fault("the last one");
+    world.healed = true;
+    *redis_model_faults(server.redis) = (struct redis_faults){0};
+    server_start();
+    for (unsigned i = 0; i < world.plan.cores; i++)
+        if (!cores[i].alive)
+            core_start(&cores[i], conf_file);
+}
+
+/* -------------------------------------------------------------------- one seed */
+
+static void simulate(uint64_t seed)
+{
+    world.random = seed * 0x2545F4914F6CDD1DU + 1;
+    choose_plan();
+    write_conf();
+    net_init();
+    jobs_init();
+    for (unsigned i = 0; i < world.plan.cores; i++)
+        core_start(&cores[i], conf_file);
+    after(SECOND, sync_server, NULL, 0);
+    if (world.plan.fault_every_us != NEVER)
+        after(skewed(MS, 10 * SECOND), hurt, NULL, 0);
+    world_run(world.plan.faults_end_us, false);
+    if (!world.failed)
+        heal();
+    if (!world.failed)
+        world_run(jobs_latest_us(), true);
+    /* The last outcomes, leases and attempts. */
+    for (int i = 0; i < QUIET_S && !world.failed && (i == 0 || !judge_is_quiet()); i++)
+        world_run(world.now_us + SECOND, false);
+    if (!world.failed)
+        jobs_judge();
+    world.totals.simulated_us = world.now_us;
+}
+
+/* Appends the stack to the story: addresses in build/sim/core.so, for addr2line. */
+static void on_crash(int signo)
+{
+    void *frames[60];
+    if (world.story)
+        backtrace_symbols_fd(frames, backtrace(frames, 60), fileno(world.story));
+    signal(signo, SIG_DFL);
+    raise(signo);
+}
+
+static void catch_crashes(void)
+{
+    static char stack[1 << 16];
+    const stack_t alternative = {.ss_sp = stack, .ss_size = sizeof(stack)};
+    const struct sigaction act = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK};
+    void *frame;
+    backtrace(&frame, 1); /* loads what it needs */
+    must(sigaltstack(&alternative, NULL) == 0);
+    sigaction(SIGSEGV, &act, NULL);
+    sigaction(SIGABRT, &act, NULL);
+}
+
+/* Returns the exit code of the child. */
+static int run_child(uint64_t seed, const char *story, struct totals *shared)
+{
+    pid_t child = fork();
+    must(child >= 0);
+    if (child == 0) {
+        const struct rlimit cpu = {SEED_CPU_S, SEED_CPU_S};
+        setrlimit(RLIMIT_CPU, &cpu);
+        catch_crashes();
+        world.story = story ? fopen(story, "w") : NULL;
+        must(story == NULL || world.story != NULL);
+        if (world.story)
+            setvbuf(world.story, NULL, _IOLBF, 1 << 16);
+        simulate(seed);
+        *shared = world.totals;
+        if (world.story)
+            fclose(world.story);
+        _exit(world.failed);
+    }
+    int status;
+    while (waitpid(child, &status, 0) < 0)
+        must(errno == EINTR);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static bool is_same(const char *a, const char *b)
+{
+    char command[800];
+    snprintf(command, sizeof(command), "cmp -s '%s' '%s'", a, b);
+    return system(command) == 0;
+}
+
+/* Prints the last lines of the story that say why. */
+static void show_failure(uint64_t seed, const char *story, int code)
+{
+    char command[800];
+    printf("FAILED: seed %llu, exit code %d; its story: %s\n", (unsigned long long)seed,
+           code, story);
+    fflush(stdout);
+    snprintf(command, sizeof(command), "grep BROKEN '%s' || tail -n 3 '%s'", story,
+             story);
+    if (system(command) != 0)
+        printf("(no reason)\n");
+}
+
+static bool run_seed(uint64_t seed, const char *folder, struct totals *shared)
+{
+    char story[300], again[330];
+    bool twice = getenv("SIM_TWICE") != NULL;
+    snprintf(story, sizeof(story), "%s/story-%llu", folder, (unsigned long long)seed);
+    snprintf(again, sizeof(again), "%s.again", story);
+    int code = run_child(seed, twice ? story : NULL, shared);
+    if (code == 0 && !twice)
+        return true;
+    if (!twice)
+        run_child(seed, story, shared);
+    bool repeats = true;
+    if (twice || code != 0) {
+        int second = run_child(seed, again, shared);
+        repeats = second == code && is_same(story, again);
+        if (!repeats)
+            printf("FAILED: seed %llu is not repeatable: %s differs from %s\n",
+                   (unsigned long long)seed, story, again);
+        else
+            unlink(again);
+    }
+    if (code != 0)
+        show_failure(seed, story, code);
+    else if (repeats)
+        unlink(story);
+    return code == 0 && repeats;
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+int main(int argc, char **argv)
+{
+    /* Addresses must not differ between runs: a table may be ordered by them. */
+    if (personality(ADDR_NO_RANDOMIZE) >= 0 && getenv("SIM_CHILD") == NULL) {
+        setenv("SIM_CHILD", "1", 1);
+        execv("/proc/self/exe", argv);
+    }
+    const char *folder = "build/sim";
+    double limit = argc > 1 ? atof(argv[1]) : 60, begun = seconds();
+    uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL) * 1000;
+    struct totals *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct totals sum = {0};
+    unsigned failures = 0, seeds = 0;
+    snprintf(conf_file, sizeof(conf_file), "/tmp/tarry-sim-%d.conf", (int)getpid());
+    cores_load("build/sim/core.so");
+    do {
+        *shared = (struct totals){0};
+        failures += !run_seed(seed, folder, shared);
+        seeds++;
+        sum.simulated_us += shared->simulated_us;
+        sum.jobs += shared->jobs;
+        sum.deliveries += shared->deliveries;
+        sum.faults += shared->faults;
+        sum.lives += shared->lives;
+        sum.turns += shared->turns;
+        seed++;
+    } while (argc <= 2 && seconds() - begun < limit && failures < 10);
+    unlink(conf_file);
+    printf("%u seeds in %.1f s, the last %llu: %.2f simulated hours, %lld jobs, %lld "
+           "deliveries, %lld faults, "
+           "%lld lives of cores, %lld turns; %u seeds failed\n",
+           seeds, seconds() - begun, (unsigned long long)seed - 1,
+           (double)sum.simulated_us / 3.6e9, (long long)sum.jobs,
+           (long long)sum.deliveries, (long long)sum.faults, (long long)sum.lives,
+           (long long)sum.turns, failures);
+    return failures > 0;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* world.c - time, chance, and the story of one seed. */
+#include "tests/sim/world.h"
+
+#include "bridge/base/mem.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+struct world world;
+
+/* ------------------------------------------------------------------------ chance */
+
+/* splitmix64 */
+uint64_t chance(void)
+{
+    uint64_t z = world.random += 0x9E3779B97F4A7C15U;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBU;
+    return (z ^ z >> 31) >> 32;
+}
+
+int64_t between(int64_t least, int64_t most)
+{
+    uint64_t range = (uint64_t)(most - least) + 1;
+    return least + (int64_t)((chance() << 32 | chance()) % range);
+}
+
+bool one_in(unsigned n)
+{
+    return chance() % n == 0;
+}
+
+int64_t skewed(int64_t least, int64_t most)
+{
+    int64_t range = most - least;
+    for (int i = 0; i < 3 && !one_in(4); i++)
+        range /= 8;
+    return between(least, least + range);
+}
+
+/* -------------------------------------------------------------------------- time */
+
+struct moment {
+    int64_t us;
+    uint64_t order;
+    void (*fn)(void *arg, int64_t number);
+    void *arg;
+    int64_t number;
+};
+
+static struct {
+    struct moment *heap;
+    size_t n, cap;
+    uint64_t orders;
+} agenda;
+
+static bool is_before(const struct moment *a, const struct moment *b)
+{
+    return a->us != b->us ? a->us < b->us : a->order < b->order;
+}
+
+static void swap(size_t a, size_t b)
+{
+    struct moment m = agenda.heap[a];
+    agenda.heap[a] = agenda.heap[b];
+    agenda.heap[b] = m;
+}
+
+void at(int64_t us, void (*fn)(void *arg, int64_t number), void *arg, int64_t number)
+{
+    if (agenda.n == agenda.cap) {
+        agenda.cap = agenda.cap ? 2 * agenda.cap : 1024;
+        agenda.heap = mem_realloc(agenda.heap, agenda.cap * sizeof(*agenda.heap));
+    }
+    size_t i = agenda.n++;
+    agenda.heap[i] = (struct moment){us > world.now_us ? us : world.now_us,
+                                     agenda.orders++, fn, arg, number};
+    for (; i > 0 && is_before(&agenda.heap[i], &agenda.heap[(i - 1) / 2]);
+         i = (i - 1) / 2)
+        swap(i, (i - 1) / 2);
+}
+
+void after(int64_t us, void (*fn)(void *arg, int64_t number), void *arg, int64_t number)
+{
+    at(world.now_us + us, fn, arg, number);
+}
+
+static struct moment take_first(void)
+{
+    struct moment first = agenda.heap[0];
+    agenda.heap[0] = agenda.heap[--agenda.n];
+    for (size_t i = 0, child; (child = 2 * i + 1) < agenda.n; i = child) {
+        child += child + 1 < agenda.n &&
+                 is_before(&agenda.heap[child + 1], &agenda.heap[child]);
+        if (!is_before(&agenda.heap[child], &agenda.heap[i]))
+            break;
+        swap(i, child);
+    }
+    return first;
+}
+
+void world_run(int64_t until_us, bool until_done)
+{
+    while (!world.failed && agenda.n > 0 && agenda.heap[0].us <= until_us) {
+        struct moment m = take_first();
+        world.now_us = m.us;
+        m.fn(m.arg, m.number);
+        if (until_done && jobs_are_done())
+            return;
+    }
+    if (!world.failed)
+        world.now_us = until_us;
+}
+
+/* ------------------------------------------------------------------------- story */
+
+static void tell_va(const char *fmt, va_list args)
+{
+    fprintf(world.story, "%10.6f ", (double)world.now_us / 1e6);
+    vfprintf(world.story, fmt, args);
+    putc('\n', world.story);
+}
+
+void tell(const char *fmt, ...)
+{
+    va_list args;
+    if (world.story == NULL)
+        return;
+    va_start(args, fmt);
+    tell_va(fmt, args);
+    va_end(args);
+}
+
+void fault(const char *fmt, ...)
+{
+    va_list args;
+    world.totals.faults++;
+    world.last_fault_us = world.now_us;
+    if (world.story == NULL)
+        return;
+    va_start(args, fmt);
+    tell_va(fmt, args);
+    va_end(args);
+}
+
+void broken(const char *fmt, ...)
+{
+    va_list args;
+    FILE *story = world.story;
+    world.failed = true;
+    va_start(args, fmt);
+    if (story) {
+        fprintf(story, "BROKEN: ");
+        tell_va(fmt, args);
+    }
+    va_end(args);
+}

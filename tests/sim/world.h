@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * world.h - what the files of the simulated world share. One process simulates one seed;
+ * nothing is freed before it ends, except what grows with the simulated time.
+ */
+#ifndef TESTS_SIM_WORLD_H
+#define TESTS_SIM_WORLD_H
+
+#include "tests/sim/host.h"
+#include "tests/sim/redis_model.h"
+
+#include <stdio.h>
+
+enum { CORES_MAX = 3, PARTITIONS = 3 };
+#define NEVER INT64_MAX
+#define MS INT64_C(1000)
+#define SECOND (1000 * MS)
+
+/* --- world.c: time, chance, the story --- */
+
+/* What one seed is like. */
+struct plan {
+    unsigned cores;
+    int64_t faults_end_us;
+    int64_t fault_every_us; /* mean; NEVER: none */
+    int64_t record_every_us;
+    int64_t far_ms; /* the longest delay */
+    bool fsync_always;
+    bool by_key; /* order = "key" */
+    bool clock_jumps;
+    bool sink_fails;
+    int64_t horizon_ms;
+};
+
+struct totals {
+    int64_t simulated_us, jobs, deliveries, faults, lives, turns, redis_commands;
+};
+
+struct world {
+    int64_t now_us; /* since the beginning */
+    uint64_t random;
+    struct plan plan;
+    struct totals totals;
+    FILE *story; /* NULL: not written */
+    int64_t last_fault_us;
+    bool healed; /* faults have ended */
+    bool failed;
+};
+extern struct world world;
+
+uint64_t chance(void);                        /* 32 bits */
+int64_t between(int64_t least, int64_t most); /* both included */
+bool one_in(unsigned n);
+/* Mostly near least, seldom near most: for delays. */
+int64_t skewed(int64_t least, int64_t most);
+
+/* Calls fn(arg, number) at that time; of equal times in the order of the calls. */
+void at(int64_t us, void (*fn)(void *arg, int64_t number), void *arg, int64_t number);
+void after(int64_t us, void (*fn)(void *arg, int64_t number), void *arg, int64_t number);
+
+/* Runs until then, or until a guarantee is broken. until_done: or until all jobs have
+ * left. */
+void world_run(int64_t until_us, bool until_done);
+
+/* One line of the story. */
+void tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* A guarantee was broken: the seed fails. */
+void broken(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Something happened that may cause duplicates. */
+void fault(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* --- world_core.c --- */
+
+struct sim_core {
+    unsigned index;
+    struct sim_entry *entry;
+    unsigned life;
+    bool alive;
+    int64_t mono_offset_us, wall_offset_us;
+    uint64_t random;
+    int64_t turn_at, until_us, busy_until_us;
+    struct inbox *inbox;
+    struct coroutine *coroutine;
+    struct image *image; /* its variables, as they were after loading */
+};
+extern struct sim_core cores[CORES_MAX];
+
+/* Loads CORES_MAX copies of the file; called once, before the seeds. */
+void cores_load(const char *file);
+void core_start(struct sim_core *core, const char *conf_file);
+void core_kill(struct sim_core *core, const char *why);
+/* Stops to run until then, as after SIGSTOP. */
+void core_stall(struct sim_core *core, int64_t until_us);
+void core_signal(struct sim_core *core, int signo);
+/* Copies the bytes of the event. */
+void core_event(struct sim_core *core, const struct event *event);
+void core_forget(struct sim_core *core, const void *of); /* drops its events */
+/* Called when the daemon has ended by itself. */
+void core_ended(struct sim_core *core, int code);
+extern const char *conf_path;
+
+/* --- world_net.c: connections, and the server --- */
+
+extern struct server {
+    struct redis_model *redis;
+    bool down;
+    int64_t clock_us;     /* its time minus world.now_us */
+    int64_t latest_ms;    /* the latest time that it has had */
+    int64_t last_loss_us; /* when a crash lost commands; 0: never */
+} server;
+
+void net_init(void);
+struct conn *conn_open(struct sim_core *core, void *net);
+void conn_send(struct conn *conn, struct slice bytes);
+void conn_close(struct conn *conn);
+void conns_of_dead(struct sim_core *core); /* the core was killed */
+/* Cuts connections of a core: both ends notice (quietly false), or none of them. */
+void conns_cut(struct sim_core *core, bool quietly);
+void conns_slow(struct sim_core *core,
+                int64_t until_us); /* its replies are held until then */
+void server_crash(size_t lost);
+void server_start(void);
+int64_t server_now_us(void);
+void server_tick(void); /* sets the clock of the model */
+
+/* --- world_jobs.c: producers and the receiver --- */
+
+void jobs_init(void);
+const struct record *jobs_read(struct sim_core *core);
+void jobs_stored(struct sim_core *core, const struct record *record, int outcome);
+void jobs_rewind(struct sim_core *core);
+const struct record *jobs_request(struct sim_core *core, int64_t number);
+void jobs_answered(struct sim_core *core, int64_t number, int outcome);
+void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
+                  unsigned attempt, int64_t timeout_ms, bool dead);
+void jobs_core_changed(struct sim_core *core); /* it has started or died */
+bool jobs_are_done(void);                      /* nothing more is to be expected */
+int64_t jobs_latest_us(void);                  /* when the last job must have left */
+void jobs_judge(void);                         /* at the end */
+void jobs_server_lost(void);                   /* a crash has lost commands */
+
+/* --- judge.c --- */
+
+/* Whether only dead letters remain in Redis. */
+bool judge_is_quiet(void);
+void judge_redis(int64_t dead);
+
+#endif

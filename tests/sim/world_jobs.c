@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * world_jobs.c - the producers and the receiver of the simulated world, and what must
+ * hold of each job.
+ *
+ * The log has partitions. Each is read by one live core, from its committed offset. A
+ * record counts as stored when the core says so; the world commits it COMMIT_LAG_US
+ * later, as the Kafka source does. The web client sends a request again with the same id
+ * until it gets an answer.
+ */
+#include "tests/sim/world_jobs.h"
+
+#include "bridge/base/mem.h"
+#include "bridge/plugin.h"
+
+#include <glib.h>
+#include <stdlib.h>
+
+enum { DEADLINE_S = 180, JOBS_MAX = 4000 };
+#define COMMIT_LAG_US (2 * SECOND)
+
+struct partition {
+    GArray *numbers;                   /* of its records, by offset */
+    int64_t position, committed, done; /* done: all before are stored */
+    GArray *states;                    /* per offset: 0 unread, 1 open, 2 stored */
+    struct sim_core *reader;
+    unsigned open;
+    bool rewinds; /* goes back to `back_to` when nothing is open */
+    int64_t back_to;
+    int64_t generation;
+};
+
+static GPtrArray *jobs; /* struct job_seen */
+static struct partition parts[PARTITIONS];
+
+struct job_seen *job_at(int64_t number)
+{
+    must(number >= 0 && number < (int64_t)jobs->len);
+    return jobs->pdata[number];
+}
+
+static struct sim_core *any_core(void)
+{
+    unsigned first = (unsigned)(chance() % world.plan.cores);
+    for (unsigned i = 0; i < world.plan.cores; i++) {
+        struct sim_core *core = &cores[(first + i) % world.plan.cores];
+        if (core->alive)
+            return core;
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ partitions */
+
+static void tell_reader(struct partition *p)
+{
+    if (p->reader)
+        core_event(p->reader, &(struct event){.kind = EVENT_RECORDS});
+}
+
+static void go_back(struct partition *p, int64_t offset)
+{
+    for (guint i = (guint)offset; i < p->states->len; i++)
+        g_array_index(p->states, char, i) = 0;
+    p->position = offset;
+    p->done = p->done < offset ? p->done : offset;
+    p->rewinds = false;
+}
+
+/* A new reader begins at the committed offset. */
+static void assign(struct partition *p, struct sim_core *core)
+{
+    p->reader = core;
+    p->open = 0;
+    p->generation++;
+    go_back(p, p->committed);
+    tell_reader(p);
+}
+
+void jobs_core_changed(struct sim_core *core)
+{
+    for (int i = 0; i < PARTITIONS; i++) {
+        if (!core->alive && parts[i].reader == core)
+            assign(&parts[i], any_core());
+        else if (core->alive && (parts[i].reader == NULL || one_in(world.plan.cores)))
+            assign(&parts[i], core);
+    }
+}
+
+const struct record *jobs_read(struct sim_core *core)
+{
+    for (int i = 0; i < PARTITIONS; i++) {
+        struct partition *p = &parts[i];
+        if (p->reader != core || p->rewinds || p->position >= (int64_t)p->numbers->len)
+            continue;
+        int64_t offset = p->position++;
+        g_array_index(p->states, char, offset) = 1;
+        p->open++;
+        struct job_seen *job = job_at(g_array_index(p->numbers, int64_t, offset));
+        job->core = core;
+        job->life = (unsigned)p->generation;
+        return &job->record;
+    }
+    return NULL;
+}
+
+static void resume(void *arg, int64_t generation)
+{
+    struct partition *p = arg;
+    if (p->generation != generation || !p->rewinds || p->open > 0)
+        return;
+    tell("partition %d is read again from %lld", (int)(p - parts), (long long)p->back_to);
+    go_back(p, p->back_to);
+    tell_reader(p);
+}
+
+static void rewind_to(struct partition *p, int64_t offset)
+{
+    p->back_to = p->rewinds && p->back_to < offset ? p->back_to : offset;
+    p->rewinds = true;
+    after(between(10 * MS, SECOND), resume, p, p->generation);
+}
+
+static void commit(void *arg, int64_t done)
+{
+    struct partition *p = arg;
+    if (done > p->committed && done <= p->done)
+        p->committed = done;
+}
+
+void jobs_rewind(struct sim_core *core)
+{
+    for (int i = 0; i < PARTITIONS; i++)
+        if (parts[i].reader == core)
+            rewind_to(&parts[i], parts[i].committed);
+}
+
+static void accept_job(struct job_seen *job)
+{
+    job->accepted = true;
+    job->accepted_us = world.now_us;
+    job->lost = false;
+}
+
+void jobs_stored(struct sim_core *core, const struct record *record, int outcome)
+{
+    struct partition *p = &parts[record->partition];
+    struct job_seen *job = job_at(record->number);
+    if (p->reader != core || job->life != (unsigned)p->generation)
+        return; /* revoked */
+    p->open--;
+    tell("core%u: record %lld is %s", core->index, (long long)record->number,
+         outcome == NOT_STORED       ? "not stored"
+         : outcome == STORED_ALREADY ? "stored already"
+                                     : "stored");
+    if (outcome == NOT_STORED) {
+        rewind_to(p, record->offset);
+        return;
+    }
+    if (outcome == STORED_DEAD)
+        broken("record %lld became a dead letter", (long long)record->number);
+    accept_job(job);
+    g_array_index(p->states, char, record->offset) = 2;
+    int64_t before = p->done;
+    while (p->done < p->position && g_array_index(p->states, char, p->done) == 2)
+        p->done++;
+    if (p->done > before)
+        after(COMMIT_LAG_US, commit, p, p->done);
+    if (p->rewinds && p->open == 0)
+        after(10 * MS, resume, p, p->generation);
+}
+
+/* -------------------------------------------------------------------- requests */
+
+static void send_request(void *arg, int64_t number);
+
+static void send_again_later(struct job_seen *job)
+{
+    job->core = NULL;
+    after(skewed(10 * MS, 5 * SECOND), send_request, NULL, job->record.number);
+}
+
+/* The client waits 30 s for the answer. */
+static void give_up_waiting(void *arg, int64_t number)
+{
+    struct job_seen *job = job_at(number);
+    if (job->asked == (unsigned)(uintptr_t)arg && !job->ended)
+        send_again_later(job);
+}
+
+static void send_request(void *arg, int64_t number)
+{
+    struct job_seen *job = job_at(number);
+    struct sim_core *core = any_core();
+    (void)arg;
+    if (job->ended)
+        return;
+    if (core == NULL) {
+        send_again_later(job);
+        return;
+    }
+    job->core = core;
+    job->life = core->life;
+    job->excused = job->excused || job->asked > 0;
+    job->asked++;
+    core_event(core, &(struct event){.kind = EVENT_REQUEST, .number = number});
+    after(30 * SECOND, give_up_waiting, (void *)(uintptr_t)job->asked, number);
+}
+
+const struct record *jobs_request(struct sim_core *core, int64_t number)
+{
+    (void)core;
+    return &job_at(number)->record;
+}
+
+static void on_cancel_answer(struct job_seen *ask, int outcome)
+{
+    static const char *const said[] = {"cancelled", "too late", "delivered",
+                                       "not found", "no route", "unknown"};
+    struct job_seen *job = job_at(ask->cancels);
+    ask->ended = true; /* it is not sent again: only the first answer is final */
+    tell("cancel of %lld: %s", (long long)job->record.number,
+         outcome < 0 ? "no source" : said[outcome]);
+    job->may_drop = job->may_drop || outcome == CANCEL_TOO_LATE;
+    if (outcome != CANCELLED)
+        return;
+    job->cancelled = true;
+    job->cancelled_us = world.now_us;
+}
+
+void jobs_answered(struct sim_core *core, int64_t number, int outcome)
+{
+    struct job_seen *job = job_at(number);
+    if (job->core != core || job->life != core->life || job->ended)
+        return; /* the client does not wait any more */
+    if (job->record.cancels) {
+        on_cancel_answer(job, outcome);
+        return;
+    }
+    tell("core%u: request %lld is answered %d", core->index, (long long)number, outcome);
+    if (outcome == STORED || outcome == STORED_ALREADY) {
+        accept_job(job);
+        job->ended = true;
+        return;
+    }
+    job->excused = true;
+    send_again_later(job);
+}
+
+/* ------------------------------------------------------------------- producing */
+
+static struct job_seen *job_new_of(int64_t offset, int32_t partition)
+{
+    static const int64_t near_ms = 5000;
+    struct job_seen *job = mem_alloc(sizeof(*job));
+    int64_t now_ms = server_now_us() / 1000;
+    job->record.number = jobs->len;
+    job->record.offset = offset;
+    job->record.partition = partition;
+    job->record.written_ms = now_ms;
+    if (!one_in(10))
+        job->record.due_ms =
+            now_ms + (one_in(3) ? between(-1000, near_ms) : skewed(0, world.plan.far_ms));
+    if (one_in(4)) /* many at one time */
+        job->record.due_ms = job->record.due_ms / 10000 * 10000;
+    if (one_in(2))
+        job->record.key = mem_format("key%d", (int)between(0, 5));
+    g_ptr_array_add(jobs, job);
+    return job;
+}
+
+static void add_cancel(struct job_seen *of)
+{
+    struct job_seen *ask = mem_alloc(sizeof(*ask));
+    ask->record.number = jobs->len;
+    ask->record.offset = ask->record.partition = -1;
+    ask->record.cancels = true;
+    ask->record.id = of->record.id;
+    ask->cancels = of->record.number;
+    g_ptr_array_add(jobs, ask);
+    send_request(NULL, ask->record.number);
+}
+
+static void produce(void *arg, int64_t number)
+{
+    (void)arg, (void)number;
+    if (world.now_us >= world.plan.faults_end_us || jobs->len >= JOBS_MAX)
+        return;
+    for (int64_t n = one_in(20) ? between(1, 60) : 1; n > 0; n--) {
+        if (one_in(2)) {
+            int i = (int)between(0, PARTITIONS - 1);
+            struct partition *p = &parts[i];
+            struct job_seen *job = job_new_of(p->numbers->len, i);
+            char unread = 0;
+            if (one_in(8))
+                job->record.id = mem_format("record-%lld", (long long)job->record.number);
+            g_array_append_val(p->numbers, job->record.number);
+            g_array_append_val(p->states, unread);
+            tell("partition %d: record %lld at offset %lld, due %lld", i,
+                 (long long)job->record.number, (long long)job->record.offset,
+                 (long long)job->record.due_ms);
+            tell_reader(p);
+        } else {
+            struct job_seen *job = job_new_of(-1, -1);
+            job->record.id = mem_format("job-%lld", (long long)job->record.number);
+            tell("request %lld, due %lld", (long long)job->record.number,
+                 (long long)job->record.due_ms);
+            send_request(NULL, job->record.number);
+        }
+        world.totals.jobs++;
+    }
+    if (one_in(10) && jobs->len > 0) {
+        struct job_seen *job = job_at(between(0, (int64_t)jobs->len - 1));
+        if (job->record.offset < 0 && !job->record.cancels && job->accepted &&
+            job->asked == 1)
+            add_cancel(job);
+    }
+    after(skewed(1, 10 * world.plan.record_every_us), produce, NULL, 0);
+}
+
+void jobs_init(void)
+{
+    jobs = g_ptr_array_new();
+    for (int i = 0; i < PARTITIONS; i++) {
+        parts[i].numbers = g_array_new(FALSE, FALSE, sizeof(int64_t));
+        parts[i].states = g_array_new(FALSE, FALSE, 1);
+    }
+    after(SECOND, produce, NULL, 0);
+}
+
+/* ----------------------------------------------------------------------- judging */
+
+void jobs_server_lost(void)
+{
+    for (guint i = 0; i < jobs->len; i++) {
+        struct job_seen *job = jobs->pdata[i];
+        /* Redis writes to the disk every second, here. */
+        bool accepted_now = job->accepted_us + 2 * SECOND > world.now_us;
+        bool cancelled_now =
+            job->cancelled && job->cancelled_us + 2 * SECOND > world.now_us;
+        bool delivered_now = job->handed_us + 12 * SECOND > world.now_us;
+        job->lost = job->lost ||
+                    (job->accepted && job->record.offset < 0 && accepted_now) ||
+                    cancelled_now;
+        job->excused = job->excused || delivered_now;
+    }
+}
+
+/* Whether it has left, as far as the world can know. */
+static bool has_left(const struct job_seen *job)
+{
+    if (job->record.cancels || job->received > 0 || job->dead || job->cancelled)
+        return true;
+    return job->lost || job->may_drop;
+}
+
+bool jobs_are_done(void)
+{
+    static int64_t looked_us;
+    if (!world.healed || world.now_us < looked_us)
+        return false;
+    looked_us = world.now_us + SECOND;
+    for (guint i = 0; i < jobs->len; i++) {
+        const struct job_seen *job = jobs->pdata[i];
+        if (!has_left(job))
+            return false;
+    }
+    for (int i = 0; i < PARTITIONS; i++)
+        if (parts[i].done < (int64_t)parts[i].numbers->len)
+            return false;
+    return true;
+}
+
+int64_t jobs_latest_us(void)
+{
+    int64_t latest_us = world.now_us;
+    for (guint i = 0; i < jobs->len; i++) {
+        const struct job_seen *job = jobs->pdata[i];
+        int64_t due_us = job->record.due_ms * MS - server.clock_us;
+        latest_us = due_us > latest_us ? due_us : latest_us;
+    }
+    return latest_us + DEADLINE_S * SECOND;
+}
+
+void jobs_judge(void)
+{
+    for (guint i = 0; i < jobs->len && !world.failed; i++) {
+        const struct job_seen *job = jobs->pdata[i];
+        if (has_left(job))
+            continue;
+        broken("G2: %s %lld %s, was due at %.3f, and is not delivered",
+               job->record.offset < 0 ? "request" : "record",
+               (long long)job->record.number,
+               job->accepted ? "was accepted" : "was never accepted",
+               (double)(job->record.due_ms * MS - server.clock_us) / 1e6);
+    }
+    if (!world.failed)
+        judge_redis(jobs_dead());
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* world_jobs.h - shared by world_jobs.c (producers) and world_receiver.c. */
+#ifndef TESTS_SIM_WORLD_JOBS_H
+#define TESTS_SIM_WORLD_JOBS_H
+
+#include "tests/sim/world.h"
+
+/* What the world knows of a job. */
+struct job_seen {
+    struct record record;
+    struct sim_core *core; /* of a request: where it is; NULL: nowhere */
+    unsigned life;
+    unsigned asked;             /* of a request: how often it was sent */
+    bool accepted, ended;       /* ended: the client asks no more */
+    bool cancelled, dead, lost; /* lost: a crash of Redis may have lost it */
+    bool may_drop; /* a cancel was too late: if the attempt fails, it is not repeated */
+    bool excused;  /* a fault of this very job may cause duplicates: a late answer, a
+                      repeated request */
+    int64_t accepted_us, cancelled_us;
+    int64_t handed_us, got_us; /* to a sink, at the receiver; the last time; 0: never */
+    unsigned received;
+    int64_t cancels; /* number of the job that a cancel is for */
+};
+
+struct job_seen *job_at(int64_t number);
+int64_t jobs_dead(void); /* rejected by the receiver */
+
+#endif

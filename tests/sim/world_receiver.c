@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* world_receiver.c - the receiver of all deliveries: what happens to each attempt, and
+ * what must hold of it. */
+#include "bridge/base/mem.h"
+#include "bridge/plugin.h"
+#include "tests/sim/world_jobs.h"
+
+#include <stdlib.h>
+
+static int64_t dead_jobs;
+
+int64_t jobs_dead(void)
+{
+    return dead_jobs;
+}
+
+/* Whether there was no fault that could have affected both moments. */
+static bool is_calm_since(int64_t us)
+{
+    return world.last_fault_us + 30 * SECOND < us;
+}
+
+struct sending {
+    struct sim_core *core;
+    unsigned life;
+    void *delivery;
+    struct job_seen *job;
+    enum outcome outcome;
+    const char *why;
+};
+
+static void give_outcome(void *arg, int64_t number)
+{
+    struct sending *s = arg;
+    (void)number;
+    if (s->core->alive && s->core->life == s->life)
+        core_event(s->core, &(struct event){.kind = EVENT_OUTCOME,
+                                            .of = s->delivery,
+                                            .outcome = s->outcome,
+                                            .bytes = slice_of(s->why)});
+    free(s);
+}
+
+static void receive(void *arg, int64_t number)
+{
+    struct job_seen *job = arg;
+    (void)number;
+    tell("the receiver gets %lld", (long long)job->record.number);
+    job->received++;
+    world.totals.deliveries++;
+    job->got_us = world.now_us;
+}
+
+/* What happens to one attempt: when the receiver gets it (NEVER: not), and the outcome.
+ */
+static void choose_end(struct sending *s, int64_t timeout_ms, int64_t *got_us,
+                       int64_t *end_us)
+{
+    *got_us = skewed(100, 50 * MS);
+    *end_us = *got_us + skewed(100, 20 * MS);
+    s->outcome = DELIVERED;
+    s->why = "";
+    if (world.healed || !world.plan.sink_fails || !one_in(8))
+        return;
+    switch (between(0, 4)) {
+    case 0: /* a failure */
+        *got_us = NEVER;
+        s->outcome = TRY_AGAIN;
+        s->why = "503";
+        break;
+    case 1: /* it hangs: the sink itself gives up in time */
+        *got_us = one_in(2) ? NEVER : *got_us;
+        *end_us = timeout_ms * MS - between(0, 100) * MS;
+        s->outcome = TRY_AGAIN;
+        s->why = "no answer in time";
+        s->job->excused = true;
+        break;
+    case 2: /* its answer is lost */
+        s->outcome = TRY_AGAIN;
+        s->why = "connection reset";
+        s->job->excused = true;
+        break;
+    case 3: /* an answer after the time that the sink has */
+        *end_us = timeout_ms * MS + between(0, 15000) * MS;
+        s->job->excused = true;
+        break;
+    default: /* rejected */
+        if (!one_in(4))
+            break;
+        *got_us = NEVER;
+        s->outcome = REJECTED;
+        s->why = "400";
+    }
+}
+
+static void check_delivery(const struct sim_core *core, const struct job_seen *job)
+{
+    long long number = job->record.number;
+    server_tick();
+    if (job->record.due_ms > server.latest_ms)
+        broken("G1: core%u delivers %lld %lld ms before it is due", core->index, number,
+               (long long)(job->record.due_ms - server.latest_ms));
+    if (job->cancelled && job->cancelled_us < world.now_us && !job->lost && !job->excused)
+        broken("core%u delivers %lld, which was cancelled at %.6f", core->index, number,
+               (double)job->cancelled_us / 1e6);
+    if (job->handed_us && !job->excused && is_calm_since(job->handed_us))
+        broken("G3: core%u delivers %lld again, and there was no fault", core->index,
+               number);
+}
+
+void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
+                  unsigned attempt, int64_t timeout_ms, bool dead)
+{
+    struct sending *s = mem_alloc(sizeof(*s));
+    int64_t got_us, end_us;
+    s->core = core;
+    s->life = core->life;
+    s->delivery = delivery;
+    s->job = job_at(strtoll(payload.p, NULL, 10));
+    tell("core%u delivers %lld, attempt %u%s", core->index,
+         (long long)s->job->record.number, attempt, dead ? ", a dead letter" : "");
+    check_delivery(core, s->job);
+    choose_end(s, timeout_ms, &got_us, &end_us);
+    if (s->outcome == DELIVERED) /* else it comes again */
+        s->job->handed_us = world.now_us;
+    if (s->outcome == REJECTED && !s->job->dead) {
+        s->job->dead = true;
+        dead_jobs++;
+    }
+    if (got_us != NEVER)
+        after(got_us, receive, s->job, 0);
+    after(end_us, give_outcome, s, 0);
+}
