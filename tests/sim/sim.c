@@ -4,8 +4,8 @@
  *
  * sim [SECONDS [SEED]]: prints a line for each seed that breaks a guarantee, and writes
  * its story to build/sim/story-SEED. With SEED: this seed alone. Exits with 1 if one
- * fails. SIM_JOBS: processes at once (1). SIM_TWICE=1: simulates each seed twice and
- * compares the stories.
+ * fails. SIM_TWICE=1: simulates each seed twice and compares the stories. SIM_FIRST=1:
+ * ends at the first that fails.
  */
 #include "tests/sim/world.h"
 
@@ -282,6 +282,24 @@ static int run_child(uint64_t seed, const char *story, struct totals *shared)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+static double begun_s;
+
+/* Of all seeds so far. */
+static double cpu_seconds(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_CHILDREN, &used);
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
 static bool is_same(const char *a, const char *b)
 {
     char command[800];
@@ -293,8 +311,8 @@ static bool is_same(const char *a, const char *b)
 static void show_failure(uint64_t seed, const char *story, int code)
 {
     char command[800];
-    printf("FAILED: seed %llu, exit code %d; its story: %s\n", (unsigned long long)seed,
-           code, story);
+    printf("FAILED after %.1f s of CPU: seed %llu, exit code %d; its story: %s\n",
+           seconds() - begun_s, (unsigned long long)seed, code, story);
     fflush(stdout);
     snprintf(command, sizeof(command), "grep BROKEN '%s' || tail -n 3 '%s'", story,
              story);
@@ -330,13 +348,6 @@ static bool run_seed(uint64_t seed, const char *folder, struct totals *shared)
     return code == 0 && repeats;
 }
 
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 int main(int argc, char **argv)
 {
     /* Addresses must not differ between runs: a table may be ordered by them. */
@@ -345,12 +356,13 @@ int main(int argc, char **argv)
         execv("/proc/self/exe", argv);
     }
     const char *folder = "build/sim";
-    double limit = argc > 1 ? atof(argv[1]) : 60, begun = seconds();
+    double limit = argc > 1 ? atof(argv[1]) : 60;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL) * 1000;
     struct totals *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct totals sum = {0};
-    unsigned failures = 0, seeds = 0;
+    unsigned failures = 0, seeds = 0, failures_max = getenv("SIM_FIRST") ? 1 : 10;
+    begun_s = seconds();
     snprintf(conf_file, sizeof(conf_file), "/tmp/tarry-sim-%d.conf", (int)getpid());
     cores_load("build/sim/core.so");
     do {
@@ -364,14 +376,15 @@ int main(int argc, char **argv)
         sum.lives += shared->lives;
         sum.turns += shared->turns;
         seed++;
-    } while (argc <= 2 && seconds() - begun < limit && failures < 10);
+    } while (argc <= 2 && seconds() - begun_s < limit && failures < failures_max);
     unlink(conf_file);
-    printf("%u seeds in %.1f s, the last %llu: %.2f simulated hours, %lld jobs, %lld "
-           "deliveries, %lld faults, "
-           "%lld lives of cores, %lld turns; %u seeds failed\n",
-           seeds, seconds() - begun, (unsigned long long)seed - 1,
-           (double)sum.simulated_us / 3.6e9, (long long)sum.jobs,
-           (long long)sum.deliveries, (long long)sum.faults, (long long)sum.lives,
-           (long long)sum.turns, failures);
+    printf(
+        "%u seeds in %.1f s (%.1f s of CPU), the last %llu: %.2f simulated hours, %lld "
+        "jobs, %lld "
+        "deliveries, %lld faults, "
+        "%lld lives of cores, %lld turns; %u seeds failed\n",
+        seeds, seconds() - begun_s, cpu_seconds(), (unsigned long long)seed - 1,
+        (double)sum.simulated_us / 3.6e9, (long long)sum.jobs, (long long)sum.deliveries,
+        (long long)sum.faults, (long long)sum.lives, (long long)sum.turns, failures);
     return failures > 0;
 }
