@@ -48,9 +48,9 @@ static const char *const routes[] = {"log", "web"};
 static long long count_of_routes(const char *command, const char *part)
 {
     long long n = 0;
-    for (size_t r = 0; r < 2; r++) {
+    for (size_t r = 0; r < 2 * world.plan.buckets; r++) {
         char key[64];
-        snprintf(key, sizeof(key), "tarry:{%s/0}:%s", routes[r], part);
+        snprintf(key, sizeof(key), "tarry:{%s/%zu}:%s", routes[r % 2], r / 2, part);
         n += count(command, key);
     }
     return n;
@@ -69,11 +69,12 @@ void judge_redis(int64_t dead)
                                         "ttl",   "far",   "pool",  "sums"};
     long long pool = count_of_routes("HLEN", "pool"),
               error = count_of_routes("ZCARD", "error");
-    for (size_t i = 0; i < 2 * sizeof(parts) / sizeof(parts[0]) && !world.failed; i++) {
-        char key[64];
-        snprintf(key, sizeof(key), "tarry:{%s/0}:pool", routes[i % 2]);
-        audit(key, parts[i / 2]);
-    }
+    for (size_t r = 0; r < 2 * world.plan.buckets; r++)
+        for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !world.failed; i++) {
+            char key[64];
+            snprintf(key, sizeof(key), "tarry:{%s/%zu}:pool", routes[r % 2], r / 2);
+            audit(key, parts[i]);
+        }
     if (!world.failed && (!judge_is_quiet() || error > dead))
         broken(
             "G8: %lld bodies and %lld dead letters remain in Redis; %lld were rejected",

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { JOURNAL_MAX = 2000 };
+
 struct redis_conn {
     struct redis_model *m;
     redis_output_cb *output;
@@ -396,9 +398,14 @@ void redis_model_feed(struct redis_conn *c, struct slice bytes)
 
 /* -------------------------------------------------------------------- the disk */
 
+/* Copies the data only now and then: the journal leads from the copy to the disk. */
 void redis_model_sync(struct redis_model *m)
 {
+    m->durable = m->journal->len;
+    if (m->records && m->durable < JOURNAL_MAX)
+        return;
     m->records = true;
+    m->durable = 0;
     db_fini(&m->synced);
     db_copy(&m->db, &m->synced);
     g_ptr_array_set_size(m->journal, 0);
@@ -406,12 +413,12 @@ void redis_model_sync(struct redis_model *m)
 
 size_t redis_model_unsynced(const struct redis_model *m)
 {
-    return m->journal->len;
+    return m->journal->len - m->durable;
 }
 
 void redis_model_crash(struct redis_model *m, size_t lost)
 {
-    must(m->records && m->conns->len == 0 && lost <= m->journal->len);
+    must(m->records && m->conns->len == 0 && lost <= redis_model_unsynced(m));
     struct redis_faults faults = m->faults;
     GHashTable *loaded = m->loaded;
     int64_t now_us = m->now_us;

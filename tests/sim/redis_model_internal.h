@@ -115,7 +115,9 @@ struct redis_model {
     /* the disk */
     bool records, wrote; /* wrote: the running command has called a command that writes */
     struct db synced;
-    GPtrArray *journal; /* struct entry: commands since then that wrote */
+    GPtrArray *journal; /* struct entry: commands since `synced` that wrote */
+    guint durable; /* the first of them that a crash cannot lose: all before it are on the
+                      disk */
 };
 
 /* Executes the command and appends its reply. by_script: checks what Redis checks for a

@@ -38,17 +38,18 @@ static void choose_plan(void)
     p->far_ms = one_in(3) ? 7200000 : skewed(1000, 600000);
     p->fsync_always = one_in(2);
     p->by_key = one_in(4);
+    p->buckets = one_in(3) ? (unsigned)between(2, 4) : 1;
     p->clock_jumps = one_in(6);
     p->sink_fails = !one_in(4);
     p->horizon_ms = one_in(4) ? 0 : one_in(2) ? 120000 : between(1000, 20000);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
          "within %lld s, fsync %s, order %s, "
-         "horizon %lld ms%s%s",
+         "horizon %lld ms, %u buckets%s%s",
          p->cores, (long long)(p->faults_end_us / SECOND),
          p->fault_every_us == NEVER ? -1 : (long long)(p->fault_every_us / MS),
          (long long)(p->record_every_us / MS), (long long)p->far_ms / 1000,
          p->fsync_always ? "always" : "everysec", p->by_key ? "key" : "none",
-         (long long)p->horizon_ms, p->clock_jumps ? ", clock jumps" : "",
+         (long long)p->horizon_ms, p->buckets, p->clock_jumps ? ", clock jumps" : "",
          p->sink_fails ? ", the sink fails" : "");
 }
 
@@ -70,8 +71,9 @@ static void write_conf(void)
         fprintf(out,
                 "  %s: { from = \"%s\"; to = \"out\"; retry: { first = \"1s\"; factor = "
                 "2.0; max = \"20s\"; };\n"
-                "       order = \"%s\"; };\n",
-                i ? "web" : "log", i ? "web" : "log", p->by_key ? "key" : "none");
+                "       order = \"%s\"; buckets = %u; };\n",
+                i ? "web" : "log", i ? "web" : "log", p->by_key ? "key" : "none",
+                p->buckets);
     fprintf(out, "};\n");
     must(fclose(out) == 0);
 }
@@ -142,6 +144,14 @@ static void hurt_server(void)
     after(skewed(10 * MS, 20 * SECOND), end_faults_of_server, NULL, 0);
 }
 
+/* Is no fault: it must cause no duplicate. */
+static void reload(struct sim_core *core)
+{
+    tell("core%u reloads a changed configuration", core->index);
+    write_conf();
+    core_signal(core, SIGHUP);
+}
+
 static void jump(void)
 {
     int64_t by_us = one_in(2) ? skewed(MS, 3 * SECOND) : -skewed(MS, 3 * SECOND);
@@ -155,7 +165,7 @@ static void hurt(void *arg, int64_t number)
     (void)arg, (void)number;
     if (world.healed)
         return;
-    switch (between(0, world.plan.clock_jumps ? 9 : 8)) {
+    switch (between(0, world.plan.clock_jumps ? 10 : 9)) {
     case 0:
     case 1:
         core_kill(core, "SIGKILL");
@@ -181,6 +191,9 @@ static void hurt(void *arg, int64_t number)
     case 7:
     case 8:
         hurt_server();
+        break;
+    case 9:
+        reload(core);
         break;
     default:
         jump();

@@ -26,7 +26,8 @@ struct plan {
     int64_t record_every_us;
     int64_t far_ms; /* the longest delay */
     bool fsync_always;
-    bool by_key; /* order = "key" */
+    bool by_key;      /* order = "key" */
+    unsigned buckets; /* of each route */
     bool clock_jumps;
     bool sink_fails;
     int64_t horizon_ms;

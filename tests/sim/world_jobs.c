@@ -39,6 +39,11 @@ struct job_seen *job_at(int64_t number)
     return jobs->pdata[number];
 }
 
+int64_t jobs_count(void)
+{
+    return jobs->len;
+}
+
 static struct sim_core *any_core(void)
 {
     unsigned first = (unsigned)(chance() % world.plan.cores);

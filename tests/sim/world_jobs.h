@@ -23,6 +23,7 @@ struct job_seen {
 };
 
 struct job_seen *job_at(int64_t number);
+int64_t jobs_count(void);
 int64_t jobs_dead(void); /* rejected by the receiver */
 
 #endif
