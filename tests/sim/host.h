@@ -24,6 +24,8 @@ enum event_kind {
     EVENT_CLOSED,  /* of: a connection; bytes: why */
     EVENT_RECORDS, /* the source "log" may read more, or its assignment changed */
     EVENT_REQUEST, /* the source "web" received request `number` */
+    EVENT_PULL,    /* consumer `number` wants jobs */
+    EVENT_FINISH,  /* consumer `number` acknowledges or releases a job */
     EVENT_OUTCOME, /* of: a delivery (struct delivery); outcome; bytes: why */
     EVENT_SIGNAL,  /* number: the signal */
 };
@@ -45,7 +47,23 @@ struct record {
     int64_t written_ms; /* its timestamp */
     const char *id;     /* NULL: none */
     const char *key;    /* NULL: none */
+    bool queued;        /* a request: for the queue */
     bool cancels;       /* a request: cancels the job `id` */
+};
+
+/* What a consumer of the queue asks. */
+struct ask {
+    unsigned max; /* of a pull */
+    int64_t wait_ms;
+    const char *id; /* of a finish */
+    int64_t lease;
+    bool release; /* it returns the job; else it acknowledges it */
+};
+
+/* A job that a consumer receives. */
+struct pulled {
+    int64_t number;
+    int64_t lease; /* its end by the clock of Redis, ms */
 };
 
 struct sim_host {
@@ -74,6 +92,11 @@ struct sim_host {
     /* The source "web". outcome: enum stored, or of a cancel enum cancelled. */
     const struct record *(*request)(struct sim_core *core, int64_t number);
     void (*answered)(struct sim_core *core, int64_t number, int outcome);
+    /* The queue. code: enum queue_code of bridge/queue.h. */
+    const struct ask *(*ask)(struct sim_core *core, int64_t consumer);
+    void (*pulled)(struct sim_core *core, int64_t consumer, int code,
+                   const struct pulled *jobs, unsigned n);
+    void (*finished)(struct sim_core *core, int64_t consumer, int code);
     /* The sink: the world sends an EVENT_OUTCOME later. */
     void (*deliver)(struct sim_core *core, void *delivery, struct slice payload,
                     unsigned attempt, int64_t timeout_ms, bool dead);

@@ -22,7 +22,7 @@ static long long count(const char *command, const char *key)
     return n;
 }
 
-static void audit(const char *pool, const char *part)
+static void audit(const char *pool, const char *kind, const char *part)
 {
     struct buf sha = {0}, out = {0};
     const struct slice load[] = {SLICE_LIT("SCRIPT"), SLICE_LIT("LOAD"),
@@ -31,7 +31,7 @@ static void audit(const char *pool, const char *part)
     const struct slice call[] = {
         SLICE_LIT("EVALSHA"),    {sha.p + sizeof("$40\r\n") - 1, 40},
         SLICE_LIT("1"),          slice_of(pool),
-        SLICE_LIT(""),           slice_of(world.plan.by_key ? "k" : ""),
+        SLICE_LIT(""),           slice_of(kind),
         slice_of(part),          SLICE_LIT("0"),
         SLICE_LIT("1000000"),    SLICE_LIT(""),
         SLICE_LIT("tarry:wake"), SLICE_LIT("judge")};
@@ -43,6 +43,7 @@ static void audit(const char *pool, const char *part)
     buf_free(&out);
 }
 
+#define QUEUE "tarry:{lines:q}"
 static const char *const routes[] = {"log", "web"};
 
 static long long count_of_routes(const char *command, const char *part)
@@ -59,7 +60,8 @@ static long long count_of_routes(const char *command, const char *part)
 bool judge_is_quiet(void)
 {
     return count_of_routes("HLEN", "pool") == count_of_routes("ZCARD", "error") &&
-           count_of_routes("ZCARD", "far") == 0;
+           count_of_routes("ZCARD", "far") == 0 && count("HLEN", QUEUE ":pool") == 0 &&
+           count("ZCARD", QUEUE ":far") == 0;
 }
 
 void judge_redis(int64_t dead)
@@ -73,8 +75,10 @@ void judge_redis(int64_t dead)
         for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !world.failed; i++) {
             char key[64];
             snprintf(key, sizeof(key), "tarry:{%s/%zu}:pool", routes[r % 2], r / 2);
-            audit(key, parts[i]);
+            audit(key, world.plan.by_key ? "k" : "", parts[i]);
         }
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !world.failed; i++)
+        audit(QUEUE ":pool", "q", parts[i]);
     if (!world.failed && (!judge_is_quiet() || error > dead))
         broken(
             "G8: %lld bodies and %lld dead letters remain in Redis; %lld were rejected",

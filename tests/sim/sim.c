@@ -38,19 +38,20 @@ static void choose_plan(void)
     p->far_ms = one_in(3) ? 7200000 : skewed(1000, 600000);
     p->fsync_always = one_in(2);
     p->by_key = one_in(4);
-    p->buckets = one_in(3) ? (unsigned)between(2, 4) : 1;
+    p->buckets = !p->by_key && one_in(3) ? (unsigned)between(2, 4) : 1;
+    p->consumers = one_in(2) ? (unsigned)between(1, 6) : 0;
     p->clock_jumps = one_in(6);
     p->sink_fails = !one_in(4);
     p->horizon_ms = one_in(4) ? 0 : one_in(2) ? 120000 : between(1000, 20000);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
          "within %lld s, fsync %s, order %s, "
-         "horizon %lld ms, %u buckets%s%s",
+         "horizon %lld ms, %u buckets, %u consumers%s%s",
          p->cores, (long long)(p->faults_end_us / SECOND),
          p->fault_every_us == NEVER ? -1 : (long long)(p->fault_every_us / MS),
          (long long)(p->record_every_us / MS), (long long)p->far_ms / 1000,
          p->fsync_always ? "always" : "everysec", p->by_key ? "key" : "none",
-         (long long)p->horizon_ms, p->buckets, p->clock_jumps ? ", clock jumps" : "",
-         p->sink_fails ? ", the sink fails" : "");
+         (long long)p->horizon_ms, p->buckets, p->consumers,
+         p->clock_jumps ? ", clock jumps" : "", p->sink_fails ? ", the sink fails" : "");
 }
 
 static void write_conf(void)
@@ -63,8 +64,10 @@ static void write_conf(void)
             "http: { listen = \"\"; }; admin: { listen = \"\"; };\n"
             "daemon: { log = \"info\"; batch_max = %lld; };\n"
             "sources: { log: { type = \"log\"; }; web: { type = \"web\"; }; };\n"
-            "sinks: { out: { type = \"remote\"; max_in_flight = %lld; }; };\n"
-            "routes: {\n",
+            "sinks: { out: { type = \"remote\"; max_in_flight = %lld; };\n"
+            "         lines: { type = \"queue\"; lease = \"5s\"; }; };\n"
+            "routes: {\n"
+            "  line: { from = \"web\"; to = \"lines\"; match = \"q\"; };\n",
             (long long)p->horizon_ms, (long long)skewed(1, 200),
             (long long)between(20, 200));
     for (int i = 0; i < 2; i++)
@@ -230,6 +233,7 @@ static void simulate(uint64_t seed)
     write_conf();
     net_init();
     jobs_init();
+    consumers_init();
     for (unsigned i = 0; i < world.plan.cores; i++)
         core_start(&cores[i], conf_file);
     after(SECOND, sync_server, NULL, 0);
@@ -325,7 +329,7 @@ static void show_failure(uint64_t seed, const char *story, int code)
 {
     char command[800];
     printf("FAILED after %.1f s of CPU: seed %llu, exit code %d; its story: %s\n",
-           seconds() - begun_s, (unsigned long long)seed, code, story);
+           cpu_seconds(), (unsigned long long)seed, code, story);
     fflush(stdout);
     snprintf(command, sizeof(command), "grep BROKEN '%s' || tail -n 3 '%s'", story,
              story);

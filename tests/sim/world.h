@@ -26,8 +26,9 @@ struct plan {
     int64_t record_every_us;
     int64_t far_ms; /* the longest delay */
     bool fsync_always;
-    bool by_key;      /* order = "key" */
-    unsigned buckets; /* of each route */
+    bool by_key;        /* order = "key" */
+    unsigned buckets;   /* of each route */
+    unsigned consumers; /* of the queue; 0: no queue */
     bool clock_jumps;
     bool sink_fails;
     int64_t horizon_ms;
@@ -139,6 +140,16 @@ bool jobs_are_done(void);                      /* nothing more is to be expected
 int64_t jobs_latest_us(void);                  /* when the last job must have left */
 void jobs_judge(void);                         /* at the end */
 void jobs_server_lost(void);                   /* a crash has lost commands */
+
+struct sim_core *any_core(void); /* that is alive, or NULL */
+
+/* --- world_queue.c: consumers --- */
+
+void consumers_init(void);
+const struct ask *consumer_ask(struct sim_core *core, int64_t consumer);
+void consumer_pulled(struct sim_core *core, int64_t consumer, int code,
+                     const struct pulled *jobs, unsigned n);
+void consumer_finished(struct sim_core *core, int64_t consumer, int code);
 
 /* --- judge.c --- */
 

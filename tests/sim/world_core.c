@@ -280,6 +280,9 @@ static const struct sim_host host = {
     .rewind = jobs_rewind,
     .request = jobs_request,
     .answered = jobs_answered,
+    .ask = consumer_ask,
+    .pulled = consumer_pulled,
+    .finished = consumer_finished,
     .deliver = jobs_deliver,
 };
 

@@ -44,7 +44,7 @@ int64_t jobs_count(void)
     return jobs->len;
 }
 
-static struct sim_core *any_core(void)
+struct sim_core *any_core(void)
 {
     unsigned first = (unsigned)(chance() % world.plan.cores);
     for (unsigned i = 0; i < world.plan.cores; i++) {
@@ -307,6 +307,7 @@ static void produce(void *arg, int64_t number)
             tell_reader(p);
         } else {
             struct job_seen *job = job_new_of(-1, -1);
+            job->record.queued = world.plan.consumers > 0 && one_in(2);
             job->record.id = mem_format("job-%lld", (long long)job->record.number);
             tell("request %lld, due %lld", (long long)job->record.number,
                  (long long)job->record.due_ms);
@@ -316,8 +317,8 @@ static void produce(void *arg, int64_t number)
     }
     if (one_in(10) && jobs->len > 0) {
         struct job_seen *job = job_at(between(0, (int64_t)jobs->len - 1));
-        if (job->record.offset < 0 && !job->record.cancels && job->accepted &&
-            job->asked == 1)
+        if (job->record.offset < 0 && !job->record.cancels && !job->record.queued &&
+            job->accepted && job->asked == 1)
             add_cancel(job);
     }
     after(skewed(1, 10 * world.plan.record_every_us), produce, NULL, 0);
@@ -354,6 +355,8 @@ void jobs_server_lost(void)
 /* Whether it has left, as far as the world can know. */
 static bool has_left(const struct job_seen *job)
 {
+    if (job->record.queued)
+        return job->asked_end || job->lost;
     if (job->record.cancels || job->received > 0 || job->dead || job->cancelled)
         return true;
     return job->lost || job->may_drop;
@@ -394,7 +397,9 @@ void jobs_judge(void)
         if (has_left(job))
             continue;
         broken("G2: %s %lld %s, was due at %.3f, and is not delivered",
-               job->record.offset < 0 ? "request" : "record",
+               job->record.queued       ? "queue job"
+               : job->record.offset < 0 ? "request"
+                                        : "record",
                (long long)job->record.number,
                job->accepted ? "was accepted" : "was never accepted",
                (double)(job->record.due_ms * MS - server.clock_us) / 1e6);

@@ -19,11 +19,16 @@ struct job_seen {
     int64_t accepted_us, cancelled_us;
     int64_t handed_us, got_us; /* to a sink, at the receiver; the last time; 0: never */
     unsigned received;
-    int64_t cancels; /* number of the job that a cancel is for */
+    int64_t lease_end_ms; /* of the queue: of its consumer, by the clock of Redis */
+    bool asked_end;       /* a consumer has acknowledged it, perhaps without an answer */
+    bool acked;           /* and it was answered */
+    int64_t cancels;      /* number of the job that a cancel is for */
 };
 
 struct job_seen *job_at(int64_t number);
 int64_t jobs_count(void);
+/* No fault could have affected both that moment and now. */
+bool is_calm_since(int64_t us);
 int64_t jobs_dead(void); /* rejected by the receiver */
 
 #endif

@@ -15,7 +15,7 @@ int64_t jobs_dead(void)
 }
 
 /* Whether there was no fault that could have affected both moments. */
-static bool is_calm_since(int64_t us)
+bool is_calm_since(int64_t us)
 {
     return world.last_fault_us + 30 * SECOND < us;
 }

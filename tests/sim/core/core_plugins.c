@@ -38,7 +38,7 @@ static struct job *job_of(const struct record *r)
     snprintf(text, sizeof(text), "%lld", (long long)r->number);
     job->payload = job_copy_slice(job, slice_of(text));
     job->timestamp_ms = r->written_ms;
-    job->topic = SLICE_LIT("t");
+    job->topic = r->queued ? SLICE_LIT("q") : SLICE_LIT("t");
     job->partition = r->partition;
     job->offset = r->offset;
     if (r->key)
@@ -155,6 +155,51 @@ static void on_request(int64_t number)
         source_submit(the_web->src, job_of(r), on_answer, (void *)(intptr_t)number);
 }
 
+static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
+                      unsigned n)
+{
+    struct pulled *pulled = mem_alloc((n + 1) * sizeof(*pulled));
+    for (unsigned i = 0; i < n; i++) {
+        pulled[i].number = strtoll(jobs[i].job->payload.p, NULL, 10);
+        pulled[i].lease = jobs[i].lease;
+    }
+    HOST->pulled(CORE, (int64_t)(intptr_t)arg, (int)code, pulled, n);
+    free(pulled);
+}
+
+static void on_pull(int64_t consumer)
+{
+    static const struct slice topic = SLICE_LIT("q");
+    const struct ask *ask = HOST->ask(CORE, consumer);
+    const struct queue_ask pull = {
+        .topics = &topic, .topic_count = 1, .max = ask->max, .wait_ms = ask->wait_ms};
+    if (the_web)
+        queue_pull(the_web->src, &pull, on_pulled, (void *)(intptr_t)consumer);
+    else
+        HOST->pulled(CORE, consumer, QUEUE_AWAY, NULL, 0);
+}
+
+static void on_finished(void *arg, enum queue_code code, enum queue_state was)
+{
+    (void)was;
+    HOST->finished(CORE, (int64_t)(intptr_t)arg, (int)code);
+}
+
+static void on_finish(int64_t consumer)
+{
+    const struct ask *ask = HOST->ask(CORE, consumer);
+    const struct queue_finish how = {.lease = ask->lease, .end = QUEUE_END_ACKED};
+    void *arg = (void *)(intptr_t)consumer;
+    if (the_web == NULL)
+        HOST->finished(CORE, consumer, QUEUE_AWAY);
+    else if (ask->release)
+        queue_release(the_web->src, SLICE_LIT("q"), slice_of(ask->id), ask->lease, 0,
+                      on_finished, arg);
+    else
+        queue_finish(the_web->src, SLICE_LIT("q"), slice_of(ask->id), &how, on_finished,
+                     arg);
+}
+
 static int web_start(struct source *src, void *arg, struct err *err)
 {
     the_web = arg;
@@ -227,6 +272,10 @@ void core_plugin_event(const struct event *event)
         char *why = mem_strndup(event->bytes.p, event->bytes.n);
         delivery_done(event->of, (enum outcome)event->outcome, why);
         free(why);
+    } else if (event->kind == EVENT_PULL) {
+        on_pull(event->number);
+    } else if (event->kind == EVENT_FINISH) {
+        on_finish(event->number);
     } else if (event->kind == EVENT_REQUEST) {
         on_request(event->number);
     } else if (the_log) {
