@@ -112,8 +112,8 @@ static void check_delivery(const struct sim_core *core, const struct job_seen *j
 static bool precedes(const struct job_seen *first, const struct job_seen *job)
 {
     int64_t due_us = first->record.due_ms * MS - server.clock_us;
-    return first->record.key && strcmp(first->record.key, job->record.key) == 0 &&
-           !first->record.cancels &&
+    return first->record.key && !first->record.queued &&
+           strcmp(first->record.key, job->record.key) == 0 && !first->record.cancels &&
            (first->record.offset < 0) == (job->record.offset < 0) &&
            first->record.due_ms > 0 && first->record.due_ms < job->record.due_ms &&
            first->accepted && first->accepted_us < due_us;
