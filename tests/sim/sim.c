@@ -57,6 +57,8 @@ static void choose_plan(void)
 static void write_conf(void)
 {
     const struct plan *p = &world.plan;
+    /* Not as arguments, whose order of evaluation is up to the compiler. */
+    int64_t batch_max = skewed(1, 200), in_flight_max = between(20, 200);
     FILE *out = fopen(conf_file, "w");
     must(out != NULL);
     fprintf(out,
@@ -68,8 +70,7 @@ static void write_conf(void)
             "         lines: { type = \"queue\"; lease = \"5s\"; }; };\n"
             "routes: {\n"
             "  line: { from = \"web\"; to = \"lines\"; match = \"q\"; };\n",
-            (long long)p->horizon_ms, (long long)skewed(1, 200),
-            (long long)between(20, 200));
+            (long long)p->horizon_ms, (long long)batch_max, (long long)in_flight_max);
     for (int i = 0; i < 2; i++)
         fprintf(out,
                 "  %s: { from = \"%s\"; to = \"out\"; retry: { first = \"1s\"; factor = "

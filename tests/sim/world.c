@@ -23,7 +23,8 @@ uint64_t chance(void)
 int64_t between(int64_t least, int64_t most)
 {
     uint64_t range = (uint64_t)(most - least) + 1;
-    return least + (int64_t)((chance() << 32 | chance()) % range);
+    uint64_t high = chance(), low = chance();
+    return least + (int64_t)((high << 32 | low) % range);
 }
 
 bool one_in(unsigned n)

@@ -77,8 +77,8 @@ static void pull(void *arg, int64_t asks)
     struct consumer *c = arg;
     if (c->asks != (unsigned)asks)
         return;
-    c->ask =
-        (struct ask){.max = (unsigned)skewed(1, HOLDS_MAX), .wait_ms = skewed(0, 20000)};
+    c->ask = (struct ask){.max = (unsigned)skewed(1, HOLDS_MAX)};
+    c->ask.wait_ms = skewed(0, 20000);
     send(c, EVENT_PULL);
 }
 

@@ -86,12 +86,18 @@ static void read_more(struct log_source *self)
     }
 }
 
+static void begin_reading(void *arg)
+{
+    if (the_log == arg)
+        read_more(the_log);
+}
+
 static int log_start(struct source *src, void *arg, struct err *err)
 {
     struct log_source *self = the_log = arg;
     (void)err;
     self->src = src;
-    self->paused = true;
+    loop_post(begin_reading, self);
     return 0;
 }
 
