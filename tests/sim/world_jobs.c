@@ -79,6 +79,7 @@ static void assign(struct partition *p, struct sim_core *core)
     p->open = 0;
     p->generation++;
     go_back(p, p->committed);
+    p->done = p->committed;
     tell_reader(p);
 }
 

@@ -19,6 +19,7 @@ struct job_seen {
     int64_t accepted_us, cancelled_us;
     int64_t handed_us, got_us; /* to a sink, at the receiver; the last time; 0: never */
     unsigned received;
+    bool settled; /* delivered and acked, with no fault near: it must never come again */
     int64_t lease_end_ms; /* of the queue: of its consumer, by the clock of Redis */
     bool asked_end;       /* a consumer has acknowledged it, perhaps without an answer */
     bool acked;           /* and it was answered */

@@ -29,10 +29,20 @@ struct sending {
     const char *why;
 };
 
+/* A second after the outcome: without a fault the ack is done. */
+static void settle(void *arg, int64_t outcome_us)
+{
+    struct job_seen *job = arg;
+    if (world.last_fault_us + 15 * SECOND < outcome_us)
+        job->settled = true;
+}
+
 static void give_outcome(void *arg, int64_t number)
 {
     struct sending *s = arg;
     (void)number;
+    if (s->outcome == DELIVERED)
+        after(SECOND, settle, s->job, world.now_us);
     if (s->core->alive && s->core->life == s->life)
         core_event(s->core, &(struct event){.kind = EVENT_OUTCOME,
                                             .of = s->delivery,
@@ -103,6 +113,9 @@ static void check_delivery(const struct sim_core *core, const struct job_seen *j
     if (job->cancelled && job->cancelled_us < world.now_us && !job->lost && !job->excused)
         broken("core%u delivers %lld, which was cancelled at %.6f", core->index, number,
                (double)job->cancelled_us / 1e6);
+    if (job->settled && !job->excused)
+        broken("G3: core%u delivers %lld again, which was acked long ago", core->index,
+               number);
     if (job->handed_us && !job->excused && is_calm_since(job->handed_us))
         broken("G3: core%u delivers %lld again, and there was no fault", core->index,
                number);
