@@ -676,6 +676,8 @@ static void tls_is_verified_and_a_wrong_name_refused(void **state)
     start_server((const char *[]){"--tls-port", port, "--tls-cert-file", "s.pem",
                                   "--tls-key-file", "s.key", "--tls-ca-cert-file",
                                   "ca.pem", "--tls-auth-clients", "no", NULL});
+    if (getenv("TARRY_REDIS_SERVER") && reached(&server_ends, server_ends + 1, 500))
+        skip(); /* this server is built without TLS */
     struct watcher w = {0}, w2 = {0};
     struct answers a = {.in_order = true};
     snprintf(url, sizeof(url), "rediss://localhost:%s", port);
@@ -732,7 +734,7 @@ static void an_embedded_server_keeps_its_data_when_killed_or_stopped(void **stat
         struct redis *r = up(embedded_url(e), &w);
         ask(r, "INCR n", &a);
         assert_true(reached(&a.count, a.count + 1, SOON_MS));
-        ask(r, "SHUTDOWN NOSAVE FORCE", &a); /* it exits, and is started again */
+        ask(r, "SHUTDOWN NOSAVE", &a); /* it exits, and is started again */
         assert_true(reached(&w.up, 2, SOON_MS));
         ask(r, "INCR n", &a);
         assert_true(reached(&a.count, a.count + 1, SOON_MS));

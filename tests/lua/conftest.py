@@ -28,7 +28,8 @@ LEFT = ("delivered", "cancelled", "expired", "exhausted", "replaced", "dropped")
 JOB = ("pool", "delay", "unack", "error", "tries")
 ENQUEUE = ("pool", "delay", "error", "tries", "ingest", "unack", "ttl", "done")
 QUEUE = ("pool", "delay", "unack", "error", "tries", "ttl", "done")
-OUT_OF_MEMORY = "^(OOM )?command not allowed when used memory"  # newer redis-py omits the code
+# Newer redis-py omits the code. Redis 6.2 puts the place in the script before it.
+OUT_OF_MEMORY = "(^|^OOM |: -OOM )command not allowed when used memory"
 
 
 @functools.lru_cache(None)
