@@ -7,7 +7,8 @@
  * blanks after a Content-Length as part of the number; version 1.0 does neither. The
  * library has no callbacks at these points. But it calls its own exported functions
  * through the dynamic linker, so the functions defined here replace the originals, also
- * inside the library.
+ * inside the library. Ubuntu links the library with -Bsymbolic-functions: there its own
+ * pages in HTML remain.
  */
 #include "bridge/base/mem.h"
 #include "bridge/base/text.h"
@@ -63,14 +64,15 @@ enum MHD_Result MHD_queue_response(struct MHD_Connection *mc, unsigned int statu
     return MHD_NO;
 }
 
-/* Returns the number of bytes received, or 0 if the kernel does not count them. */
-static uint64_t received_bytes(int fd, bool ended)
+/* Returns whether bytes were received and none were sent; false if the kernel does not
+ * count them. */
+static bool is_unanswered(int fd, bool ended)
 {
     struct tcp_info info = {0};
     socklen_t n = sizeof(info);
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) < 0)
-        return 0;
-    return info.tcpi_bytes_received - (ended && info.tcpi_bytes_received > 0);
+        return false;
+    return info.tcpi_bytes_received > ended && info.tcpi_bytes_sent == 0;
 }
 
 /* The library also closes after its own failures, such as out of memory; a valid request
@@ -83,7 +85,7 @@ void httpd_answer_closed(const struct httpd_conn *conn)
         return;
     ssize_t n = recv(conn->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
     bool all_read = n == 0 || (n < 0 && errno == EAGAIN);
-    if (all_read && received_bytes(conn->fd, n == 0) > 0)
+    if (all_read && is_unanswered(conn->fd, n == 0))
         httpd_refuse_raw(conn, BAD_LINE);
 }
 
