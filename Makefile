@@ -22,14 +22,16 @@ REVISION   := $(REVISION)
 
 msgpack := $(shell $(PKG_CONFIG) --exists msgpack && echo msgpack || echo msgpack-c)
 PKGS    := glib-2.0 hiredis librabbitmq rdkafka libconfig libuv libmicrohttpd gnutls libcurl jansson openssl $(msgpack)
+needed  := $(PKGS) rdkafka >= 2.0 libcurl >= 7.87
 ifeq ($(filter clean,$(MAKECMDGOALS)),)
-ifneq ($(shell $(PKG_CONFIG) --exists $(PKGS) && echo yes),yes)
-$(error Libraries are missing; ./etc/build/install build gets them on Debian. pkg-config says: \
-  $(shell $(PKG_CONFIG) --print-errors --exists $(PKGS) 2>&1))
+ifneq ($(shell $(PKG_CONFIG) --exists '$(needed)' && echo yes),yes)
+$(error Libraries are missing or too old. ./etc/build/install build installs them; \
+  docs/reference/platforms.md lists where they are new enough. pkg-config says: \
+  $(shell $(PKG_CONFIG) --print-errors --exists '$(needed)' 2>&1))
 endif
 endif
 
-cfi    := $(if $(filter x86_64 i%86,$(shell uname -m)),-fcf-protection)
+cfi    := $(if $(filter x86_64-% i386-% i486-% i586-% i686-%,$(shell $(CC) -dumpmachine)),-fcf-protection)
 HARDEN ?= -fstack-protector-strong -fstack-clash-protection -U_FORTIFY_SOURCE \
           -D_FORTIFY_SOURCE=3 $(cfi)
 WARN   := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings \
