@@ -12,6 +12,7 @@
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -598,9 +599,22 @@ static void a_head_that_is_refused_is_answered_once(void **state)
     }
 }
 
+/* False in the emulator qemu-user. */
+static bool kernel_counts_bytes(void)
+{
+    struct tcp_info info;
+    socklen_t n = sizeof(info);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n), 0);
+    close(fd);
+    return n > offsetof(struct tcp_info, tcpi_bytes_sent);
+}
+
 static void a_line_that_is_no_request_is_answered_with_400(void **state)
 {
     (void)state;
+    if (!kernel_counts_bytes())
+        skip();
     static const char *const lines[] = {
         "garbage\r\n\r\n",
         "GET\r\n\r\n",
