@@ -22,4 +22,12 @@ void unit_add(const char *subject, unit_run *run);
     }                                                                                    \
     static int run_##subject(void)
 
+/* As cmocka's assert_in_range(), which cmocka 2 has replaced. */
+#define assert_within(value, low, high)                                                  \
+    do {                                                                                 \
+        const long long v_ = (value);                                                    \
+        if (v_ < (low) || v_ > (high))                                                   \
+            fail_msg("%s is %lld, outside of %s to %s", #value, v_, #low, #high);        \
+    } while (0)
+
 #endif

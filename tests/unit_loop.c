@@ -35,7 +35,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void stop(void *arg)
+static void stop_loop(void *arg)
 {
     (void)arg;
     loop_stop();
@@ -102,7 +102,7 @@ static void a_timer_set_in_microseconds_waits_no_whole_millisecond(void **state)
         best_us = fired_us - set_us < best_us ? fired_us - set_us : best_us;
     }
     timer_del(t);
-    assert_in_range(best_us, WAIT_US, 900);
+    assert_within(best_us, WAIT_US, 900);
 }
 
 static void timers_fire_in_the_order_of_their_deadlines(void **state)
@@ -182,7 +182,7 @@ static void a_timer_deleted_in_a_callback_does_not_fire(void **state)
         pair[i] = timer_new(delete_both, NULL);
         timer_set(pair[i], 5);
     }
-    struct timer *end = timer_new(stop, NULL);
+    struct timer *end = timer_new(stop_loop, NULL);
     timer_set(end, 20);
     loop_run();
     assert_int_equal(beats, 1);
@@ -192,8 +192,8 @@ static void a_timer_deleted_in_a_callback_does_not_fire(void **state)
 static void an_idle_loop_sleeps(void **state)
 {
     (void)state;
-    struct timer *every = timer_every(1000, stop, NULL);
-    struct timer *far = timer_new(stop, NULL);
+    struct timer *every = timer_every(1000, stop_loop, NULL);
+    struct timer *far = timer_new(stop_loop, NULL);
     timer_set(far, 3600 * 1000);
     uint64_t before = loop_wakeups();
     loop_run();
@@ -258,7 +258,7 @@ static void defer_from_hook(void *arg)
 {
     (void)arg;
     if (hook_calls++ == 0)
-        loop_defer(stop, NULL);
+        loop_defer(stop_loop, NULL);
 }
 
 static void functions_deferred_by_a_hook_run_before_the_loop_sleeps(void **state)
@@ -329,10 +329,10 @@ static void posts_of_a_thread_arrive_in_order(void **state)
 static void open_requests_at_the_end_leak_nothing(void **state)
 {
     (void)state;
-    loop_post(stop, NULL);
-    loop_defer(stop, NULL);
+    loop_post(stop_loop, NULL);
+    loop_defer(stop_loop, NULL);
     loop_defer_free(mem_alloc(10));
-    timer_every(1000, stop, NULL);
+    timer_every(1000, stop_loop, NULL);
     loop_each_turn(note, note_hook);
     watch_add(eventfd(0, EFD_CLOEXEC), 0, NULL, NULL);
     resolve_start("127.0.0.1", "1", NULL, NULL);
@@ -350,7 +350,7 @@ static void on_events(void *arg, unsigned events)
     beats++;
     watch_del(watches[0]);
     watch_del(watches[1]);
-    loop_defer(stop, NULL);
+    loop_defer(stop_loop, NULL);
 }
 
 static void a_watch_deleted_by_another_is_not_called(void **state)
@@ -412,7 +412,7 @@ static void data_received_before_a_connection_broke_is_reported_first(void **sta
     beats = 0;
     reading_fd = fds[0];
     watches[0] = watch_add(reading_fd, WATCH_READ, read_one, NULL);
-    struct timer *limit = timer_new(stop, NULL);
+    struct timer *limit = timer_new(stop_loop, NULL);
     timer_set(limit, 20000);
     loop_run();
     assert_true(timer_is_set(limit));
@@ -593,7 +593,7 @@ static void a_cancelled_name_resolution_calls_nothing(void **state)
     resolved_text[0] = '\0';
     resolve_cancel(resolve_start("127.0.0.1", "1", on_resolved, NULL));
     resolve_cancel(resolve_start("localhost", "1", on_resolved, NULL));
-    struct timer *end = timer_new(stop, NULL);
+    struct timer *end = timer_new(stop_loop, NULL);
     timer_set(end, 50);
     loop_run();
     assert_string_equal(resolved_text, "");

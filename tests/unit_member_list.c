@@ -61,7 +61,7 @@ static void every_bucket_has_one_owner_and_an_order_of_successors(void **state)
         owned[owner(&list, INSTANCES, bucket)]++;
     }
     for (unsigned i = 0; i < INSTANCES; i++) /* 500 each; five sigma are 105 */
-        assert_in_range(owned[i], 395, 605);
+        assert_within(owned[i], 395, 605);
     member_list_fini(&list);
 }
 
@@ -84,7 +84,7 @@ static void a_leaving_member_moves_only_its_own_buckets(void **state)
             inherited[after]++;
     }
     for (unsigned i = 0; i < INSTANCES - 1; i++)
-        assert_in_range(inherited[i], 25, 125); /* about a seventh of 500 each */
+        assert_within(inherited[i], 25, 125); /* about a seventh of 500 each */
     member_list_fini(&all);
     member_list_fini(&less);
 }
@@ -105,7 +105,7 @@ static void a_member_that_does_not_serve_a_route_owns_none_of_its_buckets(void *
         assert_int_equal(a + d, 1);
         first += a == 0;
     }
-    assert_in_range(first, 25, 75);
+    assert_within(first, 25, 75);
     member_list_fini(&list);
 }
 

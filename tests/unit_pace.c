@@ -326,7 +326,7 @@ static void jobs_that_wait_too_long_are_put_back_each_with_its_own_due_time(void
     pass(600);
     for (unsigned i = 1; i <= 20; i++) {
         assert_true(asked[i].answered && !asked[i].got.go && !asked[i].got.slot);
-        assert_in_range(asked[i].got.wait_ms, 50, 2000);
+        assert_within(asked[i].got.wait_ms, 50, 2000);
     }
     /* At least A ms apart, except for the time that the answers need. */
     assert_true(asked[10].back_ms - asked[1].back_ms >= 9 - 2);
@@ -350,7 +350,7 @@ static void a_failing_target_is_paused_and_other_targets_are_not(void **state)
     let_fail(p, "a", 4);
     assert_false(goes(p, "a"));
     assert_true(asked[0].answered);
-    assert_in_range(asked[0].got.wait_ms, least_left_ms(300, started_ms), 300);
+    assert_within(asked[0].got.wait_ms, least_left_ms(300, started_ms), 300);
     assert_true(goes(p, "b"));
 }
 
@@ -382,10 +382,10 @@ static void jobs_of_an_open_target_return_one_by_one_after_the_probe(void **stat
     int64_t started_ms = loop_mono_ms();
     let_fail(p, "a", 4);
     int64_t first_ms = ask(p, "a", 0)->got.wait_ms;
-    assert_in_range(first_ms, least_left_ms(300, started_ms), 300);
+    assert_within(first_ms, least_left_ms(300, started_ms), 300);
     for (unsigned i = 1; i < JOBS; i++)
-        assert_in_range(ask(p, "a", i)->got.wait_ms, first_ms + 190 + i,
-                        first_ms + 200 + i);
+        assert_within(ask(p, "a", i)->got.wait_ms, first_ms + 190 + i,
+                      first_ms + 200 + i);
 }
 
 static void a_rejection_is_no_failure(void **state)
@@ -414,7 +414,7 @@ static void a_route_with_one_target_claims_nothing_while_it_is_paused(void **sta
     int64_t started_ms = loop_mono_ms();
     let_fail(p, "a", 3);
     if (loop_mono_ms() % 60000 > 1200) /* not in the moment of the minute when it looks */
-        assert_in_range(pace_rest_us(p), least_left_ms(290, started_ms) * 1000, 300000);
+        assert_within(pace_rest_us(p), least_left_ms(290, started_ms) * 1000, 300000);
     pass(310);
     assert_int_equal(pace_rest_us(p), 0);
     assert_int_equal(pace_room(p), 1);

@@ -47,8 +47,8 @@ static void a_steady_load_gathers_as_long_as_it_may(void **state)
 static void a_fast_stream_waits_shorter_since_batches_fill_sooner(void **state)
 {
     (void)state;
-    assert_in_range(gap_at(20000), 2700, 3300);
-    assert_in_range(gap_at(50000), 1050, 1350);
+    assert_within(gap_at(20000), 2700, 3300);
+    assert_within(gap_at(50000), 1050, 1350);
 }
 
 static void after_a_batch_of_none_nothing_waits(void **state)
