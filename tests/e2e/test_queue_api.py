@@ -863,7 +863,7 @@ def test_a_sink_may_keep_its_jobs_in_a_redis_of_its_own(bench):
     for name in ("far", "near"):
         waiting = Waiting(daemon, name)
         nap(100)
-        c.put(name, id_="a")
+        wait_for("the job to be stored", lambda: c.put(name, id_="a").status < 300)
         assert waiting.result().ids == ["a"]
     assert [k for k in other.client().keys("*far*")] and not store.client().keys("*far*")
     assert store.client().keys("*near*") and not other.client().keys("*near*")
