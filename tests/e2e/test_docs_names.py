@@ -57,11 +57,11 @@ GROUPS = {"sources", "sinks", "routes", "retries", "tokens", "redis", "pools", "
 # Settings and names of other software.
 FOREIGN = {"max_queued_messages", "message.max.bytes", "session_timeout_ms", "topic_metadata_refresh_interval_ms",
            "proxy_set_header", "disc_copies", "local_content", "retention.ms", "appendonly.aof", "used_memory", "redis.conf",
-           "ca.crt", "dashboard.enabled",
+           "ca.crt", "dashboard.enabled", "messages_delayed", "user_id",
            "ready_queue_time_gap", "redis_qps", "redis_latency", "redis_timer_due_jobs", "redis_timer_full_batches"}
 # Fields of answers, log lines and rules; functions and topics of the examples.
 FIELDS = {"payload_base64", "key_base64", "headers_base64", "id_base64", "blocked_by", "redis_us", "trace_id", "rule_files",
-          "is_genuine", "orders.delayed", "least_reader", "least_writer"}
+          "is_genuine", "orders.delayed", "orders.due", "least_reader", "least_writer"}
 
 
 def test_options_exist():
@@ -85,7 +85,7 @@ def test_options_exist():
 def test_commands_and_flags_in_sentences_exist():
     listed = cli.run("help").stdout + "  tarry complete WORDS\n"
     helps = {command: cli.run("help", command).stdout for command in re.findall(r"^  tarry ([a-z-]+)", listed, re.M)}
-    flags = set(re.findall(r"(?<!\S)--[a-z-]+", "".join(helps.values())))
+    flags = set(re.findall(r"(?<!\S)--[a-z-]+", "".join(helps.values()) + (TOP / "etc/rabbitmq-move").read_text().replace('"', " ")))
 
     def unknown(page):
         for span in spans(page):

@@ -29,7 +29,7 @@ from lib.servers import TOP, Server
 BENCH = TOP / "tests/bench"
 BUILD = Path(tarry.BIN).resolve().parent  # the daemon's folder, which also contains its objects
 OUT = BUILD / "bench"
-PKGS = ["hiredis", "rdkafka", "libcurl", "libmicrohttpd", "gnutls", "libuv", "jansson", "openssl", "glib-2.0", "libconfig"]
+PKGS = ["hiredis", "rdkafka", "libcurl", "libmicrohttpd", "gnutls", "libuv", "jansson", "openssl", "glib-2.0", "libconfig", "librabbitmq"]
 
 CASES = {}
 

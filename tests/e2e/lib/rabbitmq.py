@@ -4,14 +4,19 @@
 The node is the installed rabbitmq-server with its own name, ports, cookie, epmd and data. Its Erlang shell reads
 commands from a pipe: `eval()` needs milliseconds, where rabbitmqctl needs seconds.
 """
+import base64
 import glob
 import importlib.util
 import itertools
+import json
 import os
 import re
 import shutil
+import socket
+import struct
 import subprocess
 import threading
+import urllib.request
 
 import pytest
 
@@ -21,12 +26,18 @@ HOMES = sorted(glob.glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*"))
 USER, PASSWORD = "tarry", "SECRETrabbit-pw-1"
 
 
-def require():
-    """Skips the test if RabbitMQ or the client library pika is not installed."""
+def why_not():
+    """Returns why RabbitMQ cannot run here, or None."""
     if os.environ.get("TARRY_RABBITMQ") == "none":
-        pytest.skip("RabbitMQ is not used in ./tests/run quick")
+        return "RabbitMQ is not used in ./tests/run quick"
     if not HOMES or not shutil.which("erl") or not importlib.util.find_spec("pika"):
-        pytest.skip("RabbitMQ is not installed: etc/build/install rabbitmq")
+        return "RabbitMQ is not installed: etc/build/install rabbitmq"
+    return None
+
+
+def require():
+    if why_not():
+        pytest.skip(why_not())
 
 
 class Epmd(Server):
@@ -46,14 +57,14 @@ class Epmd(Server):
 class RabbitMQ(Server):
     stop_s = 60
 
-    def __init__(self, folder, plugins=(), address="127.0.0.1"):
+    def __init__(self, folder, plugins=(), address="127.0.0.1", cores=1):
         """plugins: for instance rabbitmq_management, whose HTTP API then listens on self.http_port."""
         super().__init__(folder, "rabbitmq")
         self.epmd = Epmd(self.folder)
         self.address, self.port, self.http_port, self.dist_port = address, free_port(), free_port(), free_port()
         self.url = f"amqp://{USER}:{PASSWORD}@{address}:{self.port}"
         self.plugins, self.number, self.writing = plugins, itertools.count(), threading.Lock()
-        self.tls_url = None
+        self.tls_url, self.cores = None, cores
         self.lines = [
             f"listeners.tcp.1 = {address}:{self.port}", f"default_user = {USER}", f"default_pass = {PASSWORD}",
             "loopback_users = none", "log.console = true", "log.console.use_colors = off", "log.file = false",
@@ -87,9 +98,9 @@ class RabbitMQ(Server):
             "RABBITMQ_LOG_BASE": str(folder / "log"), "RABBITMQ_GENERATED_CONFIG_DIR": str(folder / "config"),
             "RABBITMQ_PID_FILE": str(folder / "pid"),
             "RABBITMQ_ALLOW_INPUT": "true",  # keeps the shell, and makes the script exec the node
-            # One scheduler that does not spin. The shell must not be the new one, which requires a terminal.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +SDcpu 1:1 +SDio 2 +A 4 +sbwt none +sbwtdcpu none "
-                                                   "+sbwtdio none -oldshell -start_epmd false -setcookie tarry"}
+            # Few schedulers, which do not spin. The shell must not be the new one, which requires a terminal.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"+S {self.cores}:{self.cores} +SDcpu 1:1 +SDio 2 +A 4 "
+            "+sbwt none +sbwtdcpu none +sbwtdio none -oldshell -start_epmd false -setcookie tarry"}
 
     def spawn(self, argv, **more):
         (self.folder / "rabbitmq.conf").write_text("\n".join(self.lines) + "\n")
@@ -149,6 +160,22 @@ class RabbitMQ(Server):
 
     # ------------------------------------------------------------------ state
 
+    def api(self, method, path, body=None):
+        """Asks the management API, which requires its plugin."""
+        login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        request = urllib.request.Request(
+            f"http://{self.address}:{self.http_port}{path}", method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Basic {login}", "Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def add_vhost(self, name):
+        self.eval(f'rabbit_vhost:add(<<"{name}">>, <<"tarry">>), '
+                  f'rabbit_auth_backend_internal:set_permissions(<<"{USER}">>, <<"{name}">>, <<".*">>, <<".*">>, '
+                  '<<".*">>, <<"tarry">>)')
+
     def queue(self, name, what="messages"):
         """Returns a number: messages, messages_ready or messages_unacknowledged. None: there is no such queue. Of a
         quorum queue the numbers may be 0.2 s old."""
@@ -189,3 +216,66 @@ class RabbitMQ(Server):
     def delete_queue(self, name):
         with self.connect() as connection:
             connection.channel().queue_delete(name)
+
+
+class Raw:
+    """A client that sends and receives the properties of messages as bytes. One channel, no heartbeats."""
+
+    def __init__(self, node):
+        from pika import spec
+        self.spec, self.buffer = spec, b""
+        self.sock = socket.create_connection((node.address, node.port), 20)
+        self.sock.sendall(b"AMQP\0\0\x09\x01")
+        self.method(0)
+        self.send(0, spec.Connection.StartOk({}, "PLAIN", f"\0{USER}\0{PASSWORD}", "en_US"))
+        tune = self.method(0)
+        self.send(0, spec.Connection.TuneOk(tune.channel_max, tune.frame_max, 0))
+        self.send(0, spec.Connection.Open("/"))
+        self.method(0)
+        self.send(1, spec.Channel.Open())
+        self.method(1)
+
+    def send(self, channel, method):
+        from pika import frame
+        self.sock.sendall(frame.Method(channel, method).marshal())
+
+    def frame(self):
+        """Returns (type, channel, payload)."""
+        while len(self.buffer) < 8 or len(self.buffer) < 8 + struct.unpack(">I", self.buffer[3:7])[0]:
+            more = self.sock.recv(65536)
+            assert more, "the broker closed the connection"
+            self.buffer += more
+        kind, channel, size = struct.unpack(">BHI", self.buffer[:7])
+        payload, self.buffer = self.buffer[7:7 + size], self.buffer[8 + size:]
+        return kind, channel, payload
+
+    def method(self, channel):
+        kind, found, payload = self.frame()
+        assert (kind, found) == (1, channel), (kind, found, payload)
+        decoded = self.spec.methods[struct.unpack(">I", payload[:4])[0]]().decode(payload, 4)
+        assert "Close" not in decoded.NAME, decoded
+        return decoded
+
+    def publish(self, exchange, key, properties, body):
+        """properties: flags and values, encoded."""
+        from pika import frame
+        self.send(1, self.spec.Basic.Publish(exchange=exchange, routing_key=key))
+        header = struct.pack(">HHQ", 60, 0, len(body)) + properties
+        self.sock.sendall(struct.pack(">BHI", 2, 1, len(header)) + header + b"\xce")
+        for at in range(0, len(body), 100000):
+            self.sock.sendall(frame.Body(1, body[at:at + 100000]).marshal())
+
+    def get(self, queue, timeout_s=30):
+        """Waits for a message and removes it. Returns (routing key, encoded properties, body)."""
+        def one():
+            self.send(1, self.spec.Basic.Get(queue=queue, no_ack=True))
+            return (got := self.method(1)).NAME == "Basic.GetOk" and got
+        got = wait_for(f"a message in {queue}", one, timeout_s)
+        _, _, header = self.frame()
+        size, body = struct.unpack(">Q", header[4:12])[0], b""
+        while len(body) < size:
+            body += self.frame()[2]
+        return got.routing_key, header[12:], body
+
+    def close(self):
+        self.sock.close()

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A way: a route from kafka, mqtt, amqp or http to kafka, mqtt, amqp or http, and all servers that it needs."""
+import os
 import threading
+
+import pytest
 
 from lib import collect, jobs, load
 from lib.servers import wait_for
 
-ALL = ["kafka-kafka", "mqtt-mqtt", "http-http", "kafka-http", "mqtt-kafka", "http-kafka",
-       "amqp-amqp", "amqp-http", "amqp-kafka", "mqtt-amqp"]
+ALL = ["kafka-kafka", "mqtt-mqtt", "http-http", "kafka-http", "mqtt-kafka", "http-kafka"]
+if os.environ.get("TARRY_RABBITMQ") != "none":
+    ALL += ["amqp-amqp", *(pytest.param(name, marks=pytest.mark.long)
+                           for name in ("amqp-http", "amqp-kafka", "mqtt-amqp"))]
 RETRY = '{ first = "300ms"; factor = 1.5; max = "2s"; limit = 0; jitter = 0.2; }'
 IN_FLIGHT = {"kafka": 500, "mqtt": 50, "http": 64, "amqp": 500}
 # Messages that a source may have stored and not yet acknowledged to their sender: receive_max of an MQTT source,
