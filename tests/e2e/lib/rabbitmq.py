@@ -20,7 +20,7 @@ import urllib.request
 
 import pytest
 
-from lib.servers import Server, accepts, free_port, wait_for
+from lib.servers import Server, free_port, wait_for
 
 HOMES = sorted(glob.glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*"))
 USER, PASSWORD = "tarry", "SECRETrabbit-pw-1"
@@ -38,6 +38,11 @@ def why_not():
 def require():
     if why_not():
         pytest.skip(why_not())
+
+
+def accepts(port, address="127.0.0.1"):
+    with socket.socket() as s:
+        return s.connect_ex((address, port)) == 0
 
 
 class Epmd(Server):
@@ -64,7 +69,7 @@ class RabbitMQ(Server):
         self.address, self.port, self.http_port, self.dist_port = address, free_port(), free_port(), free_port()
         self.url = f"amqp://{USER}:{PASSWORD}@{address}:{self.port}"
         self.plugins, self.number, self.writing = plugins, itertools.count(), threading.Lock()
-        self.tls_url, self.cores = None, cores
+        self.tls_url, self.cores, self.quorum = None, cores, False
         self.lines = [
             f"listeners.tcp.1 = {address}:{self.port}", f"default_user = {USER}", f"default_pass = {PASSWORD}",
             "loopback_users = none", "log.console = true", "log.console.use_colors = off", "log.file = false",
@@ -120,7 +125,7 @@ class RabbitMQ(Server):
             return log.read().decode(errors="replace")
 
     def is_up(self):
-        return "Server startup complete" in self.said() and accepts(self.port)
+        return "Server startup complete" in self.said() and accepts(self.port, self.address)
 
     def stop(self, signo=None):
         """An Erlang node ends at SIGTERM after it has stopped its applications."""
@@ -197,8 +202,9 @@ class RabbitMQ(Server):
         import pika
         return pika.BlockingConnection(pika.URLParameters(f"{self.url}/?heartbeat=0&{more.pop('query', '')}"))
 
-    def declare(self, *names, quorum=False, arguments=None, bind=()):
-        """Declares durable queues. bind: (exchange, routing key) pairs."""
+    def declare(self, *names, quorum=None, arguments=None, bind=()):
+        """Declares durable queues. quorum: default: self.quorum. bind: (exchange, routing key) pairs."""
+        quorum = self.quorum if quorum is None else quorum
         kinds = {"x-queue-type": "quorum"} if quorum else {}
         with self.connect() as connection:
             channel = connection.channel()
