@@ -194,6 +194,26 @@ def test_a_missing_exchange_delays_its_own_messages_only(bench):
 
 
 @pytest.mark.long
+def test_a_message_that_the_broker_refuses_becomes_a_dead_letter_and_the_others_arrive(bench):
+    """The broker closes the channel because of it, and drops all that is in flight on it."""
+    place = Place(bench, start=False)
+    text = place.tarry.conf.read_text()
+    place.tarry.conf.write_text(text.replace('from = "in";', f'from = [ "in", "http" ]; retry = {RETRY};', 1))
+    place.tarry.start()
+    for n in range(200):
+        headers = {"CC": "not an array"} if n == 50 else {}
+        assert place.tarry.ask("POST", "/v1/routes/main/jobs", b"%d" % n, {"deliver-after": "2s", **headers})[0] == 201
+    arrived = []
+    while len({int(body) for _, body in arrived}) < 199:  # the broker may have routed what it did not confirm
+        arrived.append(place.get())
+    assert b"50" not in [body for _, body in arrived]
+    place.wait_metric("jobs_dead_total", 1, reason="rejected")
+    assert "PRECONDITION_FAILED" in str(place.dead()[0])
+    attempts = {int(properties.headers["delay-attempt"]) for properties, _ in arrived}
+    assert attempts == {1} and place.count("jobs_dead_total") == 1
+
+
+@pytest.mark.long
 def test_an_exchange_that_refuses_delays_its_own_messages_only(bench):
     place = Place(bench, sink="exchange_in_target = true;", topic="{header.to}", route=f"retry = {RETRY};")
     internal = f"{bench.name}.internal"
