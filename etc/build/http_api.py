@@ -9,7 +9,7 @@ TOP = Path(__file__).resolve().parents[2]
 HEAD = """# HTTP API
 
 `make docs` generates this page from [`etc/openapi.yaml`](../../etc/openapi.yaml), which describes the parameters, bodies
-and answers of every request. [`etc/asyncapi.yaml`](../../etc/asyncapi.yaml) describes the messages over Kafka and MQTT.
+and answers of every request. [`etc/asyncapi.yaml`](../../etc/asyncapi.yaml) describes the messages over Kafka, MQTT and AMQP.
 [Use tarry from your language](../how-to/clients.md) has complete programs, and the command that generates a client. The
 functions of generated clients have the names of the operations.
 
