@@ -4,14 +4,14 @@
  * as fast as librabbitmq does it on one connection and one thread.
  *
  *   amqp_load publish --url URL --queue Q --count N [--window 1000] [--bytes 100]
- *             [--delay MS]
+ *             [--headers N]
  *   amqp_load read --url URL --queue Q --count N [--prefetch 1000]
  *
  * publish: sends count persistent messages, with up to window unconfirmed, until all are
- * confirmed. Each begins with its number. delay: the header x-delay. read: prints "ready"
- * when it consumes, and ends when each number has arrived. Both print one line of JSON.
- * For read, per_s is measured from the first to the last message, and twice counts
- * duplicates.
+ * confirmed. Each begins with its number, and has N headers with a text of 13 bytes, as
+ * tarry adds six. read: prints "ready" when it consumes, and ends when each number has
+ * arrived. Both print one line of JSON. For read, per_s is measured from the first to the
+ * last message, and twice counts duplicates.
  */
 #include "tests/bench/clock.h"
 
@@ -24,11 +24,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NUMBER_BYTES = 10, BYTES_MAX = 65536, FRAME_MAX = 131072, CHANNEL = 1 };
+enum {
+    NUMBER_BYTES = 10,
+    BYTES_MAX = 65536,
+    FRAME_MAX = 131072,
+    CHANNEL = 1,
+    HEADERS_MAX = 6
+};
 
 static struct {
     const char *url, *queue;
-    int64_t count, window, bytes, delay, prefetch;
+    int64_t count, window, bytes, headers, prefetch;
 } o = {.window = 1000, .bytes = 100, .prefetch = 1000};
 
 static amqp_connection_state_t conn;
@@ -76,16 +82,22 @@ static void open_connection(void)
 static void publish_one(int64_t number)
 {
     static char body[BYTES_MAX];
-    amqp_table_entry_t delay = {
-        .key = amqp_cstring_bytes("x-delay"),
-        .value = {.kind = AMQP_FIELD_KIND_I32, .value.i32 = (int32_t)o.delay}};
+    static const char *const names[HEADERS_MAX] = {"delay-id",      "delay-due",
+                                                   "delay-emitted", "delay-attempt",
+                                                   "delay-source",  "delay-hops"};
+    amqp_table_entry_t headers[HEADERS_MAX];
     amqp_basic_properties_t props = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG,
                                      .delivery_mode = 2};
     char text[24];
 
-    if (o.delay) {
+    for (int64_t i = 0; i < o.headers; i++)
+        headers[i] = (amqp_table_entry_t){
+            .key = amqp_cstring_bytes(names[i]),
+            .value = {.kind = AMQP_FIELD_KIND_UTF8,
+                      .value.bytes = amqp_cstring_bytes("1893456000000")}};
+    if (o.headers > 0) {
         props._flags |= AMQP_BASIC_HEADERS_FLAG;
-        props.headers = (amqp_table_t){1, &delay};
+        props.headers = (amqp_table_t){(int)o.headers, headers};
     }
     snprintf(text, sizeof(text), "%0*" PRId64, NUMBER_BYTES, number);
     memset(body, 'x', (size_t)o.bytes);
@@ -205,7 +217,7 @@ static const struct {
              {"--count", NULL, &o.count, INT64_C(1000000000)},
              {"--window", NULL, &o.window, 65535},
              {"--bytes", NULL, &o.bytes, BYTES_MAX},
-             {"--delay", NULL, &o.delay, INT32_MAX},
+             {"--headers", NULL, &o.headers, HEADERS_MAX},
              {"--prefetch", NULL, &o.prefetch, 65535}};
 
 static void read_word(const char *name, const char *value)
