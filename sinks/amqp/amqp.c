@@ -183,6 +183,7 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
                               .key = key,
                               .x = x,
                               .unsent_ms = now + d->timeout_ms / 2,
+                              .expires_ms = d->left_ms > 0 ? now + d->left_ms : 0,
                               .deadline_ms = now + d->timeout_ms - d->timeout_ms / 10};
     LIST_INSERT_HEAD(&s->open, p, open);
     TAILQ_INSERT_TAIL(&x->waiting, p, link);

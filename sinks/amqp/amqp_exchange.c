@@ -26,6 +26,13 @@ static void publish(struct amqp_exchange *x, struct amqp_parcel *p)
     bool dropped;
 
     TAILQ_REMOVE(&x->waiting, p, link);
+    if (p->expires_ms > 0) {
+        p->d->left_ms = p->expires_ms - loop_mono_ms();
+        if (p->d->left_ms <= 0) {
+            amqp_parcel_end(p, TRY_AGAIN, "the message expired before it was sent", 0);
+            return;
+        }
+    }
     const struct slice props = amqp_compose(&s->composer, p->d, s->peer.user, &dropped);
     if (dropped)
         log_limited(&s->header_limit, LOG_WARN, sink_name(s->sink),
@@ -48,7 +55,7 @@ static void publish(struct amqp_exchange *x, struct amqp_parcel *p)
 
 static unsigned window(const struct amqp_exchange *x)
 {
-    return x->suspects > 0 ? 1 : sink_max_in_flight(x->s->sink);
+    return x->suspects > 0 || !x->proven ? 1 : sink_max_in_flight(x->s->sink);
 }
 
 void amqp_exchange_feed(struct amqp_exchange *x)
@@ -103,6 +110,7 @@ static void confirm(struct amqp_exchange *x, uint64_t tag, bool multiple, bool a
         if (multiple || p->seq == tag)
             take_sent(x, p, &done);
     }
+    x->proven = true;
     end_all(&done, acked ? DELIVERED : TRY_AGAIN, rejected, 0);
     amqp_exchange_feed(x);
 }
@@ -170,6 +178,7 @@ static void open_exchange(struct amqp_exchange *x)
 
     x->state = X_OPENING;
     x->last_seq = 0;
+    x->proven = false;
     amqp_link_open_channel(l, x->channel);
     if (*x->name)
         amqp_link_send(l, x->channel, AMQP_EXCHANGE_DECLARE_METHOD, &declare);

@@ -38,6 +38,7 @@ struct amqp_parcel {
     int code;       /* reply code of the return */
     bool suspect; /* in flight when the broker closed the channel because of a message */
     int64_t unsent_ms, deadline_ms; /* monotonic; see deliver() */
+    int64_t expires_ms;             /* monotonic; 0: never */
     LIST_ENTRY(amqp_parcel) open;   /* those with d */
     TAILQ_ENTRY(amqp_parcel) link;
 };
@@ -54,6 +55,8 @@ struct amqp_exchange {
     unsigned in_flight, ghosts;        /* in sent; of them, already reported */
     unsigned suspects; /* in waiting and sent. While there are any, one message is
                         * in flight: an error is about this one */
+    bool proven; /* the broker has confirmed a message on this channel; until then one is
+                  * in flight, since a broker with an alarm does not read further ones */
     uint64_t last_seq;
     unsigned failures;
     int64_t opened_ms, retry_ms, used_ms; /* monotonic */
