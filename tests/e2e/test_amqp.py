@@ -332,7 +332,7 @@ def test_a_connection_that_the_broker_blocks_delivers_after_the_alarm_and_says_s
     way.send(batch)
     wait_for("the log to name the alarm", lambda: "blocked" in way.tarry.log.read_text())
     wait_for("all to be due", lambda: jobs.now_ms() > max(job.due_ms for job in batch))
-    assert not way.collector.arrivals
+    assert len(way.collector.arrivals) <= 1, "the broker may accept the message on which it blocks the connection"
     node.memory_alarm(False)
     verify.expect(verify.judge(batch, way.collector.wait(batch), way.keys))
     assert way.tarry.metric("tarry_jobs_dead_total") == 0
