@@ -96,39 +96,31 @@ static void a_negative_or_fractional_x_delay_becomes_a_whole_number(void **state
 }
 
 /* Flags of headers, expiration and message id. */
-static struct buf props_of_expiring(struct slice expiration, struct slice table)
+static struct buf props_of_expiring(struct slice expiration)
 {
     struct buf out = {0};
 
     amqp_put_number(&out, 0x2000 | 0x0100 | 0x0080, 2);
-    put_table(&out, table);
+    put_table(&out, SLICE_LIT(""));
     amqp_prop_put(&out, AMQP_EXPIRATION, expiration);
     amqp_prop_put(&out, AMQP_MESSAGE_ID, SLICE_LIT("m-1"));
     return out;
 }
 
-static void an_expiration_counts_from_the_due_time_unless_a_header_sets_it(void **state)
+static void expiration_and_message_id_count_unless_a_header_sets_them(void **state)
 {
     static const struct {
-        struct slice expiration, table;
+        struct slice expiration;
         const char *want;
-    } rows[] = {
-        {SLICE_LIT("60000"), SLICE_LIT(""), "60000ms"},
-        {SLICE_LIT("0"), SLICE_LIT(""), "(none)"},
-        {SLICE_LIT("60000"),
-         SLICE_LIT("\x0e"
-                   "deliver-beforeS\0\0\0\2"
-                   "5s"),
-         "5s"},
-    };
+    } rows[] = {{SLICE_LIT("60000"), "60000ms"}, {SLICE_LIT("0"), ""}};
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct buf props = props_of_expiring(rows[i].expiration, rows[i].table);
+        struct buf props = props_of_expiring(rows[i].expiration);
         const struct amqp_message m = message_with(&props);
         struct job *job = amqp_job_new(&m, i > 0);
-        assert_string_equal(text_of(job, "deliver-before"), rows[i].want);
+        assert_true(slice_is(job->before, rows[i].want));
         assert_string_equal(text_of(job, "amqp-message-id"), "m-1");
-        assert_true(slice_is(job->id, i > 0 ? "m-1" : ""));
+        assert_true(slice_is(job->name, i > 0 ? "m-1" : ""));
         job_free(job);
         buf_free(&props);
     }
@@ -175,7 +167,8 @@ static void a_body_in_several_frames_is_assembled(void **state)
     assert_int_equal(amqp_content_body(&c, SLICE_LIT("early")), -1);
     assert_int_equal(
         amqp_content_header(&c, SLICE_LIT("\0\x3c\0\0\0\0\0\0\0\0\0\6\0\0"), 100), -1);
-    amqp_content_begin(&c, 3, AMQP_BASIC_DELIVER_METHOD, &method);
+    assert_int_equal(amqp_content_begin(&c, 3, AMQP_BASIC_DELIVER_METHOD, &method), 0);
+    assert_int_equal(amqp_content_begin(&c, 3, AMQP_BASIC_DELIVER_METHOD, &method), -1);
     assert_int_equal(
         amqp_content_header(&c, SLICE_LIT("\0\x3c\0\0\0\0\0\0\0\0\0\6\0\0"), 100), 0);
     assert_null(amqp_content_take(&c));
@@ -365,12 +358,30 @@ static void bad_urls_are_rejected_without_showing_the_password(void **state)
     }
 }
 
+static void a_password_too_long_for_the_login_is_rejected(void **state)
+{
+    char text[20001], url[20100];
+    struct err err;
+    struct amqp_opts opts = {.url = (char *)"amqp://h", .user = (char *)"u"};
+    (void)state;
+    memset(text, 'p', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    snprintf(url, sizeof(url), "amqp://u:%s@h", text);
+    opts.password = text;
+    assert_int_equal(amqp_opts_check(&opts, &err), -1);
+    opts = (struct amqp_opts){.url = url};
+    assert_int_equal(amqp_opts_check(&opts, &err), -1);
+    snprintf(url, sizeof(url), "amqp://%s@h", text);
+    assert_int_equal(amqp_opts_check(&opts, &err), -1);
+    assert_null(strstr(err.text, "ppp"));
+}
+
 UNIT(amqp_job)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_becomes_a_job_with_its_scalar_headers),
         cmocka_unit_test(a_negative_or_fractional_x_delay_becomes_a_whole_number),
-        cmocka_unit_test(an_expiration_counts_from_the_due_time_unless_a_header_sets_it),
+        cmocka_unit_test(expiration_and_message_id_count_unless_a_header_sets_them),
         cmocka_unit_test(a_message_that_cannot_be_converted_says_why),
         cmocka_unit_test(a_body_in_several_frames_is_assembled),
         cmocka_unit_test(a_body_that_is_too_long_is_cut),
@@ -380,6 +391,7 @@ UNIT(amqp_job)
         cmocka_unit_test(headers_of_another_source_become_properties),
         cmocka_unit_test(the_user_id_of_our_own_login_is_sent),
         cmocka_unit_test(urls_are_parsed_with_their_defaults),
-        cmocka_unit_test(bad_urls_are_rejected_without_showing_the_password)};
+        cmocka_unit_test(bad_urls_are_rejected_without_showing_the_password),
+        cmocka_unit_test(a_password_too_long_for_the_login_is_rejected)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

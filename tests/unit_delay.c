@@ -50,6 +50,32 @@ static void check(const struct row *row, const struct delay_rules *rules,
     job_free(job);
 }
 
+static void expiry_and_id_of_the_source_count_unless_a_header_sets_them(void **state)
+{
+    static const struct {
+        const char *headers, *id;
+        int64_t expires_ms;
+    } rows[] = {{"", "name", 6000},
+                {"deliver-after: 1s", "name", 7000},
+                {"deliver-before: 2s", "name", 2000},
+                {"delay-id: other", "other", 6000}};
+    struct delay_read read;
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct job *job = job_of(rows[i].headers);
+        job->before = SLICE_LIT("6s");
+        job->name = SLICE_LIT("name");
+        delay_read(job, &plain, NOW, &read);
+        assert_null(read.reason);
+        assert_true(slice_is(read.id, rows[i].id));
+        assert_int_equal(read.expires_ms, NOW + rows[i].expires_ms);
+        job->name = SLICE_LIT("\n");
+        delay_read(job, &plain, NOW, &read);
+        assert_true(read.reason == NULL || strcmp(read.reason, "bad-id") == 0);
+        job_free(job);
+    }
+}
+
 static void the_due_time_of_the_source_overrides_every_header(void **state)
 {
     (void)state;
@@ -747,6 +773,7 @@ UNIT(delay)
         cmocka_unit_test(a_source_may_rename_a_header),
         cmocka_unit_test(control_headers_are_distinguished_from_ordinary_headers),
         cmocka_unit_test(attempts_and_repetition_are_copied_to_the_job),
+        cmocka_unit_test(expiry_and_id_of_the_source_count_unless_a_header_sets_them),
         cmocka_unit_test(a_delay_too_long_may_become_the_longest),
         cmocka_unit_test(eight_bytes_may_be_an_integer),
         cmocka_unit_test(the_key_may_name_the_job),

@@ -175,6 +175,18 @@ static void read_headers(struct delay_scan *s, const struct job *job)
     }
 }
 
+/* Reads what the source provides if no header does. */
+static void read_rest(struct delay_scan *s, const struct job *job)
+{
+    const struct header known[] = {{SLICE_LIT("deliver-before"), job->before},
+                                   {SLICE_LIT("delay-id"), job->name}};
+    for (unsigned i = 0; i < 2; i++) {
+        const struct delay_row *row = delay_row_of(known[i].name);
+        if (known[i].value.p && (s->seen & SLOT_BIT(row->slot)) == 0)
+            delay_read_one(s, row, &known[i]);
+    }
+}
+
 static void too_long(struct delay_scan *s, int64_t now_ms)
 {
     struct delay_read *out = s->out;
@@ -298,6 +310,7 @@ void delay_read(const struct job *job, const struct delay_rules *rules, int64_t 
     read_headers(&s, job);
     if (rules->compat)
         compat_read(&s, job);
+    read_rest(&s, job);
     settle_name(&s, job);
     if (out->reason)
         return;

@@ -49,6 +49,9 @@ struct job {
     struct slice after,
         at; /* deliver-after, deliver-at, if the source takes them from elsewhere
              * ($delayed/30/...); they override the headers. p NULL: absent */
+    struct slice before,
+        name; /* deliver-before, delay-id, if the source takes them from elsewhere; the
+               * headers override them. p NULL: absent. Not in the record */
     struct header *headers;
     unsigned header_count;
     int64_t timestamp_ms; /* of the record, ms since 1970; 0: none, delays count from

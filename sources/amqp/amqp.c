@@ -7,7 +7,9 @@
  * stored is kept and submitted again, and so is one that arrives while the source pauses:
  * to requeue it would count as a delivery, and a quorum queue drops a message after
  * delivery-limit deliveries. The prefetch limits how many messages tarry keeps. If the
- * channel ends, the broker delivers its messages again.
+ * channel ends, the broker delivers its messages again. So a source that pauses opens no
+ * channel: otherwise each half hour without Redis, after which RabbitMQ closes a channel
+ * without acknowledgements, would count as a delivery.
  */
 #include "bridge/base/retry.h"
 #include "sources/amqp/amqp_job.h"
@@ -73,7 +75,8 @@ static const struct opt opts[] = {
      "Type of the queues that declare creates. quorum: replicated.",
      .choices = "quorum|classic"},
     {"message_id_is_id", OPT_BOOL, AT(message_id_is_id), "false",
-     "Whether the message id is the id of the job, unless the header delay-id names it.",
+     "Whether the message id is the id of the job, with the rules of the header delay-id, "
+     "unless the message has this header.",
      .min = 0},
     {"message_max", OPT_BYTES, AT(message_max_bytes), "16MiB",
      "Maximum size of a message. A larger message becomes a dead letter with the first 4 "
@@ -123,7 +126,7 @@ static void count_bytes(struct amqp_source *s, int64_t more)
 
 static int64_t bytes_of(const struct amqp_message *m)
 {
-    return (int64_t)(sizeof(*m) + m->props.n + m->body.n);
+    return (int64_t)(sizeof(*m) + m->exchange.n + m->key.n + m->props.n + m->body.n);
 }
 
 /* Removes a message that is acknowledged, or whose channel has ended. */
@@ -293,6 +296,16 @@ static void fail_queue(struct amqp_queue *q, const char *why)
     timer_set(q->timer, retry_broker_ms(++q->failures));
 }
 
+/* Opens the closed queues, except those whose next attempt is later. */
+static void open_queues(struct amqp_source *s)
+{
+    const unsigned most = amqp_link_is_open(s->link) ? amqp_link_channels(s->link) : 0;
+
+    for (unsigned i = 0; i < s->names.n && i < most && !s->paused; i++)
+        if (s->queues[i].state == CLOSED && !timer_is_set(s->queues[i].timer))
+            open_queue(&s->queues[i]);
+}
+
 static void on_method(void *arg, unsigned channel, amqp_method_number_t id,
                       const void *method)
 {
@@ -326,7 +339,7 @@ static void on_time(void *arg)
     if (!amqp_link_is_open(q->s->link))
         return;
     if (q->state == CLOSED) {
-        open_queue(q);
+        open_queues(q->s);
     } else if (q->state == CLOSING) {
         timer_set(q->timer, STORE_RETRY_MS);
     } else {
@@ -339,14 +352,13 @@ static void on_open(void *arg)
 {
     struct amqp_source *s = arg;
 
-    for (unsigned i = 0; i < s->names.n; i++)
-        if (i < amqp_link_channels(s->link))
-            open_queue(&s->queues[i]);
-        else
-            log_error(source_name(s->src),
-                      "queue %s: the broker allows only %u channels; raise channel_max "
-                      "of the broker",
-                      s->queues[i].name, amqp_link_channels(s->link));
+    open_queues(s);
+    for (unsigned i = amqp_link_channels(s->link); i < s->names.n; i++)
+        log_error(
+            source_name(s->src),
+            "queue %s: the broker allows only %u channels; raise channel_max of the "
+            "broker",
+            s->queues[i].name, amqp_link_channels(s->link));
 }
 
 static void on_closed(void *arg, const char *why)
@@ -395,6 +407,7 @@ static void pause_source(struct source *src, void *self, bool paused)
     s->paused = paused;
     for (unsigned i = 0; i < s->names.n; i++)
         submit_waiting(&s->queues[i]);
+    open_queues(s);
 }
 
 static void on_stopped(void *arg)

@@ -14,15 +14,15 @@ static struct slice keep(struct buf *names, amqp_bytes_t b)
     return (struct slice){NULL, b.len};
 }
 
-void amqp_content_begin(struct amqp_content *c, unsigned channel, amqp_method_number_t id,
-                        const void *method)
+int amqp_content_begin(struct amqp_content *c, unsigned channel, amqp_method_number_t id,
+                       const void *method)
 {
     const amqp_basic_deliver_t *deliver = method;
     const amqp_basic_return_t *returned = method;
     const bool is_return = id == AMQP_BASIC_RETURN_METHOD;
 
-    free(c->m);
-    c->m = NULL;
+    if (c->has_head || c->m)
+        return -1;
     buf_clear(&c->names);
     c->head = (struct amqp_message){.channel = channel};
     if (is_return) {
@@ -36,6 +36,7 @@ void amqp_content_begin(struct amqp_content *c, unsigned channel, amqp_method_nu
     c->head.key =
         keep(&c->names, is_return ? returned->routing_key : deliver->routing_key);
     c->has_head = true;
+    return 0;
 }
 
 /* Copies n bytes to *at, which moves on. */

@@ -48,9 +48,9 @@ struct amqp_content {
 };
 enum { AMQP_BODY_KEPT = 4096 };
 
-/* method: basic.deliver or basic.return. */
-void amqp_content_begin(struct amqp_content *c, unsigned channel, amqp_method_number_t id,
-                        const void *method);
+/* method: basic.deliver or basic.return. -1: the message before it is incomplete. */
+int amqp_content_begin(struct amqp_content *c, unsigned channel, amqp_method_number_t id,
+                       const void *method);
 /* The payloads of a header frame and a body frame. -1: invalid. body_max: a longer body
  * is cut to AMQP_BODY_KEPT bytes. */
 int amqp_content_header(struct amqp_content *c, struct slice payload, uint64_t body_max);

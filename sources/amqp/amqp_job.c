@@ -46,19 +46,15 @@ static int add_props(struct job *job, const struct amqp_message *m,
     return job_add_header(job, slice_of(AMQP_EXCHANGE_HEADER), m->exchange, err);
 }
 
-/* The header, if the message contains it, takes precedence. An expiration of 0 ms would
- * expire every job when it is due. */
-static int add_expiration(struct job *job, const struct amqp_props *props,
-                          struct err *err)
+/* An expiration of 0 ms would expire every job when it is due. */
+static void set_expiration(struct job *job, const struct amqp_props *props)
 {
     char room[AMQP_TEXT_SIZE];
     const struct slice text = amqp_prop_text(props, AMQP_EXPIRATION, room);
     const int64_t ms = text_whole_number(text);
 
-    if (text.n == 0 || ms <= 0 || job_header(job, "deliver-before"))
-        return 0;
-    return job_add_header(job, SLICE_LIT("deliver-before"),
-                          job_format(job, "%" PRId64 "ms", ms), err);
+    if (text.n > 0 && ms > 0)
+        job->before = job_format(job, "%" PRId64 "ms", ms);
 }
 
 static void make_unreadable(struct job *job, const char *reason, const struct err *why)
@@ -91,11 +87,12 @@ struct job *amqp_job_new(const struct amqp_message *m, bool message_id_is_id)
                 (unsigned long long)m->whole_bytes, m->body.n);
         make_unreadable(job, "oversize", &err);
     } else if (add_props(job, m, &props, &err) != 0 ||
-               add_table(job, &props, &err) != 0 ||
-               add_expiration(job, &props, &err) != 0) {
+               add_table(job, &props, &err) != 0) {
         make_unreadable(job, "oversize", &err);
     }
-    if (message_id_is_id)
-        job->id = job_copy_slice(job, amqp_prop_text(&props, AMQP_MESSAGE_ID, room));
+    set_expiration(job, &props);
+    const struct slice id = amqp_prop_text(&props, AMQP_MESSAGE_ID, room);
+    if (message_id_is_id && id.n > 0)
+        job->name = job_copy_slice(job, id);
     return job;
 }

@@ -177,22 +177,21 @@ static void on_own_method(struct amqp_link *l, amqp_method_number_t id, const vo
 
 /* -------------------------------------------------------------------- receiving */
 
-static void on_channel_method(struct amqp_link *l, unsigned number,
-                              amqp_method_number_t id, const void *method)
+static int on_channel_method(struct amqp_link *l, unsigned number,
+                             amqp_method_number_t id, const void *method)
 {
     struct amqp_channel *c = l->channels[number];
 
     if (id == AMQP_CHANNEL_CLOSE_METHOD)
         amqp_link_put_close_ok(l, number);
     if (c->closing && id != AMQP_CHANNEL_CLOSE_OK_METHOD)
-        return;
-    if (id == AMQP_BASIC_DELIVER_METHOD || id == AMQP_BASIC_RETURN_METHOD) {
-        amqp_content_begin(&c->content, number, id, method);
-        return;
-    }
+        return 0;
+    if (id == AMQP_BASIC_DELIVER_METHOD || id == AMQP_BASIC_RETURN_METHOD)
+        return amqp_content_begin(&c->content, number, id, method);
     if (id == AMQP_CHANNEL_CLOSE_METHOD || id == AMQP_CHANNEL_CLOSE_OK_METHOD)
         drop_channel(l, number);
     l->cbs->on_method(l->arg, number, id, method);
+    return 0;
 }
 
 static void send_own(void *arg, amqp_method_number_t id, void *method)
@@ -225,9 +224,32 @@ static int on_start(struct amqp_link *l, struct slice args)
     return 0;
 }
 
+/* The methods that a broker sends to a client, without connection.start. None of them
+ * contains a table, which librabbitmq would decode recursively. */
+static bool is_expected(amqp_method_number_t id)
+{
+    static const amqp_method_number_t ids[] = {
+        AMQP_BASIC_DELIVER_METHOD,        AMQP_BASIC_ACK_METHOD,
+        AMQP_BASIC_NACK_METHOD,           AMQP_BASIC_RETURN_METHOD,
+        AMQP_BASIC_CANCEL_METHOD,         AMQP_BASIC_QOS_OK_METHOD,
+        AMQP_BASIC_CONSUME_OK_METHOD,     AMQP_CONFIRM_SELECT_OK_METHOD,
+        AMQP_EXCHANGE_DECLARE_OK_METHOD,  AMQP_QUEUE_DECLARE_OK_METHOD,
+        AMQP_CHANNEL_OPEN_OK_METHOD,      AMQP_CHANNEL_CLOSE_METHOD,
+        AMQP_CHANNEL_CLOSE_OK_METHOD,     AMQP_CONNECTION_TUNE_METHOD,
+        AMQP_CONNECTION_OPEN_OK_METHOD,   AMQP_CONNECTION_BLOCKED_METHOD,
+        AMQP_CONNECTION_UNBLOCKED_METHOD, AMQP_CONNECTION_CLOSE_METHOD,
+        AMQP_CONNECTION_CLOSE_OK_METHOD};
+
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
+        if (ids[i] == id)
+            return true;
+    return false;
+}
+
 static int on_method_frame(struct amqp_link *l, unsigned number, struct slice payload)
 {
     void *method;
+    int rc = 0;
 
     if (payload.n < 4)
         return -1;
@@ -235,14 +257,15 @@ static int on_method_frame(struct amqp_link *l, unsigned number, struct slice pa
     const struct slice args = {payload.p + 4, payload.n - 4};
     if (id == AMQP_CONNECTION_START_METHOD)
         return on_start(l, args);
-    if (amqp_decode_method(id, &l->pool, amqp_bytes_of(args), &method) < 0)
+    if (!is_expected(id) ||
+        amqp_decode_method(id, &l->pool, amqp_bytes_of(args), &method) < 0)
         return -1;
     if (number == 0)
         on_own_method(l, id, method);
     else if (l->state == OPEN && l->channels[number])
-        on_channel_method(l, number, id, method);
+        rc = on_channel_method(l, number, id, method);
     recycle_amqp_pool(&l->pool);
-    return 0;
+    return rc;
 }
 
 static int on_frame(struct amqp_link *l, const struct amqp_frame *f)
@@ -253,6 +276,8 @@ static int on_frame(struct amqp_link *l, const struct amqp_frame *f)
         return on_method_frame(l, f->channel, f->payload);
     if (f->type == AMQP_BEAT)
         return 0;
+    if (f->type != AMQP_HEADER && f->type != AMQP_BODY)
+        return -1;
     struct amqp_channel *c = l->channels[f->channel];
     if (c == NULL || c->closing || l->state != OPEN)
         return 0;

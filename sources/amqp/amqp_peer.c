@@ -6,7 +6,10 @@
 
 #include <stdlib.h>
 
-enum { HOST_MAX = 253 };
+enum {
+    HOST_MAX = 253,
+    PASSWORD_MAX = 8192 /* a token; the login must fit into a frame */
+};
 
 /* -------------------------------------------------------------------- the address */
 
@@ -79,8 +82,12 @@ static int check_user(const struct amqp_opts *o, const struct amqp_peer *url,
                             "login: remove one of them");
     if (o->password && o->user == NULL)
         return err_set(err, "a password requires a user");
-    if (o->user && strlen(o->user) > AMQP_NAME_MAX)
+    const char *user = o->user ? o->user : url->user;
+    const char *password = o->user ? o->password : url->password;
+    if (user && strlen(user) > AMQP_NAME_MAX)
         return err_set(err, "user has more than %d bytes", AMQP_NAME_MAX);
+    if (password && strlen(password) > PASSWORD_MAX)
+        return err_set(err, "password has more than %d bytes", PASSWORD_MAX);
     return 0;
 }
 
