@@ -174,8 +174,7 @@ static void deliver(struct sink *sink, void *self, struct delivery *d)
     struct amqp_exchange *x = amqp_exchange_get(s, exchange);
     if (x == NULL || (x->missing && x->retry_ms > now)) {
         d->retry_after_ms = x ? x->retry_ms - now : RETRY_AFTER_MS;
-        delivery_done(d, TRY_AGAIN,
-                      x ? x->why : "messages to too many exchanges are in flight");
+        delivery_done(d, TRY_AGAIN, x ? x->why : amqp_no_channel);
         return;
     }
     struct amqp_parcel *p = mem_alloc(sizeof(*p));

@@ -11,6 +11,7 @@ enum { STEADY_MS = 10 * 1000 /* a channel of this age does not count as a failur
 
 static const char rejected[] = "the broker rejected the message (basic.nack): a queue is "
                                "full, or its node has failed";
+const char amqp_no_channel[] = "messages to too many exchanges are in flight";
 static const char lost[] = "connection lost before the broker confirmed the message";
 
 static void open_exchange(struct amqp_exchange *x);
@@ -190,6 +191,7 @@ static void on_opened(struct amqp_exchange *x)
     x->state = X_OPEN;
     x->opened_ms = loop_mono_ms();
     x->missing = false;
+    x->why[0] = '\0';
     amqp_exchange_feed(x);
 }
 
@@ -212,8 +214,9 @@ static void suspect_all(struct amqp_exchange *x, struct amqp_parcels *ended)
     TAILQ_CONCAT(&x->waiting, &suspects, link);
 }
 
-/* The broker closed the channel, or it must be closed. */
-static void fail(struct amqp_exchange *x, unsigned code, const char *why)
+/* The broker has closed the channel, or tarry closes it (closing). Reports may start
+ * deliveries, so the state is set before them. */
+static void fail(struct amqp_exchange *x, bool closing, unsigned code, const char *why)
 {
     struct amqp_parcels ended = TAILQ_HEAD_INITIALIZER(ended);
     /* Errors of this code are about a message itself, such as its size. */
@@ -227,7 +230,7 @@ static void fail(struct amqp_exchange *x, unsigned code, const char *why)
     const int64_t wait_ms = of_message ? 0 : retry_broker_ms(++x->failures);
     x->missing = x->state == X_OPENING;
     x->retry_ms = loop_mono_ms() + wait_ms;
-    x->state = X_CLOSED;
+    x->state = closing ? X_CLOSING : X_CLOSED;
     snprintf(x->why, sizeof(x->why), "%s", why);
     log_limited(&x->limit, LOG_WARN, sink_name(x->s->sink), "exchange \"%s\": %s",
                 x->name, why);
@@ -247,8 +250,7 @@ void amqp_exchange_late(struct amqp_exchange *x)
     if (x->ghosts < window(x) || x->state != X_OPEN)
         return;
     amqp_link_close_channel(x->s->link, x->channel);
-    fail(x, 0, "the broker does not confirm messages");
-    x->state = X_CLOSING;
+    fail(x, true, 0, "the broker does not confirm messages");
 }
 
 static void on_method(void *arg, unsigned channel, amqp_method_number_t id,
@@ -269,17 +271,35 @@ static void on_method(void *arg, unsigned channel, amqp_method_number_t id,
     } else if (id == AMQP_CHANNEL_CLOSE_METHOD) {
         const amqp_channel_close_t *m = method;
         amqp_close_why(why, m->reply_code, m->reply_text);
-        fail(x, m->reply_code, why);
+        fail(x, false, m->reply_code, why);
     } else if (id == AMQP_CHANNEL_CLOSE_OK_METHOD) {
         x->state = X_CLOSED;
         amqp_exchange_feed(x);
     }
 }
 
+static unsigned channels(const struct amqp_sink *s)
+{
+    return amqp_link_is_open(s->link) ? amqp_link_channels(s->link) : AMQP_CHANNELS_MAX;
+}
+
+/* Returns how many of the exchanges have a channel. A broker may allow fewer channels
+ * than the one before it; the others stay unused. */
+static unsigned usable(const struct amqp_sink *s)
+{
+    const unsigned most = channels(s);
+
+    return s->exchange_count < most ? s->exchange_count : most;
+}
+
 static void feed_all(void *arg)
 {
     struct amqp_sink *s = arg;
+    struct amqp_parcels ended = TAILQ_HEAD_INITIALIZER(ended);
 
+    for (unsigned i = usable(s); i < s->exchange_count; i++)
+        TAILQ_CONCAT(&ended, &s->exchanges[i]->waiting, link);
+    end_all(&ended, TRY_AGAIN, amqp_no_channel, 0);
     for (unsigned i = 0; i < s->exchange_count; i++)
         amqp_exchange_feed(s->exchanges[i]);
 }
@@ -309,14 +329,6 @@ const struct amqp_link_cbs amqp_sink_cbs = {.on_open = feed_all,
 
 /* -------------------------------------------------------------------- all exchanges */
 
-static unsigned channels(const struct amqp_sink *s)
-{
-    const unsigned most =
-        amqp_link_is_open(s->link) ? amqp_link_channels(s->link) : AMQP_CHANNELS_MAX;
-
-    return most < AMQP_CHANNELS_MAX ? most : AMQP_CHANNELS_MAX;
-}
-
 static bool is_idle(const struct amqp_exchange *x)
 {
     return TAILQ_EMPTY(&x->waiting) && TAILQ_EMPTY(&x->sent) &&
@@ -328,7 +340,7 @@ static struct amqp_exchange *find_idle(const struct amqp_sink *s)
 {
     struct amqp_exchange *found = NULL;
 
-    for (unsigned i = 0; i < s->exchange_count; i++) {
+    for (unsigned i = 0; i < usable(s); i++) {
         struct amqp_exchange *x = s->exchanges[i];
         if (is_idle(x) && (found == NULL || x->used_ms < found->used_ms))
             found = x;
@@ -352,7 +364,7 @@ static void rename_exchange(struct amqp_exchange *x, struct slice name)
 
 struct amqp_exchange *amqp_exchange_get(struct amqp_sink *s, struct slice name)
 {
-    for (unsigned i = 0; i < s->exchange_count; i++)
+    for (unsigned i = 0; i < usable(s); i++)
         if (slice_is(name, s->exchanges[i]->name))
             return s->exchanges[i];
     struct amqp_exchange *x = NULL;

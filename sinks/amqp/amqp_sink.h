@@ -94,6 +94,7 @@ void amqp_parcel_end(struct amqp_parcel *p, enum outcome outcome, const char *wh
 /* --- amqp_exchange.c --- */
 extern const struct amqp_link_cbs amqp_sink_cbs; /* arg: the sink */
 /* Returns the exchange; NULL: all channels are in use. */
+extern const char amqp_no_channel[]; /* for people */
 struct amqp_exchange *amqp_exchange_get(struct amqp_sink *s, struct slice name);
 /* Sends what may be sent. */
 void amqp_exchange_feed(struct amqp_exchange *x);
