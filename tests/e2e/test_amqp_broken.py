@@ -130,6 +130,15 @@ def test_any_limits_of_the_broker_are_obeyed(bench):
     place.tarry.stop()
 
 
+def test_a_broker_without_heartbeats_is_left_and_gets_those_of_tarry(bench):
+    """The brokers ask for a heartbeat within 1 s or 2 s, and send none."""
+    place = Place(bench, {"one": amqp.Broker(tune=(0, 0, 1)), "two": amqp.Broker(tune=(0, 0, 2))})
+    wait_for("a heartbeat", lambda: place.brokers["two"].connection().beats > 0)
+    place.brokers["one"].connection(2)
+    assert "the broker has sent no heartbeat" in place.tarry.log.read_text()
+    place.tarry.stop()
+
+
 # ------------------------------------------------------------------ stops
 
 def blocks(connection, channel, which):
@@ -395,4 +404,24 @@ def test_what_is_no_answer_of_a_broker_ends_no_delivery(bench):
     place.post()
     place.wait_metric("jobs_delivered_total", 1)
     assert place.tarry.metric("tarry_jobs_retried_total") == 0
+    place.tarry.stop()
+
+
+def test_types_of_headers_survive_retries_a_dead_letter_its_replay_and_a_repetition(bench):
+    table = (amqp.field(b"n", b"I", b"\0\0\0\1") + amqp.field(b"N", b"l", bytes(7) + b"\1") +
+             amqp.field(b"x-death", b"A", amqp.long(b"F" + amqp.long(amqp.field(b"count", b"l", bytes(8))))))
+    repeats = b"".join(amqp.field(name, b"S", amqp.long(value)) for name, value in (
+        (b"delay-repeat", b"every 1s"), (b"delay-repeat-count", b"2")))
+    source = bench.keep(amqp.Broker(on_answered=sends((b"once", amqp.properties(table, delivery_mode=b"\1")))))
+    out = bench.keep(amqp.Broker(on_publish=lambda c, channel, number: acknowledge(c, channel, number, 0, amqp.NACK)))
+    place = Place(bench, {"in": source}, sink=f'type = "amqp"; url = "{out.url}"',
+                  route='retry = [ "10ms" ]; repeat_min = "1s"; topic = "q";')
+    wait_for("a dead letter", place.dead)
+    out.on_publish = amqp.Broker.confirm
+    assert place.tarry.ask("POST", "/v1/routes/main/dead/replay")[0] == 200
+    wait_for("the replay", lambda: len(out.published()) == 3)
+    source.connection().send(amqp.message(1, 2, b"again", amqp.properties(table + repeats, delivery_mode=b"\1")))
+    wait_for("two runs", lambda: len(out.published()) == 5)
+    for message in out.published():
+        assert table in message["props"] and b"delay-repeat" not in message["props"]
     place.tarry.stop()

@@ -8,7 +8,7 @@ import threading
 
 from lib.servers import wait_for
 
-METHOD, HEADER, BODY = 1, 2, 3
+METHOD, HEADER, BODY, BEAT = 1, 2, 3, 8
 START, START_OK, TUNE, TUNE_OK = (10, 10), (10, 11), (10, 30), (10, 31)
 OPEN, OPEN_OK, CLOSE, CLOSE_OK, BLOCKED, UNBLOCKED = (10, 40), (10, 41), (10, 50), (10, 51), (10, 60), (10, 61)
 CHANNEL_OPEN, CHANNEL_OPEN_OK, CHANNEL_CLOSE, CHANNEL_CLOSE_OK = (20, 10), (20, 11), (20, 40), (20, 41)
@@ -80,6 +80,7 @@ class Connection(threading.Thread):
         self.broker, self.sock, self.ended = broker, sock, False
         self.seen, self.published, self.acks = [], [], []  # (channel, method); messages; (channel, tag, multiple)
         self.counts = {}  # messages published on each channel
+        self.beats = 0
 
     def send(self, data):
         with contextlib.suppress(OSError):
@@ -106,6 +107,7 @@ class Connection(threading.Thread):
         self.sock.close()
 
     def take(self, kind, channel, payload):
+        self.beats += kind == BEAT
         if kind == METHOD:
             which = struct.unpack(">HH", payload[:4])
             self.seen.append((channel, which))
