@@ -142,7 +142,7 @@ def test_the_default_target_is_the_routing_key_of_the_message(bench):
         place.channel.queue_bind(queue, f"{name}.{source}", key)
     place.send(exchange=f"{name}.front", key="shop.paid")
     place.get()
-    assert place.count("jobs_delivered_total") == 1
+    place.wait_metric("jobs_delivered_total", 1)
 
 
 @pytest.mark.long
