@@ -95,9 +95,9 @@ def tarry_1():
            *(f".Nm\n.{command_macro(title)}\n.Op Ar options" for title, _ in commands),
            r""".Sh DESCRIPTION
 .Nm
-accepts messages for later delivery from Kafka, MQTT and HTTP,
+accepts messages for later delivery from Kafka, RabbitMQ, MQTT and HTTP,
 stores them in Redis until they are due,
-and delivers them to Kafka, MQTT, HTTP callbacks,
+and delivers them to Kafka, RabbitMQ, MQTT, HTTP callbacks,
 or queues that consumers pull from.
 Most commands ask a running daemon over its admin listener.
 They print tables; with
