@@ -75,7 +75,8 @@ static const struct opt opts[] = {
      "Type of the queues that declare creates. quorum: replicated.",
      .choices = "quorum|classic"},
     {"message_id_is_id", OPT_BOOL, AT(message_id_is_id), "false",
-     "Whether the message id is the id of the job, with the rules of the header delay-id, "
+     "Whether the message id is the id of the job, with the rules of the header "
+     "delay-id, "
      "unless the message has this header.",
      .min = 0},
     {"message_max", OPT_BYTES, AT(message_max_bytes), "16MiB",
