@@ -24,7 +24,9 @@
 
 enum { SEED_CPU_S = 300, QUIET_S = 120 };
 
-static char conf_file[64];
+static const char conf_file[] =
+    "sim.conf"; /* in conf_folder: its name is in the stories */
+static char conf_folder[] = "/tmp/tarry-sim-XXXXXX";
 
 /* -------------------------------------------------------------------- the plan */
 
@@ -42,6 +44,7 @@ static void choose_plan(void)
     p->consumers = one_in(2) ? (unsigned)between(1, 6) : 0;
     p->clock_jumps = one_in(6);
     p->sink_fails = !one_in(4);
+    p->batch_max = skewed(1, 200);
     p->horizon_ms = one_in(4) ? 0 : one_in(2) ? 120000 : between(1000, 20000);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
          "within %lld s, fsync %s, order %s, "
@@ -57,8 +60,9 @@ static void choose_plan(void)
 static void write_conf(void)
 {
     const struct plan *p = &world.plan;
-    /* Not as arguments, whose order of evaluation is up to the compiler. */
-    int64_t batch_max = skewed(1, 200), in_flight_max = between(20, 200);
+    /* Not as an argument: their order of evaluation is up to the compiler. */
+    int64_t in_flight_max = between(20, 200);
+    unsigned factor = (unsigned)between(1, 3);
     FILE *out = fopen(conf_file, "w");
     must(out != NULL);
     fprintf(out,
@@ -70,13 +74,13 @@ static void write_conf(void)
             "         lines: { type = \"queue\"; lease = \"5s\"; }; };\n"
             "routes: {\n"
             "  line: { from = \"web\"; to = \"lines\"; match = \"q\"; };\n",
-            (long long)p->horizon_ms, (long long)batch_max, (long long)in_flight_max);
+            (long long)p->horizon_ms, (long long)p->batch_max, (long long)in_flight_max);
     for (int i = 0; i < 2; i++)
         fprintf(out,
                 "  %s: { from = \"%s\"; to = \"out\"; retry: { first = \"1s\"; factor = "
-                "2.0; max = \"20s\"; };\n"
+                "%u.0; max = \"20s\"; };\n"
                 "       order = \"%s\"; buckets = %u; };\n",
-                i ? "web" : "log", i ? "web" : "log", p->by_key ? "key" : "none",
+                i ? "web" : "log", i ? "web" : "log", factor, p->by_key ? "key" : "none",
                 p->buckets);
     fprintf(out, "};\n");
     must(fclose(out) == 0);
@@ -148,7 +152,7 @@ static void hurt_server(void)
     after(skewed(10 * MS, 20 * SECOND), end_faults_of_server, NULL, 0);
 }
 
-/* Is no fault: it must cause no duplicate. */
+/* Other numbers in flight, and other retries. Is no fault: it must cause no duplicate. */
 static void reload(struct sim_core *core)
 {
     tell("core%u reloads a changed configuration", core->index);
@@ -288,6 +292,7 @@ static int run_child(uint64_t seed, const char *story, struct totals *shared)
         must(story == NULL || world.story != NULL);
         if (world.story)
             setvbuf(world.story, NULL, _IOLBF, 1 << 16);
+        must(chdir(conf_folder) == 0);
         simulate(seed);
         *shared = world.totals;
         if (world.story)
@@ -381,7 +386,7 @@ int main(int argc, char **argv)
     struct totals sum = {0};
     unsigned failures = 0, seeds = 0, failures_max = getenv("SIM_FIRST") ? 1 : 10;
     begun_s = seconds();
-    snprintf(conf_file, sizeof(conf_file), "/tmp/tarry-sim-%d.conf", (int)getpid());
+    must(mkdtemp(conf_folder) != NULL);
     cores_load("build/sim/core.so");
     do {
         *shared = (struct totals){0};
@@ -395,7 +400,9 @@ int main(int argc, char **argv)
         sum.turns += shared->turns;
         seed++;
     } while (argc <= 2 && seconds() - begun_s < limit && failures < failures_max);
+    must(chdir(conf_folder) == 0);
     unlink(conf_file);
+    rmdir(conf_folder);
     printf(
         "%u seeds in %.1f s (%.1f s of CPU), the last %llu: %.2f simulated hours, %lld "
         "jobs, %lld "

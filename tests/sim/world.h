@@ -31,7 +31,7 @@ struct plan {
     unsigned consumers; /* of the queue; 0: no queue */
     bool clock_jumps;
     bool sink_fails;
-    int64_t horizon_ms;
+    int64_t horizon_ms, batch_max;
 };
 
 struct totals {

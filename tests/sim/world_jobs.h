@@ -17,7 +17,7 @@ struct job_seen {
     bool excused;  /* a fault of this very job may cause duplicates: a late answer, a
                       repeated request */
     int64_t accepted_us, cancelled_us;
-    int64_t handed_us, got_us; /* to a sink, at the receiver; the last time; 0: never */
+    int64_t handed_us, got_us; /* to a sink or consumer, at the receiver */
     unsigned received;
     bool settled; /* delivered and acked, with no fault near: it must never come again */
     int64_t lease_end_ms; /* of the queue: of its consumer, by the clock of Redis */

@@ -116,6 +116,7 @@ void consumer_pulled(struct sim_core *core, int64_t consumer, int code,
              waits ? "" : ", which it does not expect");
         check_pulled(c, job);
         job->lease_end_ms = jobs[i].lease;
+        job->handed_us = world.now_us;
         job->received++;
         world.totals.deliveries++;
     }
@@ -183,6 +184,7 @@ void consumer_finished(struct sim_core *core, int64_t consumer, int code)
         later(c, skewed(MS, 2 * SECOND), finish);
         return;
     }
+    job->handed_us = world.now_us;
     if (code == QUEUE_OK && !c->ask.release)
         job->acked = true;
     if (code == QUEUE_REFUSED && !c->ask.release && !job->acked)
