@@ -140,7 +140,8 @@ void jobs_rewind(struct sim_core *core)
 {
     for (int i = 0; i < PARTITIONS; i++)
         if (parts[i].reader == core)
-            rewind_to(&parts[i], parts[i].committed);
+            rewind_to(&parts[i], parts[i].committed < parts[i].done ? parts[i].committed
+                                                                    : parts[i].done);
 }
 
 static void accept_job(struct job_seen *job)
