@@ -3,9 +3,9 @@
  * sim.c - simulates seeds for a time, each in a child process.
  *
  * sim [SECONDS [SEED]]: prints a line for each seed that breaks a guarantee, and writes
- * its story to build/sim/story-SEED. With SEED: this seed alone. Exits with 1 if one
- * fails. SIM_TWICE=1: simulates each seed twice and compares the stories. SIM_FIRST=1:
- * ends at the first that fails.
+ * its story to build/sim/story-SEED. With SEED: this seed alone, twice, and its story is
+ * kept. Exits with 1 if one fails. SIM_TWICE=1: simulates each seed twice and compares
+ * the stories. SIM_FIRST=1: ends at the first that fails.
  */
 #include "tests/sim/world.h"
 
@@ -343,10 +343,11 @@ static void show_failure(uint64_t seed, const char *story, int code)
         printf("(no reason)\n");
 }
 
-static bool run_seed(uint64_t seed, const char *folder, struct totals *shared)
+/* keep: write the story, also of a seed that does not fail. */
+static bool run_seed(uint64_t seed, const char *folder, bool keep, struct totals *shared)
 {
     char story[300], again[330];
-    bool twice = getenv("SIM_TWICE") != NULL;
+    bool twice = keep || getenv("SIM_TWICE") != NULL;
     snprintf(story, sizeof(story), "%s/story-%llu", folder, (unsigned long long)seed);
     snprintf(again, sizeof(again), "%s.again", story);
     int code = run_child(seed, twice ? story : NULL, shared);
@@ -366,7 +367,7 @@ static bool run_seed(uint64_t seed, const char *folder, struct totals *shared)
     }
     if (code != 0)
         show_failure(seed, story, code);
-    else if (repeats)
+    else if (repeats && !keep)
         unlink(story);
     return code == 0 && repeats;
 }
@@ -390,7 +391,7 @@ int main(int argc, char **argv)
     cores_load("build/sim/core.so");
     do {
         *shared = (struct totals){0};
-        failures += !run_seed(seed, folder, shared);
+        failures += !run_seed(seed, folder, argc > 2, shared);
         seeds++;
         sum.simulated_us += shared->simulated_us;
         sum.jobs += shared->jobs;
