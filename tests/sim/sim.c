@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SEED_CPU_S = 300, QUIET_S = 120 };
+enum { SEED_CPU_S = 300 };
 
 static const char conf_file[] =
     "sim.conf"; /* in conf_folder: its name is in the stories */
@@ -249,8 +249,11 @@ static void simulate(uint64_t seed)
         heal();
     if (!world.failed)
         world_run(jobs_latest_us(), true);
-    /* The last outcomes, leases and attempts. */
-    for (int i = 0; i < QUIET_S && !world.failed && (i == 0 || !judge_is_quiet()); i++)
+    int64_t quiet_us = world.now_us + SECOND;
+    /* The last outcomes, leases and attempts; also jobs that may have been lost. */
+    int64_t limit_us = jobs_latest_us();
+    while (!world.failed && world.now_us < limit_us &&
+           (world.now_us < quiet_us || !judge_is_quiet()))
         world_run(world.now_us + SECOND, false);
     if (!world.failed)
         jobs_judge();

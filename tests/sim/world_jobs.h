@@ -23,7 +23,8 @@ struct job_seen {
     int64_t lease_end_ms; /* of the queue: of its consumer, by the clock of Redis */
     bool asked_end;       /* a consumer has acknowledged it, perhaps without an answer */
     bool acked;           /* and it was answered */
-    int64_t cancels;      /* number of the job that a cancel is for */
+    int64_t acked_us;
+    int64_t cancels; /* number of the job that a cancel is for */
 };
 
 struct job_seen *job_at(int64_t number);
