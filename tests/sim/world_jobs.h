@@ -18,6 +18,8 @@ struct job_seen {
                       repeated request */
     int64_t accepted_us, cancelled_us;
     int64_t handed_us, got_us; /* to a sink or consumer, at the receiver */
+    unsigned attempt;          /* of the last delivery */
+    int64_t retry_us;          /* when the sink last reported TRY_AGAIN; 0: never */
     unsigned received;
     bool settled; /* delivered and acked, with no fault near: it must never come again */
     int64_t lease_end_ms; /* of the queue: of its consumer, by the clock of Redis */

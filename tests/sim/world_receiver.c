@@ -43,6 +43,8 @@ static void give_outcome(void *arg, int64_t number)
     (void)number;
     if (s->outcome == DELIVERED)
         after(SECOND, settle, s->job, world.now_us);
+    if (s->outcome == TRY_AGAIN)
+        s->job->retry_us = world.now_us;
     if (s->core->alive && s->core->life == s->life)
         core_event(s->core, &(struct event){.kind = EVENT_OUTCOME,
                                             .of = s->delivery,
@@ -101,6 +103,18 @@ static void choose_end(struct sending *s, int64_t timeout_ms, int64_t *got_us,
         s->outcome = REJECTED;
         s->why = "400";
     }
+}
+
+/* A failed attempt is counted. */
+static void check_attempt(const struct sim_core *core, struct job_seen *job,
+                          unsigned attempt)
+{
+    bool is_counted = job->retry_us && !job->excused &&
+                      world.last_fault_us + 15 * SECOND < job->retry_us;
+    if (is_counted && attempt <= job->attempt)
+        broken("core%u delivers %lld as attempt %u after attempt %u has failed",
+               core->index, (long long)job->record.number, attempt, job->attempt);
+    job->attempt = attempt;
 }
 
 static void check_delivery(const struct sim_core *core, const struct job_seen *job)
@@ -162,6 +176,7 @@ void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
          (long long)s->job->record.number, attempt, dead ? ", a dead letter" : "");
     check_delivery(core, s->job);
     check_order(core, s->job);
+    check_attempt(core, s->job, attempt);
     choose_end(s, timeout_ms, &got_us, &end_us);
     if (s->outcome == DELIVERED) /* else it comes again */
         s->job->handed_us = world.now_us;
