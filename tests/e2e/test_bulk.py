@@ -237,7 +237,7 @@ def test_jobs_of_a_queue_are_cancelled_moved_and_made_ready(w):
     for n in range(12):
         assert w.tarry.ask("POST", "/v1/queues/mails/jobs", b"x", {
             "delay-id": f"q-{n:02}", "deliver-after": ("0s", "30m", "5h")[n % 3]})[0] == 201
-    token = w.tarry.ask("POST", "/v1/queues/mails/pull")[2]["jobs"][0]["token"]
+    token = w.tarry.ask("POST", "/v1/queues/mails/pull?wait=5s")[2]["jobs"][0]["token"]
     assert (len(w.ids("mails", queue="mails", state="ready")), len(w.ids("mails", queue="mails", state="delayed"))) == (3, 8)
     assert w.all("move", "mails", queue="mails", id_prefix="q-1", after="2h")[0] == {"done": 2}
     assert w.all("now", "mails", queue="mails", id_prefix="q-0", max=1)[0] == {"done": 6}
