@@ -2,12 +2,14 @@
 /*
  * sim.c - simulates seeds for a time, each in a child process.
  *
- * sim [SECONDS [SEED]]: prints a line for each seed that breaks a guarantee, and writes
- * its story to build/sim/story-SEED. With SEED: this seed alone, twice, and its story is
- * kept. Exits with 1 if one fails. SIM_TWICE=1: simulates each seed twice and compares
- * the stories. SIM_FIRST=1: ends at the first that fails.
+ * sim [SECONDS [SEED [STEP...]]]: prints a line for each seed that breaks a guarantee,
+ * and writes its story to build/sim/story-SEED. With SEED: this seed alone. STEP: keeps
+ * only these steps of its plan (plan_keep() in world.h). The first seed that fails is
+ * shortened. Exits with 1 if one fails. SIM_TWICE=1: simulates each seed twice and
+ * compares the stories. SIM_FIRST=1: ends at the first that fails, and does not shorten
+ * it.
  */
-#include "tests/sim/world.h"
+#include "tests/sim/shorten.h"
 
 #include "bridge/base/mem.h"
 
@@ -30,7 +32,7 @@ static char conf_folder[] = "/tmp/tarry-sim-XXXXXX";
 
 /* -------------------------------------------------------------------- the plan */
 
-static void choose_plan(void)
+static void choose_plan(struct words keep)
 {
     struct plan *p = &world.plan;
     p->cores = (unsigned)between(1, CORES_MAX);
@@ -55,6 +57,10 @@ static void choose_plan(void)
          p->fsync_always ? "always" : "everysec", p->by_key ? "key" : "none",
          (long long)p->horizon_ms, p->buckets, p->consumers,
          p->clock_jumps ? ", clock jumps" : "", p->sink_fails ? ", the sink fails" : "");
+    plan_steps(p);
+    tell("plan: %zu faults, %zu jobs", p->faults.n, p->jobs.n);
+    plan_keep(p, keep.at, keep.n);
+    p->faults_end_us = plan_end_us(p);
 }
 
 static void write_conf(void)
@@ -169,10 +175,11 @@ static void jump(void)
 
 static void hurt(void *arg, int64_t number)
 {
+    struct step *step = arg;
+    draw_from(&step->stream);
     struct sim_core *core = &cores[between(0, world.plan.cores - 1)];
-    (void)arg, (void)number;
-    if (world.healed)
-        return;
+    tell("f%lld begins", (long long)number);
+    world.plan.faults.begun = step->number + 1;
     switch (between(0, world.plan.clock_jumps ? 10 : 9)) {
     case 0:
     case 1:
@@ -206,7 +213,6 @@ static void hurt(void *arg, int64_t number)
     default:
         jump();
     }
-    after(skewed(MS, 4 * world.plan.fault_every_us), hurt, NULL, 0);
 }
 
 static void sync_server(void *arg, int64_t number)
@@ -231,10 +237,13 @@ static void heal(void)
 
 /* -------------------------------------------------------------------- one seed */
 
-static void simulate(uint64_t seed)
+static void simulate(uint64_t seed, struct words keep)
 {
-    world.random = seed * 0x2545F4914F6CDD1DU + 1;
-    choose_plan();
+    static uint64_t stream;
+    world.seed = seed;
+    stream = stream_new('p', 0);
+    draw_from(&stream);
+    choose_plan(keep);
     write_conf();
     net_init();
     jobs_init();
@@ -242,8 +251,9 @@ static void simulate(uint64_t seed)
     for (unsigned i = 0; i < world.plan.cores; i++)
         core_start(&cores[i], conf_file);
     after(SECOND, sync_server, NULL, 0);
-    if (world.plan.fault_every_us != NEVER)
-        after(skewed(MS, 10 * SECOND), hurt, NULL, 0);
+    for (size_t i = 0; i < world.plan.faults.n; i++)
+        if (world.plan.faults.at[i].kept)
+            at(world.plan.faults.at[i].us, hurt, &world.plan.faults.at[i], (int64_t)i);
     world_run(world.plan.faults_end_us, false);
     if (!world.failed)
         heal();
@@ -260,10 +270,20 @@ static void simulate(uint64_t seed)
     world.totals.simulated_us = world.now_us;
 }
 
+static struct result *shared; /* of the child; NULL before the first one */
+
+static void on_end(void)
+{
+    memcpy(shared->reason, world.reason, sizeof(shared->reason));
+    shared->faults = world.plan.faults.begun;
+    shared->jobs = world.plan.jobs.begun;
+}
+
 /* Appends the stack to the story: addresses in build/sim/core.so, for addr2line. */
 static void on_crash(int signo)
 {
     void *frames[60];
+    on_end();
     if (world.story)
         backtrace_symbols_fd(frames, backtrace(frames, 60), fileno(world.story));
     signal(signo, SIG_DFL);
@@ -282,13 +302,18 @@ static void catch_crashes(void)
     sigaction(SIGABRT, &act, NULL);
 }
 
-/* Returns the exit code of the child. */
-static int run_child(uint64_t seed, const char *story, struct totals *shared)
+struct result run_child(uint64_t seed, struct words keep, const char *story, int cpu_s)
 {
+    if (shared == NULL)
+        shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    must(shared != MAP_FAILED);
+    *shared = (struct result){0};
+    fflush(stdout);
     pid_t child = fork();
     must(child >= 0);
     if (child == 0) {
-        const struct rlimit cpu = {SEED_CPU_S, SEED_CPU_S};
+        const struct rlimit cpu = {(rlim_t)cpu_s, (rlim_t)cpu_s};
         setrlimit(RLIMIT_CPU, &cpu);
         catch_crashes();
         world.story = story ? fopen(story, "w") : NULL;
@@ -296,22 +321,23 @@ static int run_child(uint64_t seed, const char *story, struct totals *shared)
         if (world.story)
             setvbuf(world.story, NULL, _IOLBF, 1 << 16);
         must(chdir(conf_folder) == 0);
-        simulate(seed);
-        *shared = world.totals;
+        simulate(seed, keep);
+        shared->totals = world.totals;
         if (world.story)
             fclose(world.story);
+        on_end();
         _exit(world.failed);
     }
     int status;
     while (waitpid(child, &status, 0) < 0)
         must(errno == EINTR);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    shared->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return *shared;
 }
 
 static double begun_s;
 
-/* Of all seeds so far. */
-static double cpu_seconds(void)
+double cpu_seconds(void)
 {
     struct rusage used;
     getrusage(RUSAGE_CHILDREN, &used);
@@ -346,33 +372,38 @@ static void show_failure(uint64_t seed, const char *story, int code)
         printf("(no reason)\n");
 }
 
-/* keep: write the story, also of a seed that does not fail. */
-static bool run_seed(uint64_t seed, const char *folder, bool keep, struct totals *shared)
+static bool run_seed(uint64_t seed, struct words keep, const char *folder,
+                     struct totals *totals)
 {
-    char story[300], again[330];
-    bool twice = keep || getenv("SIM_TWICE") != NULL;
-    snprintf(story, sizeof(story), "%s/story-%llu", folder, (unsigned long long)seed);
-    snprintf(again, sizeof(again), "%s.again", story);
-    int code = run_child(seed, twice ? story : NULL, shared);
-    if (code == 0 && !twice)
-        return true;
-    if (!twice)
-        run_child(seed, story, shared);
-    bool repeats = true;
-    if (twice || code != 0) {
-        int second = run_child(seed, again, shared);
-        repeats = second == code && is_same(story, again);
+    static bool shortened;
+    char *story = mem_format("%s/story-%llu", folder, (unsigned long long)seed),
+         *again = mem_format("%s.again", story), *brief = mem_format("%s.short", story);
+    bool twice = getenv("SIM_TWICE") != NULL, repeats = true;
+    struct result r = run_child(seed, keep, twice ? story : NULL, SEED_CPU_S);
+    if (r.code != 0 && !twice)
+        run_child(seed, keep, story, SEED_CPU_S);
+    if (r.code != 0 || twice) {
+        repeats = run_child(seed, keep, again, SEED_CPU_S).code == r.code &&
+                  is_same(story, again);
         if (!repeats)
             printf("FAILED: seed %llu is not repeatable: %s differs from %s\n",
                    (unsigned long long)seed, story, again);
         else
             unlink(again);
     }
-    if (code != 0)
-        show_failure(seed, story, code);
-    else if (repeats && !keep)
+    if (r.code != 0)
+        show_failure(seed, story, r.code);
+    else if (repeats)
         unlink(story);
-    return code == 0 && repeats;
+    if (r.code != 0 && repeats && keep.n == 0 && !shortened && !getenv("SIM_FIRST")) {
+        shorten(seed, &r, brief);
+        shortened = true;
+    }
+    *totals = r.totals;
+    free(story);
+    free(again);
+    free(brief);
+    return r.code == 0 && repeats;
 }
 
 int main(int argc, char **argv)
@@ -385,23 +416,21 @@ int main(int argc, char **argv)
     const char *folder = "build/sim";
     double limit = argc > 1 ? atof(argv[1]) : 60;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL) * 1000;
-    struct totals *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct totals sum = {0};
+    const struct words keep = {(const char **)argv + 3, argc > 3 ? (size_t)argc - 3 : 0};
+    struct totals sum = {0}, one;
     unsigned failures = 0, seeds = 0, failures_max = getenv("SIM_FIRST") ? 1 : 10;
     begun_s = seconds();
     must(mkdtemp(conf_folder) != NULL);
     cores_load("build/sim/core.so");
     do {
-        *shared = (struct totals){0};
-        failures += !run_seed(seed, folder, argc > 2, shared);
+        failures += !run_seed(seed, keep, folder, &one);
         seeds++;
-        sum.simulated_us += shared->simulated_us;
-        sum.jobs += shared->jobs;
-        sum.deliveries += shared->deliveries;
-        sum.faults += shared->faults;
-        sum.lives += shared->lives;
-        sum.turns += shared->turns;
+        sum.simulated_us += one.simulated_us;
+        sum.jobs += one.jobs;
+        sum.deliveries += one.deliveries;
+        sum.faults += one.faults;
+        sum.lives += one.lives;
+        sum.turns += one.turns;
         seed++;
     } while (argc <= 2 && seconds() - begun_s < limit && failures < failures_max);
     must(chdir(conf_folder) == 0);

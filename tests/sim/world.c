@@ -14,7 +14,7 @@ struct world world;
 /* splitmix64 */
 uint64_t chance(void)
 {
-    uint64_t z = world.random += 0x9E3779B97F4A7C15U;
+    uint64_t z = *world.stream += 0x9E3779B97F4A7C15U;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9U;
     z = (z ^ z >> 27) * 0x94D049BB133111EBU;
     return (z ^ z >> 31) >> 32;
@@ -48,6 +48,7 @@ struct moment {
     void (*fn)(void *arg, int64_t number);
     void *arg;
     int64_t number;
+    uint64_t *stream;
 };
 
 static struct {
@@ -76,7 +77,11 @@ void at(int64_t us, void (*fn)(void *arg, int64_t number), void *arg, int64_t nu
     }
     size_t i = agenda.n++;
     agenda.heap[i] = (struct moment){us > world.now_us ? us : world.now_us,
-                                     agenda.orders++, fn, arg, number};
+                                     agenda.orders++,
+                                     fn,
+                                     arg,
+                                     number,
+                                     world.stream};
     for (; i > 0 && is_before(&agenda.heap[i], &agenda.heap[(i - 1) / 2]);
          i = (i - 1) / 2)
         swap(i, (i - 1) / 2);
@@ -106,6 +111,7 @@ void world_run(int64_t until_us, bool until_done)
     while (!world.failed && agenda.n > 0 && agenda.heap[0].us <= until_us) {
         struct moment m = take_first();
         world.now_us = m.us;
+        draw_from(m.stream);
         m.fn(m.arg, m.number);
         if (until_done && jobs_are_done())
             return;
@@ -149,6 +155,11 @@ void broken(const char *fmt, ...)
 {
     va_list args;
     FILE *story = world.story;
+    if (!world.failed) {
+        va_start(args, fmt);
+        vsnprintf(world.reason, sizeof(world.reason), fmt, args);
+        va_end(args);
+    }
     world.failed = true;
     va_start(args, fmt);
     if (story) {

@@ -18,6 +18,20 @@ enum { CORES_MAX = 3, PARTITIONS = 3 };
 
 /* --- world.c: time, chance, the story --- */
 
+/* A fault or a job of a plan. Its chances are its own: it happens alike if others are
+ * left out. */
+struct step {
+    int64_t us;
+    uint64_t stream;
+    unsigned number;
+    bool kept;
+};
+
+struct steps {
+    struct step *at;
+    size_t n, begun; /* all; up to the last one that has begun */
+};
+
 /* What one seed is like. */
 struct plan {
     unsigned cores;
@@ -32,6 +46,8 @@ struct plan {
     bool clock_jumps;
     bool sink_fails;
     int64_t horizon_ms, batch_max;
+    struct steps faults, jobs;
+    bool whole_time; /* else the faults end soon after the last step that is kept */
 };
 
 struct totals {
@@ -40,13 +56,16 @@ struct totals {
 
 struct world {
     int64_t now_us; /* since the beginning */
-    uint64_t random;
+    uint64_t seed;
+    uint64_t order;   /* another one: other chances of the cores and the network */
+    uint64_t *stream; /* where chance() draws from */
     struct plan plan;
     struct totals totals;
     FILE *story; /* NULL: not written */
     int64_t last_fault_us;
     bool healed; /* faults have ended */
     bool failed;
+    char reason[256]; /* of the failure */
 };
 extern struct world world;
 
@@ -56,7 +75,8 @@ bool one_in(unsigned n);
 /* Mostly near least, seldom near most: for delays. */
 int64_t skewed(int64_t least, int64_t most);
 
-/* Calls fn(arg, number) at that time; of equal times in the order of the calls. */
+/* Calls fn(arg, number) at that time; of equal times in the order of the calls. It draws
+ * from the stream of the caller. */
 void at(int64_t us, void (*fn)(void *arg, int64_t number), void *arg, int64_t number);
 void after(int64_t us, void (*fn)(void *arg, int64_t number), void *arg, int64_t number);
 
@@ -71,6 +91,20 @@ void broken(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Something happened that may cause duplicates. */
 void fault(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* --- plan.c --- */
+
+/* Returns the state of a stream of chances: of the seed, a kind of thing, and its number.
+ */
+uint64_t stream_new(char kind, uint64_t number);
+/* Sets where chance() draws from; returns what it was before. */
+uint64_t *draw_from(uint64_t *stream);
+/* Chooses when the faults and the jobs of the plan happen. */
+void plan_steps(struct plan *p);
+int64_t plan_end_us(const struct plan *p);
+/* Leaves out all steps but those of the words: "f3", "j10-12", "sink" (it fails), "time"
+ * (the whole), "o1" (order of chances). No words: keeps all. */
+void plan_keep(struct plan *p, const char *const *words, size_t n);
+
 /* --- world_core.c --- */
 
 struct sim_core {
@@ -79,7 +113,8 @@ struct sim_core {
     unsigned life;
     bool alive;
     int64_t mono_offset_us, wall_offset_us;
-    uint64_t random;
+    uint64_t random; /* of the daemon */
+    uint64_t stream; /* of the world, for this core and its connections */
     int64_t turn_at, until_us, busy_until_us;
     struct inbox *inbox;
     struct coroutine *coroutine;

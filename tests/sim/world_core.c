@@ -161,6 +161,7 @@ static void turn(void *arg, int64_t when)
         return;
     }
     core->turn_at = NEVER;
+    draw_from(&core->stream);
     world.totals.turns++;
     swapcontext(&core->coroutine->world, &core->coroutine->core);
     if (!core->alive)
@@ -318,9 +319,13 @@ void core_start(struct sim_core *core, const char *conf_file)
     world.totals.lives++;
     core->life++;
     core->alive = true;
+    core->stream =
+        stream_new('c', (world.order * CORES_MAX + core->index) << 32 | core->life);
+    uint64_t *before = draw_from(&core->stream);
     core->mono_offset_us = between(SECOND, 1000000 * SECOND);
     core->wall_offset_us = server.clock_us + between(-5 * SECOND, 5 * SECOND);
     core->random = chance();
+    draw_from(before);
     core->turn_at = NEVER;
     core->busy_until_us = world.now_us;
     free(core->inbox->current);

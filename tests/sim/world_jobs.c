@@ -16,7 +16,7 @@
 #include <glib.h>
 #include <stdlib.h>
 
-enum { DEADLINE_S = 180, JOBS_MAX = 4000 };
+enum { DEADLINE_S = 180 };
 #define COMMIT_LAG_US (2 * SECOND)
 
 struct partition {
@@ -30,13 +30,19 @@ struct partition {
     int64_t generation;
 };
 
-static GPtrArray *jobs; /* struct job_seen */
+static GPtrArray *jobs;             /* struct job_seen */
+static struct job_seen **by_number; /* a job: that of its step; a cancel: behind them */
 static struct partition parts[PARTITIONS];
 
 struct job_seen *job_at(int64_t number)
 {
-    must(number >= 0 && number < (int64_t)jobs->len);
-    return jobs->pdata[number];
+    must(number >= 0 && number < 2 * (int64_t)world.plan.jobs.n && by_number[number]);
+    return by_number[number];
+}
+
+struct job_seen *job_nth(int64_t i)
+{
+    return jobs->pdata[i];
 }
 
 int64_t jobs_count(void)
@@ -68,7 +74,7 @@ static void go_back(struct partition *p, int64_t offset)
     for (guint i = (guint)offset; i < p->states->len; i++)
         g_array_index(p->states, char, i) = 0;
     p->position = offset;
-    p->done = p->done < offset ? p->done : offset;
+    p->done = offset;
     p->rewinds = false;
 }
 
@@ -140,8 +146,7 @@ void jobs_rewind(struct sim_core *core)
 {
     for (int i = 0; i < PARTITIONS; i++)
         if (parts[i].reader == core)
-            rewind_to(&parts[i], parts[i].committed < parts[i].done ? parts[i].committed
-                                                                    : parts[i].done);
+            rewind_to(&parts[i], parts[i].committed);
 }
 
 static void accept_job(struct job_seen *job)
@@ -185,8 +190,10 @@ static void send_request(void *arg, int64_t number);
 
 static void send_again_later(struct job_seen *job)
 {
+    uint64_t *before = draw_from(job->stream);
     job->core = NULL;
     after(skewed(10 * MS, 5 * SECOND), send_request, NULL, job->record.number);
+    draw_from(before);
 }
 
 /* The client waits 30 s for the answer. */
@@ -258,14 +265,23 @@ void jobs_answered(struct sim_core *core, int64_t number, int outcome)
 
 /* ------------------------------------------------------------------- producing */
 
-static struct job_seen *job_new_of(int64_t offset, int32_t partition)
+static struct job_seen *add_job(int64_t number, uint64_t *stream)
+{
+    struct job_seen *job = mem_alloc(sizeof(*job));
+    job->record.number = number;
+    job->record.offset = job->record.partition = -1;
+    job->stream = stream;
+    by_number[number] = job;
+    g_ptr_array_add(jobs, job);
+    return job;
+}
+
+static struct job_seen *add_produced(struct step *step)
 {
     static const int64_t near_ms = 5000;
-    struct job_seen *job = mem_alloc(sizeof(*job));
+    struct job_seen *job = add_job(step->number, &step->stream);
     int64_t now_ms = server_now_us() / 1000;
-    job->record.number = jobs->len;
-    job->record.offset = offset;
-    job->record.partition = partition;
+    world.totals.jobs++;
     job->record.written_ms = now_ms;
     if (!one_in(10))
         job->record.due_ms =
@@ -274,58 +290,59 @@ static struct job_seen *job_new_of(int64_t offset, int32_t partition)
         job->record.due_ms = job->record.due_ms / 10000 * 10000;
     if (one_in(2))
         job->record.key = mem_format("key%d", (int)between(0, 5));
-    g_ptr_array_add(jobs, job);
     return job;
 }
 
-static void add_cancel(struct job_seen *of)
+static void add_cancel(struct job_seen *of, struct step *step)
 {
-    struct job_seen *ask = mem_alloc(sizeof(*ask));
-    ask->record.number = jobs->len;
-    ask->record.offset = ask->record.partition = -1;
+    struct job_seen *ask =
+        add_job(step->number + (int64_t)world.plan.jobs.n, &step->stream);
     ask->record.cancels = true;
     ask->record.id = of->record.id;
     ask->cancels = of->record.number;
-    g_ptr_array_add(jobs, ask);
     send_request(NULL, ask->record.number);
 }
 
+static void add_record(struct job_seen *job)
+{
+    int i = (int)between(0, PARTITIONS - 1);
+    struct partition *p = &parts[i];
+    char unread = 0;
+    job->record.offset = p->numbers->len;
+    job->record.partition = i;
+    if (one_in(8))
+        job->record.id = mem_format("record-%lld", (long long)job->record.number);
+    g_array_append_val(p->numbers, job->record.number);
+    g_array_append_val(p->states, unread);
+    tell("partition %d: record %lld at offset %lld, due %lld", i,
+         (long long)job->record.number, (long long)job->record.offset,
+         (long long)job->record.due_ms);
+    tell_reader(p);
+}
+
+static void add_request(struct job_seen *job)
+{
+    job->record.queued = world.plan.consumers > 0 && one_in(2);
+    job->record.id = mem_format("job-%lld", (long long)job->record.number);
+    tell("request %lld, due %lld", (long long)job->record.number,
+         (long long)job->record.due_ms);
+    send_request(NULL, job->record.number);
+}
+
+/* Produces the job of a step, and sometimes cancels an earlier one. */
 static void produce(void *arg, int64_t number)
 {
-    (void)arg, (void)number;
-    if (world.now_us >= world.plan.faults_end_us || jobs->len >= JOBS_MAX)
-        return;
-    for (int64_t n = one_in(20) ? between(1, 60) : 1; n > 0; n--) {
-        if (one_in(2)) {
-            int i = (int)between(0, PARTITIONS - 1);
-            struct partition *p = &parts[i];
-            struct job_seen *job = job_new_of(p->numbers->len, i);
-            char unread = 0;
-            if (one_in(8))
-                job->record.id = mem_format("record-%lld", (long long)job->record.number);
-            g_array_append_val(p->numbers, job->record.number);
-            g_array_append_val(p->states, unread);
-            tell("partition %d: record %lld at offset %lld, due %lld", i,
-                 (long long)job->record.number, (long long)job->record.offset,
-                 (long long)job->record.due_ms);
-            tell_reader(p);
-        } else {
-            struct job_seen *job = job_new_of(-1, -1);
-            job->record.queued = world.plan.consumers > 0 && one_in(2);
-            job->record.id = mem_format("job-%lld", (long long)job->record.number);
-            tell("request %lld, due %lld", (long long)job->record.number,
-                 (long long)job->record.due_ms);
-            send_request(NULL, job->record.number);
-        }
-        world.totals.jobs++;
-    }
-    if (one_in(10) && jobs->len > 0) {
-        struct job_seen *job = job_at(between(0, (int64_t)jobs->len - 1));
-        if (job->record.offset < 0 && !job->record.cancels && !job->record.queued &&
-            job->accepted && job->asked == 1)
-            add_cancel(job);
-    }
-    after(skewed(1, 10 * world.plan.record_every_us), produce, NULL, 0);
+    struct step *step = arg;
+    draw_from(&step->stream);
+    world.plan.jobs.begun = step->number + 1;
+    struct job_seen *job = add_produced(step);
+    if (one_in(2))
+        add_record(job);
+    else
+        add_request(job);
+    if (one_in(16) && (job = by_number[between(0, number)]) && job->record.offset < 0 &&
+        !job->record.queued && job->accepted && job->asked == 1)
+        add_cancel(job, step);
 }
 
 void jobs_init(void)
@@ -335,7 +352,10 @@ void jobs_init(void)
         parts[i].numbers = g_array_new(FALSE, FALSE, sizeof(int64_t));
         parts[i].states = g_array_new(FALSE, FALSE, 1);
     }
-    after(SECOND, produce, NULL, 0);
+    by_number = mem_alloc(2 * world.plan.jobs.n * sizeof(struct job_seen *));
+    for (size_t i = 0; i < world.plan.jobs.n; i++)
+        if (world.plan.jobs.at[i].kept)
+            at(world.plan.jobs.at[i].us, produce, &world.plan.jobs.at[i], (int64_t)i);
 }
 
 /* ----------------------------------------------------------------------- judging */
@@ -415,7 +435,7 @@ void jobs_judge(void)
 {
     for (guint i = 0; i < jobs->len && !world.failed; i++)
         if (!has_left(jobs->pdata[i]))
-            broken("G2: %lld is not delivered", (long long)job_at(i)->record.number);
+            broken("G2: %lld is not delivered", (long long)job_nth(i)->record.number);
     for (int i = 0; i < PARTITIONS && !world.failed; i++)
         if (parts[i].done < (int64_t)parts[i].numbers->len)
             broken("partition %d is read and stored only up to %lld", i,

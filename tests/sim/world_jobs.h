@@ -8,6 +8,7 @@
 /* What the world knows of a job. */
 struct job_seen {
     struct record record;
+    uint64_t *stream;      /* of its chances */
     struct sim_core *core; /* of a request: where it is; NULL: nowhere */
     unsigned life;
     unsigned asked;             /* of a request: how often it was sent */
@@ -30,7 +31,9 @@ struct job_seen {
 };
 
 struct job_seen *job_at(int64_t number);
+/* All jobs so far, in the order of their production. */
 int64_t jobs_count(void);
+struct job_seen *job_nth(int64_t i);
 /* No fault could have affected both that moment and now. */
 bool is_calm_since(int64_t us);
 int64_t jobs_dead(void); /* rejected by the receiver */

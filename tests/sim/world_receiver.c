@@ -152,7 +152,7 @@ static void check_order(const struct sim_core *core, const struct job_seen *job)
         world.plan.clock_jumps)
         return;
     for (int64_t i = 0; i < jobs_count(); i++) {
-        const struct job_seen *first = job_at(i);
+        const struct job_seen *first = job_nth(i);
         bool has_left = first->received > 0 || first->dead || first->cancelled ||
                         first->may_drop || first->lost;
         if (precedes(first, job) && !has_left)
@@ -177,6 +177,7 @@ void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
     check_delivery(core, s->job);
     check_order(core, s->job);
     check_attempt(core, s->job, attempt);
+    uint64_t *before = draw_from(s->job->stream);
     choose_end(s, timeout_ms, &got_us, &end_us);
     if (s->outcome == DELIVERED) /* else it comes again */
         s->job->handed_us = world.now_us;
@@ -187,4 +188,5 @@ void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
     if (got_us != NEVER)
         after(got_us, receive, s->job, 0);
     after(end_us, give_outcome, s, 0);
+    draw_from(before);
 }

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* shorten.h - leaves out what a failing seed does not need, as long as it fails alike. */
+#ifndef TESTS_SIM_SHORTEN_H
+#define TESTS_SIM_SHORTEN_H
+
+#include "tests/sim/world.h"
+
+/* Of one run of a seed, in a child process. */
+struct result {
+    int code; /* its exit code, 128 + the signal; 0: no guarantee was broken */
+    struct totals totals;
+    char reason[256];    /* of the failure; empty: a crash */
+    size_t faults, jobs; /* steps of the plan that began before its end */
+};
+
+/* The words of plan_keep(); none: the whole plan. */
+struct words {
+    const char **at;
+    size_t n;
+};
+
+/* --- sim.c --- */
+
+/* Runs a seed. story: NULL, or the path of the story that it writes. */
+struct result run_child(uint64_t seed, struct words keep, const char *story, int cpu_s);
+double cpu_seconds(void); /* of all seeds so far */
+
+/* --- shorten.c --- */
+
+/* Repeats the seed with fewer and fewer steps. Prints the words that keep what is
+ * left, and writes and prints the story of that run. */
+void shorten(uint64_t seed, const struct result *failed, const char *story);
+
+#endif
