@@ -34,6 +34,10 @@ struct redis_faults {
  * the model. */
 typedef void redis_output_cb(void *arg, struct slice bytes);
 
+/* Called after each command of a connection, with its reply. All is borrowed. */
+typedef void redis_command_cb(void *arg, const struct slice *args, unsigned count,
+                              struct slice reply);
+
 struct redis_model *redis_model_new(void);
 void redis_model_free(struct redis_model *m);
 /* Sets its clock, in us since 1970. May go back. */
@@ -44,6 +48,8 @@ struct redis_faults *redis_model_faults(struct redis_model *m);
 unsigned *redis_model_replicas(struct redis_model *m);
 /* As SCRIPT FLUSH: the next EVALSHA gets NOSCRIPT. */
 void redis_model_flush_scripts(struct redis_model *m);
+
+void redis_model_watch(struct redis_model *m, redis_command_cb *cb, void *arg);
 
 struct redis_conn *redis_model_connect(struct redis_model *m, redis_output_cb *output,
                                        void *arg);

@@ -69,7 +69,8 @@ struct command {
     void (*run)(struct call *c);
 };
 /* End with a row of zeros. */
-extern const struct command hash_commands[], zset_commands[], key_commands[];
+extern const struct command hash_commands[], zset_commands[], key_commands[],
+    server_commands[];
 
 void reply_error(struct call *c, const char *text); /* "ERR ..." */
 void reply_int(struct call *c, int64_t n);
@@ -104,6 +105,8 @@ struct redis_model {
     unsigned replicas;
     GHashTable *commands; /* struct slice -> struct command */
     GPtrArray *conns;     /* struct redis_conn */
+    redis_command_cb *on_command;
+    void *on_command_arg;
     uint64_t random; /* set from the time before each command, so that a replay chooses
                         alike */
     /* scripts */

@@ -241,11 +241,13 @@ static void simulate(uint64_t seed, struct words keep)
 {
     static uint64_t stream;
     world.seed = seed;
+    world.counts = keep.n == 0; /* not a shortened plan */
     stream = stream_new('p', 0);
     draw_from(&stream);
     choose_plan(keep);
     write_conf();
     net_init();
+    reached_watch();
     jobs_init();
     consumers_init();
     for (unsigned i = 0; i < world.plan.cores; i++)
@@ -422,6 +424,7 @@ int main(int argc, char **argv)
     begun_s = seconds();
     must(mkdtemp(conf_folder) != NULL);
     cores_load("build/sim/core.so");
+    reached_open();
     do {
         failures += !run_seed(seed, keep, folder, &one);
         seeds++;
@@ -433,6 +436,8 @@ int main(int argc, char **argv)
         sum.turns += one.turns;
         seed++;
     } while (argc <= 2 && seconds() - begun_s < limit && failures < failures_max);
+    if (keep.n == 0)
+        reached_write("build/sim/reached");
     must(chdir(conf_folder) == 0);
     unlink(conf_file);
     rmdir(conf_folder);

@@ -144,6 +144,7 @@ void fault(const char *fmt, ...)
     va_list args;
     world.totals.faults++;
     world.last_fault_us = world.now_us;
+    reached("fault %s", fmt);
     if (world.story == NULL)
         return;
     va_start(args, fmt);

@@ -65,6 +65,7 @@ struct world {
     int64_t last_fault_us;
     bool healed; /* faults have ended */
     bool failed;
+    bool counts;      /* what it reaches */
     char reason[256]; /* of the failure */
 };
 extern struct world world;
@@ -104,6 +105,14 @@ int64_t plan_end_us(const struct plan *p);
 /* Leaves out all steps but those of the words: "f3", "j10-12", "sink" (it fails), "time"
  * (the whole), "o1" (order of chances). No words: keeps all. */
 void plan_keep(struct plan *p, const char *const *words, size_t n);
+
+/* --- reached.c --- */
+
+void reached_open(void);  /* before the first seed */
+void reached_watch(void); /* counts the commands that Redis executes */
+void reached(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void reached_line(struct slice line); /* of the log of a core */
+void reached_write(const char *path); /* "COUNT NAME" of all seeds */
 
 /* --- world_core.c --- */
 

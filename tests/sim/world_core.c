@@ -237,6 +237,7 @@ static void on_log(struct sim_core *core, struct slice line)
     line.n -= line.n > 0 && line.p[line.n - 1] == '\n';
     if (text && (size_t)(text - line.p) < line.n)
         line = (struct slice){text + 1, line.n - (size_t)(text + 1 - line.p)};
+    reached_line(line);
     tell("core%u %.*s", core->index, SLICE_ARG(line));
 }
 

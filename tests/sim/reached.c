@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * reached.c - counts what the seeds reach: answers of the scripts, errors of Redis,
+ * faults, log lines of the cores. The table is shared by the processes of all seeds.
+ */
+#include "tests/sim/world.h"
+
+#include "bridge/store/calls.h"
+
+#include <ctype.h>
+#include <glib.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { NAME_MAX_BYTES = 120, COUNTS_MAX = 4096 };
+
+static struct count {
+    char name[NAME_MAX_BYTES];
+    int64_t n;
+} * counts;
+static char *shas[SCRIPTS];
+
+/* Its text begins with "-- NAME.lua". */
+static const char *name_of(int script)
+{
+    static char name[32];
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(script_texts[script] + 3, "."),
+             script_texts[script] + 3);
+    return name;
+}
+
+void reached(const char *fmt, ...)
+{
+    char name[NAME_MAX_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, sizeof(name), fmt, args);
+    va_end(args);
+    if (!world.counts)
+        return;
+    size_t i = g_str_hash(name) % COUNTS_MAX, tries = 0;
+    for (; counts[i].n > 0 && strcmp(counts[i].name, name) != 0; i = (i + 1) % COUNTS_MAX)
+        if (++tries == COUNTS_MAX) /* the table is full */
+            return;
+    snprintf(counts[i].name, sizeof(counts[i].name), "%s", name);
+    counts[i].n++;
+}
+
+/* One letter for each change or job, in the first text of the reply; of alter a text for
+ * each. */
+static void reached_answers(int script, struct slice reply)
+{
+    const char *at = reply.p, *end = reply.p + reply.n;
+    while ((at = memchr(at, '$', (size_t)(end - at))) != NULL) {
+        const char *text = memchr(at, '\n', (size_t)(end - at));
+        long n = strtol(at + 1, NULL, 10);
+        if (text++ == NULL || n < 0 || n + 2 > end - text)
+            return;
+        bool is_one =
+            script == SCRIPT_ALTER || script == SCRIPT_TOUCH || script == SCRIPT_LOOK;
+        for (long i = 0; i < n && (!is_one || n == 1); i++)
+            if (isalpha((unsigned char)text[i]))
+                reached("answer %s %c", name_of(script), text[i]);
+        if (script != SCRIPT_ALTER)
+            return;
+        at = text + n;
+    }
+}
+
+/* Of a batcher, or of a script with one answer: etc/build/scripts.awk generates no list.
+ */
+static bool has_answers(int script)
+{
+    static const int with[] = {
+        SCRIPT_ENQUEUE, SCRIPT_ACK,   SCRIPT_RETRY, SCRIPT_CANCEL, SCRIPT_FINISH,
+        SCRIPT_RELEASE, SCRIPT_RENEW, SCRIPT_TOUCH, SCRIPT_LOOK,   SCRIPT_ALTER};
+    for (size_t i = 0; i < sizeof(with) / sizeof(with[0]); i++)
+        if (with[i] == script)
+            return true;
+    return false;
+}
+
+static void on_command(void *arg, const struct slice *args, unsigned count,
+                       struct slice reply)
+{
+    (void)arg;
+    if (reply.n > 1 && reply.p[0] == '-')
+        reached("error %.*s", (int)strcspn(reply.p + 1, " \r"), reply.p + 1);
+    if (count < 2 || !slice_is(args[0], "EVALSHA") || args[1].n != 40)
+        return;
+    for (int s = 0; s < SCRIPTS; s++)
+        if (memcmp(shas[s], args[1].p, 40) == 0) {
+            reached("script %s", name_of(s));
+            if (reply.p[0] != '-' && has_answers(s))
+                reached_answers(s, reply);
+        }
+}
+
+void reached_line(struct slice line)
+{
+    char text[NAME_MAX_BYTES];
+    size_t to = 0;
+    const char *msg = g_strstr_len(line.p, (gssize)line.n, "msg=");
+    for (const char *p = msg ? msg + 4 : line.p + line.n;
+         p < line.p + line.n && to < sizeof(text) - 1; p++)
+        if (!isdigit((unsigned char)*p))
+            text[to++] = *p;
+        else if (to == 0 || text[to - 1] != '0')
+            text[to++] = '0';
+    text[to] = '\0';
+    reached("log %s", text);
+}
+
+void reached_open(void)
+{
+    counts = mmap(NULL, COUNTS_MAX * sizeof(*counts), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    must(counts != MAP_FAILED);
+    for (int s = 0; s < SCRIPTS; s++)
+        shas[s] = g_compute_checksum_for_string(G_CHECKSUM_SHA1, script_texts[s], -1);
+}
+
+void reached_watch(void)
+{
+    redis_model_watch(server.redis, on_command, NULL);
+}
+
+void reached_write(const char *path)
+{
+    FILE *out = fopen(path, "w");
+    must(out != NULL);
+    for (size_t i = 0; i < COUNTS_MAX; i++)
+        if (counts[i].n > 0)
+            fprintf(out, "%lld %s\n", (long long)counts[i].n, counts[i].name);
+    must(fclose(out) == 0);
+}
