@@ -118,10 +118,11 @@ asan:
 tsan:
 	$(MAKE) B=build/tsan HARDEN= OPT="-O1 -g1" SAN=-fsanitize=thread all tests
 
+SIM ?= build/sim
 # Needs liblua5.1-0-dev. The objects are position-independent, because the simulation loads the core as a shared object.
 sim:
-	$(MAKE) B=build/sim HARDEN= CFLAGS="$(CFLAGS) -fPIC" \
-	  CPPFLAGS="$(CPPFLAGS) $(shell $(PKG_CONFIG) --cflags lua5.1)" build/sim/sim build/sim/core.so build/sim/redis_model_server
+	$(MAKE) B=$(SIM) HARDEN= CFLAGS="$(CFLAGS) -fPIC" \
+	  CPPFLAGS="$(CPPFLAGS) $(shell $(PKG_CONFIG) --cflags lua5.1)" $(SIM)/sim $(SIM)/core.so $(SIM)/redis_model_server
 sim_model := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/sim/redis_model*.c) bridge/base/buf.c bridge/base/mem.c)
 # The daemon without what tests/sim/core/ replaces.
 $(B)/core.so: $(filter-out $(addprefix $(B)/obj/bridge/,plugins.o $(addprefix base/,loop.o timer.o child.o net.o \
@@ -204,7 +205,7 @@ install: $(B)/tarry
 	test -e $(DESTDIR)$(SYSCONFDIR)/tarry/tarry.conf || install -D -m 640 \
 	  etc/systemd/tarry.conf $(DESTDIR)$(SYSCONFDIR)/tarry/tarry.conf
 clean:
-	rm -rf build/obj build/tests build/asan build/tsan build/sim build/coverage build/faults build/mutants \
+	rm -rf build/obj build/tests build/asan build/tsan build/sim build/sim-clang build/coverage build/faults build/mutants \
 	  build/tarry build/lua.c build/bridge/store/calls.h build/bridge/store/calls.c build/console_files.c build/console.list \
 	  build/lua.list build/flags
 

@@ -3,7 +3,8 @@
  * sim.c - simulates seeds for a time, each in a child process.
  *
  * sim [SECONDS [SEED [STEP...]]]: prints a line for each seed that breaks a guarantee,
- * and writes its story to build/sim/story-SEED. With SEED: this seed alone. STEP: keeps
+ * and writes its story to story-SEED beside the program. With SEED: this seed alone, and
+ * always its story. STEP: keeps
  * only these steps of its plan (plan_keep() in world.h). The first seed that fails is
  * shortened. Exits with 1 if one fails. SIM_TWICE=1: simulates each seed twice and
  * compares the stories. SIM_FIRST=1: ends at the first that fails, and does not shorten
@@ -281,7 +282,7 @@ static void on_end(void)
     shared->jobs = world.plan.jobs.begun;
 }
 
-/* Appends the stack to the story: addresses in build/sim/core.so, for addr2line. */
+/* Appends the stack to the story: addresses in core.so, for addr2line. */
 static void on_crash(int signo)
 {
     void *frames[60];
@@ -374,15 +375,15 @@ static void show_failure(uint64_t seed, const char *story, int code)
         printf("(no reason)\n");
 }
 
-static bool run_seed(uint64_t seed, struct words keep, const char *folder,
+static bool run_seed(uint64_t seed, struct words keep, const char *folder, bool alone,
                      struct totals *totals)
 {
     static bool shortened;
     char *story = mem_format("%s/story-%llu", folder, (unsigned long long)seed),
          *again = mem_format("%s.again", story), *brief = mem_format("%s.short", story);
     bool twice = getenv("SIM_TWICE") != NULL, repeats = true;
-    struct result r = run_child(seed, keep, twice ? story : NULL, SEED_CPU_S);
-    if (r.code != 0 && !twice)
+    struct result r = run_child(seed, keep, twice || alone ? story : NULL, SEED_CPU_S);
+    if (r.code != 0 && !twice && !alone)
         run_child(seed, keep, story, SEED_CPU_S);
     if (r.code != 0 || twice) {
         repeats = run_child(seed, keep, again, SEED_CPU_S).code == r.code &&
@@ -395,7 +396,7 @@ static bool run_seed(uint64_t seed, struct words keep, const char *folder,
     }
     if (r.code != 0)
         show_failure(seed, story, r.code);
-    else if (repeats)
+    else if (repeats && !alone)
         unlink(story);
     if (r.code != 0 && repeats && keep.n == 0 && !shortened && !getenv("SIM_FIRST")) {
         shorten(seed, &r, brief);
@@ -415,7 +416,11 @@ int main(int argc, char **argv)
         setenv("SIM_CHILD", "1", 1);
         execv("/proc/self/exe", argv);
     }
-    const char *folder = "build/sim";
+    char folder[256];
+    ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
+    must(length > 0);
+    folder[length] = '\0';
+    *strrchr(folder, '/') = '\0';
     double limit = argc > 1 ? atof(argv[1]) : 60;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL) * 1000;
     const struct words keep = {(const char **)argv + 3, argc > 3 ? (size_t)argc - 3 : 0};
@@ -423,10 +428,10 @@ int main(int argc, char **argv)
     unsigned failures = 0, seeds = 0, failures_max = getenv("SIM_FIRST") ? 1 : 10;
     begun_s = seconds();
     must(mkdtemp(conf_folder) != NULL);
-    cores_load("build/sim/core.so");
+    cores_load(mem_format("%s/core.so", folder));
     reached_open();
     do {
-        failures += !run_seed(seed, keep, folder, &one);
+        failures += !run_seed(seed, keep, folder, argc > 2, &one);
         seeds++;
         sum.simulated_us += one.simulated_us;
         sum.jobs += one.jobs;
@@ -437,7 +442,7 @@ int main(int argc, char **argv)
         seed++;
     } while (argc <= 2 && seconds() - begun_s < limit && failures < failures_max);
     if (keep.n == 0)
-        reached_write("build/sim/reached");
+        reached_write(mem_format("%s/reached", folder));
     must(chdir(conf_folder) == 0);
     unlink(conf_file);
     rmdir(conf_folder);

@@ -122,7 +122,7 @@ void world_run(int64_t until_us, bool until_done)
 
 /* ------------------------------------------------------------------------- story */
 
-static void tell_va(const char *fmt, va_list args)
+static void __attribute__((format(printf, 1, 0))) tell_va(const char *fmt, va_list args)
 {
     fprintf(world.story, "%10.6f ", (double)world.now_us / 1e6);
     vfprintf(world.story, fmt, args);
