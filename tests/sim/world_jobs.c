@@ -149,11 +149,17 @@ void jobs_rewind(struct sim_core *core)
             rewind_to(&parts[i], parts[i].committed);
 }
 
+/* Whether a crash may have lost what Redis answered, though the answer came after it. */
+static bool spans_loss(const struct job_seen *asked)
+{
+    return asked->record.offset < 0 && asked->asked_us <= server.last_loss_us;
+}
+
 static void accept_job(struct job_seen *job)
 {
     job->accepted = true;
     job->accepted_us = world.now_us;
-    job->lost = false;
+    job->lost = spans_loss(job);
 }
 
 void jobs_stored(struct sim_core *core, const struct record *record, int outcome)
@@ -219,6 +225,7 @@ static void send_request(void *arg, int64_t number)
     job->life = core->life;
     job->excused = job->excused || job->asked > 0;
     job->asked++;
+    job->asked_us = world.now_us;
     core_event(core, &(struct event){.kind = EVENT_REQUEST, .number = number});
     after(30 * SECOND, give_up_waiting, (void *)(uintptr_t)job->asked, number);
 }
@@ -241,6 +248,7 @@ static void on_cancel_answer(struct job_seen *ask, int outcome)
     if (outcome != CANCELLED)
         return;
     job->cancelled = true;
+    job->lost = job->lost || spans_loss(ask);
     job->cancelled_us = world.now_us;
 }
 
