@@ -244,7 +244,9 @@ static void on_cancel_answer(struct job_seen *ask, int outcome)
     ask->ended = true; /* it is not sent again: only the first answer is final */
     tell("cancel of %lld: %s", (long long)job->record.number,
          outcome < 0 ? "no source" : said[outcome]);
-    job->may_drop = job->may_drop || outcome == CANCEL_TOO_LATE;
+    /* An earlier request for this cancel, whose answer was lost, may have removed it. */
+    bool maybe_before = outcome == CANCEL_NOT_FOUND && ask->asked > 1;
+    job->may_drop = job->may_drop || outcome == CANCEL_TOO_LATE || maybe_before;
     if (outcome != CANCELLED)
         return;
     job->cancelled = true;
