@@ -383,6 +383,8 @@ void jobs_server_lost(void)
                     (job->accepted && job->record.offset < 0 && accepted_now) ||
                     cancelled_now;
         job->excused = job->excused || delivered_now;
+        if (job->record.offset >= 0 && accepted_now)
+            job->accepted = false; /* until it is read again */
     }
 }
 
