@@ -382,6 +382,8 @@ void jobs_server_lost(void)
         job->lost = job->lost ||
                     (job->accepted && job->record.offset < 0 && accepted_now) ||
                     cancelled_now;
+        if (job->record.offset >= 0 && accepted_now)
+            job->accepted = false; /* until it is read and stored again */
         job->excused = job->excused || delivered_now;
         if (job->record.offset >= 0 && accepted_now)
             job->accepted = false; /* until it is read again */
