@@ -4,11 +4,11 @@
  *
  * sim [SECONDS [SEED [STEP...]]]: prints a line for each seed that breaks a guarantee,
  * and writes its story to story-SEED beside the program. With SEED: this seed alone, and
- * always its story. STEP: keeps
- * only these steps of its plan (plan_keep() in world.h). The first seed that fails is
- * shortened. Exits with 1 if one fails. SIM_TWICE=1: simulates each seed twice and
- * compares the stories. SIM_FIRST=1: ends at the first that fails, and does not shorten
- * it.
+ * always its story. STEP: keeps only these steps of its plan (plan_keep() in world.h).
+ * The first seed that fails is shortened. Exits with 1 if one fails. SIM_FROM=N: begins
+ * with the seed N; otherwise the time chooses it. SIM_TWICE=1: simulates each seed twice
+ * and compares the stories. SIM_FIRST=1: ends at the first that fails, and does not
+ * shorten it.
  */
 #include "tests/sim/shorten.h"
 
@@ -422,7 +422,8 @@ int main(int argc, char **argv)
     folder[length] = '\0';
     *strrchr(folder, '/') = '\0';
     double limit = argc > 1 ? atof(argv[1]) : 60;
-    uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL) * 1000;
+    const char *from = argc > 2 ? argv[2] : getenv("SIM_FROM");
+    uint64_t seed = from ? strtoull(from, NULL, 10) : (uint64_t)time(NULL) * 1000;
     const struct words keep = {(const char **)argv + 3, argc > 3 ? (size_t)argc - 3 : 0};
     struct totals sum = {0}, one;
     unsigned failures = 0, seeds = 0, failures_max = getenv("SIM_FIRST") ? 1 : 10;
