@@ -156,15 +156,18 @@ static void a_find_that_hangs_is_cut_by_the_connect_timeout(void **state)
 static void reconnect_now_ends_the_backoff(void **state)
 {
     (void)state;
-    struct seeking s = {.port = NULL, .connect_timeout_ms = 5000};
+    struct seeking s = {.port = NULL, .connect_timeout_ms = 1500};
     seek(&s, 60000);
     assert_true(reached(&s.down, 1, 5000));
     s.port = port;
     assert_false(reached(&s.up, 1, 100));
     redis_reconnect_now(s.redis);
-    assert_true(reached(&s.up, 1, 6000));
+    for (int i = 0; i < 4 && !reached(&s.up, 1, 2000); i++)
+        redis_reconnect_now(s.redis); /* a busy machine may need another attempt */
+    assert_int_equal(s.up, 1);
+    unsigned down = s.down;
     redis_reconnect_now(s.redis); /* not in backoff: no effect */
-    assert_false(reached(&s.down, 2, 50));
+    assert_false(reached(&s.down, down + 1, 50));
     redis_free(s.redis);
 }
 
