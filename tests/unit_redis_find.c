@@ -162,8 +162,10 @@ static void reconnect_now_ends_the_backoff(void **state)
     s.port = port;
     assert_false(reached(&s.up, 1, 100));
     redis_reconnect_now(s.redis);
-    for (int i = 0; i < 4 && !reached(&s.up, 1, 2000); i++)
+    for (int i = 0; i < 4 && !reached(&s.up, 1, 2000); i++) {
+        print_message("# attempt %d: %s\n", i + 1, s.why);
         redis_reconnect_now(s.redis); /* a busy machine may need another attempt */
+    }
     assert_int_equal(s.up, 1);
     unsigned down = s.down;
     redis_reconnect_now(s.redis); /* not in backoff: no effect */

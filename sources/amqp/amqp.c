@@ -65,7 +65,7 @@ static const struct opt opts[] = {
     {"queues", OPT_LIST, AT(names), NULL, "Queues to consume.", .min = 0},
     {"prefetch", OPT_INT, AT(prefetch), "1000",
      "Number of messages of each queue that the broker may send before tarry "
-     "acknowledges: so many can arrive twice after a failure.",
+     "acknowledges. At most this number can arrive twice after a failure.",
      .min = 1, .max = 65535},
     {"declare", OPT_BOOL, AT(declare), "false",
      "Whether to create a queue that does not exist, durable and of queue_type. If it "

@@ -54,8 +54,8 @@ static const struct opt opts[] = {
      .min = 1000, .max = INT64_C(4294967294) * 1000},
     {"receive_max", OPT_INT, AT(receive_max), "200",
      "Number of messages that the broker may send to a worker before it receives a "
-     "PUBACK: so many can arrive twice after a failure. MQTT 3.1.1 has no such limit: "
-     "the worker stops reading instead.",
+     "PUBACK. At most this number can arrive twice after a failure. MQTT 3.1.1 has no "
+     "such limit: the worker stops reading instead.",
      .min = 1, .max = 65535},
     {"workers", OPT_INT, AT(workers), "1",
      "Number of worker processes, each with one connection. One is enough for most "
