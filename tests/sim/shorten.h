@@ -19,6 +19,11 @@ struct words {
     size_t n;
 };
 
+/* --- seed.c --- */
+
+/* Simulates it in this process. */
+void seed_simulate(uint64_t seed, struct words keep);
+
 /* --- sim.c --- */
 
 /* Runs a seed. story: NULL, or the path of the story that it writes. */

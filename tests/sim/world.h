@@ -106,6 +106,18 @@ int64_t plan_end_us(const struct plan *p);
  * (the whole), "o1" (order of chances). No words: keeps all. */
 void plan_keep(struct plan *p, const char *const *words, size_t n);
 
+/* --- seed.c --- */
+
+extern const char conf_file[];
+/* Writes the configuration. Again: with other limits and retries, which is no fault. */
+void seed_write_conf(void);
+
+/* --- faults.c --- */
+
+void faults_init(void); /* those of the plan */
+/* Called when the daemon has ended by itself: starts it again. */
+void core_ended(struct sim_core *core, int code);
+
 /* --- reached.c --- */
 
 void reached_open(void);  /* before the first seed */
@@ -133,7 +145,7 @@ extern struct sim_core cores[CORES_MAX];
 
 /* Loads CORES_MAX copies of the file; called once, before the seeds. */
 void cores_load(const char *file);
-void core_start(struct sim_core *core, const char *conf_file);
+void core_start(struct sim_core *core);
 void core_kill(struct sim_core *core, const char *why);
 /* Stops to run until then, as after SIGSTOP. */
 void core_stall(struct sim_core *core, int64_t until_us);
@@ -141,9 +153,6 @@ void core_signal(struct sim_core *core, int signo);
 /* Copies the bytes of the event. */
 void core_event(struct sim_core *core, const struct event *event);
 void core_forget(struct sim_core *core, const void *of); /* drops its events */
-/* Called when the daemon has ended by itself. */
-void core_ended(struct sim_core *core, int code);
-extern const char *conf_path;
 
 /* --- world_net.c: connections, and the server --- */
 
@@ -169,7 +178,7 @@ void server_start(void);
 int64_t server_now_us(void);
 void server_tick(void); /* sets the clock of the model */
 
-/* --- world_jobs.c: producers and the receiver --- */
+/* --- world_jobs.c, world_log.c, world_requests.c, world_receiver.c --- */
 
 void jobs_init(void);
 const struct record *jobs_read(struct sim_core *core);

@@ -21,7 +21,6 @@
 enum { STACK_BYTES = 1 << 20, IMAGE_PARTS = 8, TURN_US = 40, LATE_US = 150 };
 
 struct sim_core cores[CORES_MAX];
-const char *conf_path;
 
 struct item {
     STAILQ_ENTRY(item) link;
@@ -293,7 +292,7 @@ static const struct sim_host host = {
 static void run(unsigned index)
 {
     struct sim_core *core = &cores[index];
-    end(core, core->entry->run(conf_path));
+    end(core, core->entry->run(conf_file));
 }
 
 static void watch_end(void *arg, int64_t life)
@@ -313,10 +312,9 @@ static void watch_end(void *arg, int64_t life)
     }
 }
 
-void core_start(struct sim_core *core, const char *conf_file)
+void core_start(struct sim_core *core)
 {
     struct coroutine *c = core->coroutine;
-    conf_path = conf_file;
     world.totals.lives++;
     core->life++;
     core->alive = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* world_jobs.h - shared by world_jobs.c (producers) and world_receiver.c. */
+/* world_jobs.h - shared by those files of the world that know jobs. */
 #ifndef TESTS_SIM_WORLD_JOBS_H
 #define TESTS_SIM_WORLD_JOBS_H
 
@@ -36,6 +36,23 @@ int64_t jobs_count(void);
 struct job_seen *job_nth(int64_t i);
 /* No fault could have affected both that moment and now. */
 bool is_calm_since(int64_t us);
+/* Whether a crash may have lost what Redis answered, though the answer came after it. */
+bool job_spans_loss(const struct job_seen *asked);
+void job_accept(struct job_seen *job); /* the core says that it is stored */
+
+/* --- world_log.c --- */
+
+void log_init(void);
+void log_append(struct job_seen *job);
+bool log_is_stored(void); /* to its end */
+void log_judge(void);
+
+/* --- world_requests.c --- */
+
+void request_send(void *arg, int64_t number); /* arg: NULL */
+
+/* --- world_receiver.c --- */
+
 int64_t jobs_dead(void); /* rejected by the receiver */
 
 #endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* faults.c - what may happen to the cores, the network and Redis. */
+#include "tests/sim/world.h"
+
+#include <signal.h>
+
+static void start_core(void *arg, int64_t life)
+{
+    struct sim_core *core = arg;
+    if (!core->alive && core->life == (unsigned)life)
+        core_start(core);
+}
+
+void core_ended(struct sim_core *core, int code)
+{
+    tell("core%u ends with %d", core->index, code);
+    if (code != 0 && code != 70)
+        broken("core%u ends by itself with %d", core->index, code);
+    after(skewed(100 * MS, 20 * SECOND), start_core, core, core->life);
+}
+
+/* ------------------------------------------------------------------------- cores */
+
+static void kill_core(struct sim_core *core)
+{
+    core_kill(core, "SIGKILL");
+    after(skewed(100 * MS, 40 * SECOND), start_core, core, core->life);
+}
+
+static void stop(struct sim_core *core)
+{
+    fault("core%u is asked to stop", core->index);
+    core_signal(core, SIGTERM);
+}
+
+static void stall(struct sim_core *core)
+{
+    fault("core%u stands still", core->index);
+    core_stall(core, world.now_us + skewed(10 * MS, 40 * SECOND));
+}
+
+/* Other numbers in flight, and other retries. Is no fault: it must cause no duplicate. */
+static void reload(struct sim_core *core)
+{
+    tell("core%u reloads a changed configuration", core->index);
+    seed_write_conf();
+    core_signal(core, SIGHUP);
+}
+
+/* ------------------------------------------------------------------- the network */
+
+static void cut(struct sim_core *core)
+{
+    conns_cut(core, false);
+}
+
+static void cut_quietly(struct sim_core *core)
+{
+    conns_cut(core, true);
+}
+
+static void slow(struct sim_core *core)
+{
+    conns_slow(core, world.now_us + skewed(MS, 12 * SECOND));
+}
+
+/* ------------------------------------------------------------------------- Redis */
+
+static void start_server(void *arg, int64_t number)
+{
+    (void)arg, (void)number;
+    server_start();
+}
+
+static void crash(struct sim_core *core)
+{
+    (void)core;
+    if (server.down)
+        return;
+    server_crash(world.plan.fsync_always ? 0 : (size_t)skewed(0, 100));
+    after(skewed(10 * MS, 30 * SECOND), start_server, NULL, 0);
+}
+
+static void end_faults_of_server(void *arg, int64_t number)
+{
+    (void)arg, (void)number;
+    fault("Redis recovers");
+    *redis_model_faults(server.redis) = (struct redis_faults){0};
+}
+
+/* A state of Redis, for a time. */
+static void begin_state(bool *state, const char *what)
+{
+    fault("Redis %s", what);
+    *state = true;
+    after(skewed(10 * MS, 20 * SECOND), end_faults_of_server, NULL, 0);
+}
+
+static void oom(struct sim_core *core)
+{
+    (void)core;
+    begin_state(&redis_model_faults(server.redis)->oom, "is out of memory");
+}
+
+static void readonly(struct sim_core *core)
+{
+    (void)core;
+    begin_state(&redis_model_faults(server.redis)->readonly, "is a replica");
+}
+
+static void misconf(struct sim_core *core)
+{
+    (void)core;
+    begin_state(&redis_model_faults(server.redis)->misconf, "cannot save");
+}
+
+static void busy(struct sim_core *core)
+{
+    (void)core;
+    begin_state(&redis_model_faults(server.redis)->busy, "is busy");
+}
+
+static void loading(struct sim_core *core)
+{
+    (void)core;
+    begin_state(&redis_model_faults(server.redis)->loading, "is loading");
+}
+
+static void flush_scripts(struct sim_core *core)
+{
+    (void)core;
+    fault("Redis forgets the scripts");
+    redis_model_flush_scripts(server.redis);
+}
+
+static bool clock_jumps(void)
+{
+    return world.plan.clock_jumps;
+}
+
+static void jump(struct sim_core *core)
+{
+    (void)core;
+    int64_t by_us = one_in(2) ? skewed(MS, 3 * SECOND) : -skewed(MS, 3 * SECOND);
+    fault("the clock of Redis jumps by %lld ms", (long long)by_us / MS);
+    server.clock_us += by_us;
+}
+
+/* ------------------------------------------------------------------------- table */
+
+/* To add a fault is to add a row. begin: calls fault() when it begins and, if it lasts,
+ * when it ends. applies: NULL: in each world. */
+static const struct kind {
+    unsigned weight;
+    void (*begin)(struct sim_core *core);
+    bool (*applies)(void);
+} kinds[] = {
+    {8, kill_core, NULL},   {4, stop, NULL},          {4, cut, NULL},
+    {4, cut_quietly, NULL}, {4, slow, NULL},          {4, stall, NULL},
+    {4, reload, NULL},      {3, crash, NULL},         {1, oom, NULL},
+    {1, readonly, NULL},    {1, misconf, NULL},       {1, busy, NULL},
+    {1, loading, NULL},     {1, flush_scripts, NULL}, {4, jump, clock_jumps},
+};
+
+static const struct kind *choose(void)
+{
+    const size_t n = sizeof(kinds) / sizeof(kinds[0]);
+    unsigned weights = 0;
+    for (size_t i = 0; i < n; i++)
+        if (kinds[i].applies == NULL || kinds[i].applies())
+            weights += kinds[i].weight;
+    unsigned left = (unsigned)between(0, weights - 1);
+    const struct kind *kind = kinds;
+    for (;; kind++) {
+        if (kind->applies && !kind->applies())
+            continue;
+        if (left < kind->weight)
+            return kind;
+        left -= kind->weight;
+    }
+}
+
+static void hurt(void *arg, int64_t number)
+{
+    struct step *step = arg;
+    draw_from(&step->stream);
+    struct sim_core *core = &cores[between(0, world.plan.cores - 1)];
+    tell("f%lld begins", (long long)number);
+    world.plan.faults.begun = step->number + 1;
+    choose()->begin(core);
+}
+
+void faults_init(void)
+{
+    for (size_t i = 0; i < world.plan.faults.n; i++)
+        if (world.plan.faults.at[i].kept)
+            at(world.plan.faults.at[i].us, hurt, &world.plan.faults.at[i], (int64_t)i);
+}
