@@ -24,6 +24,7 @@ ELSEWHERE = {
     "docs/how-to/rabbitmq.md": "tests/e2e/lib/rabbitmq.py",
     "docs/how-to/rewind.md": "tests/e2e/test_kafka_rewind.py",
     "docs/how-to/backup.md": "tests/e2e/test_docs_commands.py",
+    "docs/how-to/simulate.md": "tests/run",
 }
 COMMANDS = {"tarry", "curl", "Q=http://127.0.0.1:7700/v1/queues/mails"}
 # Programs that other pages use in passing. tests/package and tests/fresh run them.
