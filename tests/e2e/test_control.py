@@ -172,7 +172,7 @@ def test_waiting_for_a_drain_of_queues_counts_recent_jobs(testbed):
     wait_for("it to drain", lambda: testbed.state("mails") == "draining")
     time.sleep(2)
     assert waits.poll() is None  # queues are counted every ten seconds
-    assert testbed.tarry.ask("POST", "/v1/queues/mails/pull")[0] == 200
+    assert testbed.tarry.ask("POST", "/v1/queues/mails/pull?wait=5s")[0] == 200
     assert testbed.tarry.ask("DELETE", "/v1/queues/mails/jobs/a")[0] == 200
     assert waits.wait(90) == 0
 

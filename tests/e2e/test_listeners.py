@@ -492,7 +492,7 @@ def test_a_large_body_arrives_unchanged_over_tls(bench, authority):
     context = authority.trusting()
     made = ask(daemon.port, "POST", "/v1/queues/mails/jobs", context=context, body=body)
     assert made[0] == 201
-    jobs = json.loads(ask(daemon.port, "POST", "/v1/queues/mails/pull", context=context)[2])
+    jobs = json.loads(ask(daemon.port, "POST", "/v1/queues/mails/pull?wait=5s", context=context)[2])
     assert base64.b64decode(jobs["jobs"][0]["payload_base64"]) == body
     daemon.stop()
 
