@@ -68,69 +68,73 @@ static void slow(struct sim_core *core)
 
 static void start_server(void *arg, int64_t number)
 {
-    (void)arg, (void)number;
-    server_start();
+    (void)number;
+    server_start(arg);
 }
 
 static void crash(struct sim_core *core)
 {
     (void)core;
-    if (server.down)
+    struct server *s = any_server();
+    if (s->down)
         return;
-    server_crash(world.plan.fsync_always ? 0 : (size_t)skewed(0, 100));
-    after(skewed(10 * MS, 30 * SECOND), start_server, NULL, 0);
+    server_crash(s, world.plan.fsync_always ? 0 : (size_t)skewed(0, 100));
+    after(skewed(10 * MS, 30 * SECOND), start_server, s, 0);
 }
 
 static void end_faults_of_server(void *arg, int64_t number)
 {
-    (void)arg, (void)number;
-    fault("Redis recovers");
-    *redis_model_faults(server.redis) = (struct redis_faults){0};
+    const struct server *s = arg;
+    (void)number;
+    fault("Redis %u recovers", s->index);
+    *redis_model_faults(s->redis) = (struct redis_faults){0};
 }
 
 /* A state of Redis, for a time. */
-static void begin_state(bool *state, const char *what)
+static void begin_state(size_t state, const char *what)
 {
-    fault("Redis %s", what);
-    *state = true;
-    after(skewed(10 * MS, 20 * SECOND), end_faults_of_server, NULL, 0);
+    struct server *s = any_server();
+    fault("Redis %u %s", s->index, what);
+    *(bool *)((char *)redis_model_faults(s->redis) + state) = true;
+    after(skewed(10 * MS, 20 * SECOND), end_faults_of_server, s, 0);
 }
 
 static void oom(struct sim_core *core)
 {
     (void)core;
-    begin_state(&redis_model_faults(server.redis)->oom, "is out of memory");
+    begin_state(offsetof(struct redis_faults, oom), "is out of memory");
 }
 
 static void readonly(struct sim_core *core)
 {
     (void)core;
-    begin_state(&redis_model_faults(server.redis)->readonly, "is a replica");
+    begin_state(offsetof(struct redis_faults, readonly), "is a replica");
 }
 
 static void misconf(struct sim_core *core)
 {
     (void)core;
-    begin_state(&redis_model_faults(server.redis)->misconf, "cannot save");
+    begin_state(offsetof(struct redis_faults, misconf), "cannot save");
 }
 
 static void busy(struct sim_core *core)
 {
     (void)core;
-    begin_state(&redis_model_faults(server.redis)->busy, "is busy");
+    begin_state(offsetof(struct redis_faults, busy), "is busy");
 }
 
 static void loading(struct sim_core *core)
 {
     (void)core;
-    begin_state(&redis_model_faults(server.redis)->loading, "is loading");
+    begin_state(offsetof(struct redis_faults, loading), "is loading");
 }
 
 static void flush_scripts(struct sim_core *core)
 {
     (void)core;
-    fault("Redis forgets the scripts");
-    redis_model_flush_scripts(server.redis);
+    struct server *s = any_server();
+    fault("Redis %u forgets the scripts", s->index);
+    redis_model_flush_scripts(s->redis);
 }
 
 static bool clock_jumps(void)
@@ -142,8 +146,9 @@ static void jump(struct sim_core *core)
 {
     (void)core;
     int64_t by_us = one_in(2) ? skewed(MS, 3 * SECOND) : -skewed(MS, 3 * SECOND);
-    fault("the clock of Redis jumps by %lld ms", (long long)by_us / MS);
-    server.clock_us += by_us;
+    struct server *s = any_server();
+    fault("the clock of Redis %u jumps by %lld ms", s->index, (long long)by_us / MS);
+    s->clock_us += by_us;
 }
 
 /* ------------------------------------------------------------------------- table */

@@ -78,7 +78,8 @@ struct sim_host {
     /* Returns false if there is none. */
     bool (*next_event)(struct sim_core *core, struct event *event);
 
-    struct conn *(*open)(struct sim_core *core, void *net);
+    struct conn *(*open)(struct sim_core *core, void *net, const char *host,
+                         const char *port);
     void (*send)(struct conn *conn, struct slice bytes);
     void (*close)(struct conn *conn); /* no event follows */
 

@@ -15,8 +15,9 @@ static long long reply_number(const struct buf *reply)
 static long long count(const char *command, const char *key)
 {
     struct buf out = {0};
-    redis_model_command(
-        server.redis, (const struct slice[]){slice_of(command), slice_of(key)}, 2, &out);
+    redis_model_command(server_of(slice_of(key))->redis,
+                        (const struct slice[]){slice_of(command), slice_of(key)}, 2,
+                        &out);
     long long n = reply_number(&out);
     buf_free(&out);
     return n;
@@ -24,10 +25,11 @@ static long long count(const char *command, const char *key)
 
 static void audit(const char *pool, const char *kind, const char *part)
 {
+    struct redis_model *redis = server_of(slice_of(pool))->redis;
     struct buf sha = {0}, out = {0};
     const struct slice load[] = {SLICE_LIT("SCRIPT"), SLICE_LIT("LOAD"),
                                  slice_of(script_texts[SCRIPT_AUDIT])};
-    redis_model_command(server.redis, load, 3, &sha);
+    redis_model_command(redis, load, 3, &sha);
     const struct slice call[] = {
         SLICE_LIT("EVALSHA"),    {sha.p + sizeof("$40\r\n") - 1, 40},
         SLICE_LIT("1"),          slice_of(pool),
@@ -35,7 +37,7 @@ static void audit(const char *pool, const char *kind, const char *part)
         slice_of(part),          SLICE_LIT("0"),
         SLICE_LIT("1000000"),    SLICE_LIT(""),
         SLICE_LIT("tarry:wake"), SLICE_LIT("judge")};
-    redis_model_command(server.redis, call, sizeof(call) / sizeof(call[0]), &out);
+    redis_model_command(redis, call, sizeof(call) / sizeof(call[0]), &out);
     /* A finding: more than the nine fixed fields. */
     if (out.n < 4 || strncmp(out.p, "*9\r\n", 4) != 0)
         broken("audit of %s, %s: %s", pool, part, buf_str(&out));

@@ -123,7 +123,8 @@ void reached_open(void)
 
 void reached_watch(void)
 {
-    redis_model_watch(server.redis, on_command, NULL);
+    for (unsigned i = 0; i < world.plan.servers; i++)
+        redis_model_watch(servers[i].redis, on_command, NULL);
 }
 
 void reached_write(const char *path)

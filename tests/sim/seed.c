@@ -13,6 +13,7 @@ static void choose_plan(struct words keep)
 {
     struct plan *p = &world.plan;
     p->cores = (unsigned)between(1, CORES_MAX);
+    p->servers = 1;
     p->faults_end_us = skewed(20, 1800) * SECOND;
     p->fault_every_us = one_in(10) ? NEVER : skewed(1, 100) * SECOND;
     p->record_every_us = skewed(10, 3000) * MS;
@@ -71,21 +72,12 @@ void seed_write_conf(void)
 
 /* ---------------------------------------------------------------------- its life */
 
-static void sync_server(void *arg, int64_t number)
-{
-    (void)arg, (void)number;
-    if (!server.down)
-        redis_model_sync(server.redis);
-    after(SECOND, sync_server, NULL, 0);
-}
-
 static void heal(void)
 {
     tell("faults have ended");
     fault("the last one");
     world.healed = true;
-    *redis_model_faults(server.redis) = (struct redis_faults){0};
-    server_start();
+    servers_heal();
     for (unsigned i = 0; i < world.plan.cores; i++)
         if (!cores[i].alive)
             core_start(&cores[i]);
@@ -100,13 +92,13 @@ void seed_simulate(uint64_t seed, struct words keep)
     draw_from(&stream);
     choose_plan(keep);
     seed_write_conf();
-    net_init();
+    servers_init();
     reached_watch();
     jobs_init();
     consumers_init();
     for (unsigned i = 0; i < world.plan.cores; i++)
         core_start(&cores[i]);
-    after(SECOND, sync_server, NULL, 0);
+    after(SECOND, servers_sync, NULL, 0);
     faults_init();
     world_run(world.plan.faults_end_us, false);
     if (!world.failed)

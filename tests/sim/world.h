@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-enum { CORES_MAX = 3, PARTITIONS = 3 };
+enum { CORES_MAX = 3, SERVERS_MAX = 8, PARTITIONS = 3 };
 #define NEVER INT64_MAX
 #define MS INT64_C(1000)
 #define SECOND (1000 * MS)
@@ -34,7 +34,7 @@ struct steps {
 
 /* What one seed is like. */
 struct plan {
-    unsigned cores;
+    unsigned cores, servers;
     int64_t faults_end_us;
     int64_t fault_every_us; /* mean; NEVER: none */
     int64_t record_every_us;
@@ -154,29 +154,47 @@ void core_signal(struct sim_core *core, int signo);
 void core_event(struct sim_core *core, const struct event *event);
 void core_forget(struct sim_core *core, const void *of); /* drops its events */
 
-/* --- world_net.c: connections, and the server --- */
+/* --- world_servers.c: the Redis servers --- */
 
-extern struct server {
+struct server {
+    unsigned index, port;
     struct redis_model *redis;
     bool down;
-    int64_t clock_us;     /* its time minus world.now_us */
-    int64_t latest_ms;    /* the latest time that it has had */
-    int64_t last_loss_us; /* when a crash lost commands; 0: never */
-} server;
+    int64_t clock_us;  /* its time minus world.now_us */
+    int64_t latest_ms; /* the latest time that it has had */
+};
+extern struct server servers[SERVERS_MAX]; /* the first plan.servers of them */
 
-void net_init(void);
-struct conn *conn_open(struct sim_core *core, void *net);
+void servers_init(void);
+struct server *server_at(const char *host, const char *port); /* NULL: there is none */
+struct server *any_server(void);
+struct server *server_of(struct slice key); /* that stores the key */
+int64_t server_now_us(const struct server *s);
+void server_tick(struct server *s); /* sets the clock of the model */
+/* The latest time that any of them has had. */
+int64_t servers_latest_ms(void);
+/* Returns when the clocks of all will have passed this time. */
+int64_t servers_due_us(int64_t due_ms);
+void servers_sync(void *arg, int64_t number); /* every second from now on */
+void server_crash(struct server *s, size_t lost);
+void server_start(struct server *s);
+int64_t servers_last_loss_us(void); /* when a crash lost commands; 0: never */
+bool servers_are_up(void);
+void servers_heal(void); /* ends their faults */
+
+/* --- world_net.c: connections --- */
+
+/* host, port: of a server; the connection is refused if there is none. */
+struct conn *conn_open(struct sim_core *core, void *net, const char *host,
+                       const char *port);
 void conn_send(struct conn *conn, struct slice bytes);
 void conn_close(struct conn *conn);
 void conns_of_dead(struct sim_core *core); /* the core was killed */
 /* Cuts connections of a core: both ends notice (quietly false), or none of them. */
 void conns_cut(struct sim_core *core, bool quietly);
 void conns_slow(struct sim_core *core,
-                int64_t until_us); /* its replies are held until then */
-void server_crash(size_t lost);
-void server_start(void);
-int64_t server_now_us(void);
-void server_tick(void); /* sets the clock of the model */
+                int64_t until_us);       /* its replies are held until then */
+void conns_of_crashed(struct server *s); /* the server has crashed */
 
 /* --- world_jobs.c, world_log.c, world_requests.c, world_receiver.c --- */
 

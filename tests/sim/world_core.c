@@ -322,7 +322,7 @@ void core_start(struct sim_core *core)
         stream_new('c', (world.order * CORES_MAX + core->index) << 32 | core->life);
     uint64_t *before = draw_from(&core->stream);
     core->mono_offset_us = between(SECOND, 1000000 * SECOND);
-    core->wall_offset_us = server.clock_us + between(-5 * SECOND, 5 * SECOND);
+    core->wall_offset_us = servers[0].clock_us + between(-5 * SECOND, 5 * SECOND);
     core->random = chance();
     draw_from(before);
     core->turn_at = NEVER;

@@ -43,7 +43,7 @@ struct sim_core *any_core(void)
 /* Whether a crash may have lost what Redis answered, though the answer came after it. */
 bool job_spans_loss(const struct job_seen *asked)
 {
-    return asked->record.offset < 0 && asked->asked_us <= server.last_loss_us;
+    return asked->record.offset < 0 && asked->asked_us <= servers_last_loss_us();
 }
 
 void job_accept(struct job_seen *job)
@@ -70,7 +70,7 @@ static struct job_seen *add_produced(struct step *step)
 {
     static const int64_t near_ms = 5000;
     struct job_seen *job = add_job(step->number, &step->stream);
-    int64_t now_ms = server_now_us() / 1000;
+    int64_t now_ms = server_now_us(&servers[0]) / 1000;
     world.totals.jobs++;
     job->record.written_ms = now_ms;
     if (!one_in(10))
@@ -169,7 +169,7 @@ static bool has_left(const struct job_seen *job)
 
 static int64_t due_us(const struct job_seen *job)
 {
-    return job->record.due_ms * MS - server.clock_us;
+    return servers_due_us(job->record.due_ms);
 }
 
 /* G2, and that due jobs leave in time once the faults have ended. */

@@ -99,7 +99,8 @@ static void rewind_to(struct partition *p, int64_t offset)
 static void commit(void *arg, int64_t done)
 {
     struct partition *p = arg;
-    bool may_be_lost = server.down || server.last_loss_us + COMMIT_LAG_US >= world.now_us;
+    bool may_be_lost =
+        !servers_are_up() || servers_last_loss_us() + COMMIT_LAG_US >= world.now_us;
     if (done > p->committed && done <= p->done && !may_be_lost)
         p->committed = done;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* world_net.c - connections between cores and the Redis server: delays, cuts, lost
- * replies; crashes of the server. */
+/* world_net.c - connections between cores and the Redis servers: delays, cuts, lost
+ * replies. */
 #include "tests/sim/world.h"
 
 #include "bridge/base/mem.h"
@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
-struct server server;
-
 struct conn {
     TAILQ_ENTRY(conn) link;
     struct sim_core *core;
+    struct server *server; /* NULL: there is none at the address */
     unsigned life, number;
     bool listed;
     void *net;                /* of the core; NULL: the core has closed it */
@@ -32,28 +31,6 @@ struct parcel {
     size_t n;
     char bytes[];
 };
-
-/* ------------------------------------------------------------------------ server */
-
-int64_t server_now_us(void)
-{
-    return world.now_us + server.clock_us;
-}
-
-void server_tick(void)
-{
-    int64_t now_ms = server_now_us() / 1000;
-    redis_model_set_time(server.redis, server_now_us());
-    server.latest_ms = now_ms > server.latest_ms ? now_ms : server.latest_ms;
-}
-
-void net_init(void)
-{
-    server.redis = redis_model_new();
-    server.clock_us = 1795000000 * SECOND;
-    server_tick();
-    redis_model_sync(server.redis);
-}
 
 /* ------------------------------------------------------------------- to the core */
 
@@ -123,7 +100,7 @@ static void arrive_at_server(void *arg, int64_t number)
     struct conn *conn = p->conn;
     (void)number;
     if (conn->redis && world.now_us <= conn->up_until_us) {
-        server_tick();
+        server_tick(conn->server);
         redis_model_feed(conn->redis, (struct slice){p->bytes, p->n});
         world.totals.redis_commands++;
     }
@@ -143,18 +120,20 @@ static void connect_now(void *arg, int64_t number)
     (void)number;
     if (conn->net == NULL || !conn->core->alive || conn->core->life != conn->life)
         return;
-    if (server.down) {
+    if (conn->server == NULL || conn->server->down) {
         send_down(conn, EVENT_CLOSED, SLICE_LIT("connect: Connection refused"));
         return;
     }
-    conn->redis = redis_model_connect(server.redis, on_output, conn);
+    conn->redis = redis_model_connect(conn->server->redis, on_output, conn);
     send_down(conn, EVENT_OPEN, (struct slice){"", 0});
 }
 
-struct conn *conn_open(struct sim_core *core, void *net)
+struct conn *conn_open(struct sim_core *core, void *net, const char *host,
+                       const char *port)
 {
     struct conn *conn = mem_alloc(sizeof(*conn));
     conn->core = core;
+    conn->server = server_at(host, port);
     conn->life = core->life;
     conn->net = net;
     conn->number = ++conn_numbers;
@@ -236,29 +215,15 @@ void conns_slow(struct sim_core *core, int64_t until_us)
     }
 }
 
-void server_crash(size_t lost)
+void conns_of_crashed(struct server *s)
 {
     struct conn *conn;
-    size_t unsynced = redis_model_unsynced(server.redis);
-    lost = lost < unsynced ? lost : unsynced;
-    fault("Redis crashes and loses %zu of %zu commands", lost, unsynced);
     TAILQ_FOREACH (conn, &conns, link) {
+        if (conn->server != s)
+            continue;
         disconnect(conn);
         conn->up_until_us = -1;
         conn->down_until_us = world.now_us + (one_in(2) ? between(0, 2 * MS) : -1);
         send_down(conn, EVENT_CLOSED, SLICE_LIT("Connection reset by peer"));
     }
-    server.down = true;
-    server_tick();
-    redis_model_crash(server.redis, lost);
-    if (lost > 0) {
-        server.last_loss_us = world.now_us;
-        jobs_server_lost();
-    }
-}
-
-void server_start(void)
-{
-    tell("Redis starts");
-    server.down = false;
 }

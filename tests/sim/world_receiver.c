@@ -120,10 +120,10 @@ static void check_attempt(const struct sim_core *core, struct job_seen *job,
 static void check_delivery(const struct sim_core *core, const struct job_seen *job)
 {
     long long number = job->record.number;
-    server_tick();
-    if (job->record.due_ms > server.latest_ms)
+    int64_t latest_ms = servers_latest_ms();
+    if (job->record.due_ms > latest_ms)
         broken("G1: core%u delivers %lld %lld ms before it is due", core->index, number,
-               (long long)(job->record.due_ms - server.latest_ms));
+               (long long)(job->record.due_ms - latest_ms));
     if (job->cancelled && job->cancelled_us < world.now_us && !job->lost && !job->excused)
         broken("core%u delivers %lld, which was cancelled at %.6f", core->index, number,
                (double)job->cancelled_us / 1e6);
@@ -138,7 +138,7 @@ static void check_delivery(const struct sim_core *core, const struct job_seen *j
 /* order = "key": whether `first` must leave before `job`. */
 static bool precedes(const struct job_seen *first, const struct job_seen *job)
 {
-    int64_t due_us = first->record.due_ms * MS - server.clock_us;
+    int64_t due_us = servers_due_us(first->record.due_ms);
     return first->record.key && !first->record.queued &&
            strcmp(first->record.key, job->record.key) == 0 && !first->record.cancels &&
            (first->record.offset < 0) == (job->record.offset < 0) &&

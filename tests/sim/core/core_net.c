@@ -9,10 +9,13 @@
 #include "bridge/base/mem.h"
 #include "tests/sim/core/core.h"
 
+#include <stdlib.h>
+
 struct net {
     const struct net_cbs *cbs;
     void *arg;
     struct conn *conn;
+    char *host, *port;   /* of the server */
     struct timer *limit; /* connect_timeout_ms */
     struct buf out;
     bool is_open, closed, flushes;
@@ -42,7 +45,7 @@ static void begin(void *arg)
 {
     struct net *n = arg;
     if (!n->closed)
-        n->conn = HOST->open(CORE, n);
+        n->conn = HOST->open(CORE, n, n->host, n->port);
 }
 
 struct net *net_open(const struct net_conf *conf, const struct net_cbs *cbs, void *arg)
@@ -50,6 +53,8 @@ struct net *net_open(const struct net_conf *conf, const struct net_cbs *cbs, voi
     struct net *n = mem_alloc(sizeof(*n));
     n->cbs = cbs;
     n->arg = arg;
+    n->host = mem_strdup(conf->host);
+    n->port = mem_strdup(conf->port);
     n->limit = timer_new(on_limit, n);
     timer_set(n->limit, conf->connect_timeout_ms);
     loop_defer(begin, n);
@@ -94,6 +99,8 @@ void net_close(struct net *n)
     n->closed = true;
     timer_del(n->limit);
     buf_free(&n->out);
+    free(n->host);
+    free(n->port);
     loop_defer_free(n); /* behind begin() and flush() */
 }
 

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* world_servers.c - the Redis servers: their addresses, clocks, disks, and crashes. */
+#include "tests/sim/world.h"
+
+#include <stdlib.h>
+
+enum { FIRST_PORT = 6379 };
+
+struct server servers[SERVERS_MAX];
+static int64_t loss_us; /* when a crash lost commands; 0: never */
+
+void servers_init(void)
+{
+    for (unsigned i = 0; i < world.plan.servers; i++) {
+        struct server *s = &servers[i];
+        s->index = i;
+        s->port = FIRST_PORT + i;
+        s->redis = redis_model_new();
+        s->clock_us = 1795000000 * SECOND;
+        server_tick(s);
+        redis_model_sync(s->redis);
+    }
+}
+
+struct server *server_at(const char *host, const char *port)
+{
+    unsigned long i = strtoul(port, NULL, 10) - FIRST_PORT;
+    return strcmp(host, "127.0.0.1") == 0 && i < world.plan.servers ? &servers[i] : NULL;
+}
+
+struct server *any_server(void)
+{
+    unsigned n = world.plan.servers;
+    return &servers[n > 1 ? between(0, n - 1) : 0];
+}
+
+struct server *server_of(struct slice key)
+{
+    (void)key;
+    return &servers[0];
+}
+
+/* ------------------------------------------------------------------------- clocks */
+
+int64_t server_now_us(const struct server *s)
+{
+    return world.now_us + s->clock_us;
+}
+
+void server_tick(struct server *s)
+{
+    int64_t now_ms = server_now_us(s) / 1000;
+    redis_model_set_time(s->redis, server_now_us(s));
+    s->latest_ms = now_ms > s->latest_ms ? now_ms : s->latest_ms;
+}
+
+int64_t servers_latest_ms(void)
+{
+    int64_t latest_ms = 0;
+    for (unsigned i = 0; i < world.plan.servers; i++) {
+        server_tick(&servers[i]);
+        if (servers[i].latest_ms > latest_ms)
+            latest_ms = servers[i].latest_ms;
+    }
+    return latest_ms;
+}
+
+int64_t servers_due_us(int64_t due_ms)
+{
+    int64_t due_us = 0;
+    for (unsigned i = 0; i < world.plan.servers; i++) {
+        int64_t us = due_ms * MS - servers[i].clock_us;
+        due_us = i == 0 || us > due_us ? us : due_us;
+    }
+    return due_us;
+}
+
+/* ------------------------------------------------------------------ disks, crashes */
+
+void servers_sync(void *arg, int64_t number)
+{
+    (void)arg, (void)number;
+    for (unsigned i = 0; i < world.plan.servers; i++)
+        if (!servers[i].down)
+            redis_model_sync(servers[i].redis);
+    after(SECOND, servers_sync, NULL, 0);
+}
+
+void server_crash(struct server *s, size_t lost)
+{
+    size_t unsynced = redis_model_unsynced(s->redis);
+    lost = lost < unsynced ? lost : unsynced;
+    fault("Redis %u crashes and loses %zu of %zu commands", s->index, lost, unsynced);
+    conns_of_crashed(s);
+    s->down = true;
+    server_tick(s);
+    redis_model_crash(s->redis, lost);
+    if (lost > 0) {
+        loss_us = world.now_us;
+        jobs_server_lost();
+    }
+}
+
+void server_start(struct server *s)
+{
+    tell("Redis %u starts", s->index);
+    s->down = false;
+}
+
+int64_t servers_last_loss_us(void)
+{
+    return loss_us;
+}
+
+bool servers_are_up(void)
+{
+    for (unsigned i = 0; i < world.plan.servers; i++)
+        if (servers[i].down)
+            return false;
+    return true;
+}
+
+void servers_heal(void)
+{
+    for (unsigned i = 0; i < world.plan.servers; i++) {
+        *redis_model_faults(servers[i].redis) = (struct redis_faults){0};
+        if (servers[i].down)
+            server_start(&servers[i]);
+    }
+}
