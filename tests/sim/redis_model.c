@@ -8,14 +8,6 @@
 
 enum { JOURNAL_MAX = 2000 };
 
-struct redis_conn {
-    struct redis_model *m;
-    redis_output_cb *output;
-    void *arg;
-    struct buf in, out;
-    GHashTable *channels; /* NULL: no subscription; struct slice */
-};
-
 /* A command that the disk does not have yet. */
 struct entry {
     int64_t now_us;
@@ -126,8 +118,16 @@ static void execute_command(struct call *c)
     }
     m->wrote = false;
     model_execute(c, false);
+    m->offset += m->wrote;
     if (m->records && m->wrote)
         add_entry(m, c);
+}
+
+void redis_model_execute(struct redis_model *m, const struct slice *args, unsigned count,
+                         struct buf *out)
+{
+    execute_command(
+        &(struct call){.m = m, .args = (struct slice *)args, .count = count, .out = out});
 }
 
 void redis_model_command(struct redis_model *m, const struct slice *args, unsigned count,
@@ -239,25 +239,40 @@ static bool read_command(struct buf *in, size_t *at, GArray *args)
     return true;
 }
 
-void redis_model_feed(struct redis_conn *c, struct slice bytes)
+void model_report(const struct call *c, struct slice reply)
+{
+    if (c->m->on_command)
+        c->m->on_command(c->m->on_command_arg, c->args, c->count, reply);
+}
+
+static void execute_of(struct redis_conn *c, struct call *call)
+{
+    struct redis_model *m = c->m;
+    size_t before = c->out.n;
+    bool answers = !m->faults.loading && !m->faults.busy;
+    m->wrote = false;
+    if (answers && model_wait(c, call))
+        return;
+    if (answers && arg_is(call, 0, "SUBSCRIBE"))
+        subscribe(c, call->args, call->count);
+    else
+        execute_command(call);
+    if (m->wrote)
+        c->wrote_at = m->offset;
+    model_report(call, (struct slice){c->out.p + before, c->out.n - before});
+}
+
+void model_continue(struct redis_conn *c)
 {
     struct redis_model *m = c->m;
     GArray *args = g_array_new(FALSE, FALSE, sizeof(struct slice));
     size_t at = 0;
-    buf_add_slice(&c->in, bytes);
-    while (read_command(&c->in, &at, args)) {
+    while (!c->wait.is_open && read_command(&c->in, &at, args)) {
         struct call call = {.m = m,
                             .args = (struct slice *)args->data,
                             .count = args->len,
                             .out = &c->out};
-        size_t before = c->out.n;
-        if (arg_is(&call, 0, "SUBSCRIBE") && !m->faults.loading && !m->faults.busy)
-            subscribe(c, call.args, call.count);
-        else
-            execute_command(&call);
-        if (m->on_command)
-            m->on_command(m->on_command_arg, call.args, call.count,
-                          (struct slice){c->out.p + before, c->out.n - before});
+        execute_of(c, &call);
         for (guint i = 0; i < m->conns->len; i++)
             send_out(m->conns->pdata[i]);
     }
@@ -265,29 +280,69 @@ void redis_model_feed(struct redis_conn *c, struct slice bytes)
     g_array_unref(args);
 }
 
+void redis_model_feed(struct redis_conn *c, struct slice bytes)
+{
+    buf_add_slice(&c->in, bytes);
+    model_continue(c);
+}
+
 /* -------------------------------------------------------------------- the disk */
 
-/* Copies the data only now and then: the journal leads from the copy to the disk. */
-void redis_model_sync(struct redis_model *m)
+static void drop_later(struct redis_model *m)
 {
-    m->durable = m->journal->len;
-    if (m->records && m->durable < JOURNAL_MAX)
+    if (m->later_at > 0)
+        db_fini(&m->later);
+    m->later_at = 0;
+}
+
+/* Begins the journal with the copy `later`, if no replica lacks anything before it. */
+static void use_later(struct redis_model *m)
+{
+    if (m->later_at == 0 || model_replicated(m) < m->later_at)
         return;
+    db_fini(&m->synced);
+    m->synced = m->later;
+    g_ptr_array_remove_range(m->journal, 0, (guint)(m->later_at - m->synced_at));
+    m->synced_at = m->later_at;
+    m->later_at = 0;
+}
+
+static void sync_all(struct redis_model *m)
+{
     m->records = true;
-    m->durable = 0;
+    drop_later(m);
     db_fini(&m->synced);
     db_copy(&m->db, &m->synced);
+    m->durable = m->synced_at = m->offset;
     g_ptr_array_set_size(m->journal, 0);
+}
+
+/* Copies the data only now and then: the journal leads from the copy to the disk, and to
+ * what the replicas have. */
+void redis_model_sync(struct redis_model *m)
+{
+    if (!m->records) {
+        sync_all(m);
+        return;
+    }
+    m->durable = m->offset;
+    if (m->journal->len >= JOURNAL_MAX && m->later_at == 0) {
+        db_copy(&m->db, &m->later);
+        m->later_at = m->offset;
+    }
+    use_later(m);
 }
 
 size_t redis_model_unsynced(const struct redis_model *m)
 {
-    return m->journal->len - m->durable;
+    return (size_t)(m->offset - m->durable);
 }
 
-void redis_model_crash(struct redis_model *m, size_t lost)
+/* Makes the data what it was after that many commands. */
+static void rebuild(struct redis_model *m, uint64_t offset)
 {
-    must(m->records && m->conns->len == 0 && lost <= redis_model_unsynced(m));
+    must(m->records && m->conns->len == 0 && offset >= m->synced_at &&
+         offset <= m->offset);
     struct redis_faults faults = m->faults;
     GHashTable *loaded = m->loaded;
     int64_t now_us = m->now_us;
@@ -296,7 +351,7 @@ void redis_model_crash(struct redis_model *m, size_t lost)
     db_copy(&m->synced, &m->db);
     m->records = false;
     m->loaded = NULL;
-    for (guint i = 0; i < m->journal->len - lost; i++) {
+    for (guint i = 0; i < offset - m->synced_at; i++) {
         struct entry *e = m->journal->pdata[i];
         struct call c = {.m = m, .args = e->args, .count = e->count, .out = &out};
         m->now_us = e->now_us;
@@ -308,8 +363,22 @@ void redis_model_crash(struct redis_model *m, size_t lost)
     m->loaded = loaded;
     m->now_us = now_us;
     m->faults = faults;
+    m->offset = offset;
+    sync_all(m);
+}
+
+void redis_model_crash(struct redis_model *m, size_t lost)
+{
+    must(lost <= redis_model_unsynced(m));
+    rebuild(m, m->offset - lost);
     redis_model_flush_scripts(m);
-    redis_model_sync(m);
+}
+
+void redis_model_fail_over(struct redis_model *m, uint64_t offset, bool keeps_scripts)
+{
+    rebuild(m, offset);
+    if (!keeps_scripts)
+        redis_model_flush_scripts(m);
 }
 
 /* -------------------------------------------------------------------------- life */
@@ -329,6 +398,7 @@ struct redis_model *redis_model_new(void)
     m->journal = g_ptr_array_new_with_free_func(free);
     m->commands = g_hash_table_new_full(bytes_hash, bytes_equal, free, NULL);
     add_commands(m, server_commands);
+    add_commands(m, replica_commands);
     add_commands(m, key_commands);
     add_commands(m, hash_commands);
     add_commands(m, zset_commands);
@@ -343,6 +413,7 @@ void redis_model_free(struct redis_model *m)
     model_lua_close(m);
     db_fini(&m->db);
     db_fini(&m->synced);
+    drop_later(m);
     g_ptr_array_unref(m->conns);
     g_ptr_array_unref(m->journal);
     g_hash_table_unref(m->commands);
@@ -357,11 +428,6 @@ void redis_model_set_time(struct redis_model *m, int64_t now_us)
 struct redis_faults *redis_model_faults(struct redis_model *m)
 {
     return &m->faults;
-}
-
-unsigned *redis_model_replicas(struct redis_model *m)
-{
-    return &m->replicas;
 }
 
 void redis_model_flush_scripts(struct redis_model *m)

@@ -44,8 +44,6 @@ void redis_model_free(struct redis_model *m);
 void redis_model_set_time(struct redis_model *m, int64_t now_us);
 /* The faults of the server; the caller changes them at any time. */
 struct redis_faults *redis_model_faults(struct redis_model *m);
-/* Returns the number of replicas that WAIT reports; the caller may change it. */
-unsigned *redis_model_replicas(struct redis_model *m);
 /* As SCRIPT FLUSH: the next EVALSHA gets NOSCRIPT. */
 void redis_model_flush_scripts(struct redis_model *m);
 
@@ -66,6 +64,34 @@ size_t redis_model_unsynced(const struct redis_model *m);
  * caller disconnects all connections first. The state is synced. */
 void redis_model_crash(struct redis_model *m, size_t lost);
 
+/* --- redis_model_replicas.c: replicas, and the connections that WAIT for them --- */
+
+enum { REDIS_REPLICAS_MAX = 3 };
+
+/* A replica has the first `has` of all commands that wrote. The caller decides when it
+ * receives more; then redis_model_replicated() answers those that wait for it. */
+struct redis_replica {
+    bool online;
+    uint64_t has;
+};
+
+struct redis_replica *redis_model_replicas(struct redis_model *m);
+/* Returns the number of commands that wrote. */
+uint64_t redis_model_offset(const struct redis_model *m);
+void redis_model_replicated(struct redis_model *m);
+/* Answers the WAITs whose time is over. Returns when the next one's is, by the clock of
+ * the server; INT64_MAX: none has a limit. */
+int64_t redis_model_end_waits(struct redis_model *m);
+/* Becomes a replica: rejects writes, and ends each WAIT with an error. */
+void redis_model_demote(struct redis_model *m);
+/* Becomes the server that has only the first `offset` commands, and no scripts, unless
+ * keeps_scripts. The caller disconnects all connections first. The state is synced. */
+void redis_model_fail_over(struct redis_model *m, uint64_t offset, bool keeps_scripts);
+
+/* Executes one command outside of any connection, as a client could: it may fail, and a
+ * crash may lose it. */
+void redis_model_execute(struct redis_model *m, const struct slice *args, unsigned count,
+                         struct buf *out);
 /* Runs one command outside of any connection and without faults, for example to look at a
  * key. Appends the reply in RESP to out. */
 void redis_model_command(struct redis_model *m, const struct slice *args, unsigned count,

@@ -3,6 +3,7 @@
 #include "tests/sim/redis_model_internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static void run_ping(struct call *c)
 {
@@ -52,11 +53,6 @@ static void run_publish(struct call *c)
     reply_int(c, model_publish(c->m, c->args[1], c->args[2]));
 }
 
-static void run_wait(struct call *c)
-{
-    reply_int(c, c->m->replicas);
-}
-
 static void run_flushall(struct call *c)
 {
     db_fini(&c->m->db);
@@ -67,25 +63,61 @@ static void run_flushall(struct call *c)
 /* REPLICAOF host port, REPLICAOF NO ONE */
 static void run_replicaof(struct call *c)
 {
-    c->m->faults.readonly = !arg_is(c, 1, "NO");
+    struct slice *primary = c->m->primary;
+    if (arg_is(c, 1, "NO"))
+        c->m->faults.readonly = false;
+    else
+        redis_model_demote(c->m);
+    for (int i = 0; i < 2; i++) {
+        free((char *)primary[i].p);
+        primary[i] = (struct slice){mem_strndup(c->args[i + 1].p, c->args[i + 1].n),
+                                    c->args[i + 1].n};
+    }
     reply_ok(c);
 }
 
+/* Its offsets count commands, not bytes. */
 static void run_role(struct call *c)
 {
-    if (c->m->faults.readonly) {
+    const struct redis_model *m = c->m;
+    char text[24];
+    if (m->faults.readonly) {
+        const struct slice host = m->primary[0].p ? m->primary[0] : SLICE_LIT("10.0.0.2"),
+                           port = m->primary[1].p ? m->primary[1] : SLICE_LIT("6379");
         reply_array(c, 5);
         reply_bulk(c, SLICE_LIT("slave"));
-        reply_bulk(c, SLICE_LIT("127.0.0.1"));
-        reply_int(c, 6380);
-        reply_bulk(c, SLICE_LIT("connected"));
-        reply_int(c, 0);
-    } else {
-        reply_array(c, 3);
-        reply_bulk(c, SLICE_LIT("master"));
-        reply_int(c, 0);
-        reply_array(c, 0);
+        reply_bulk(c, host);
+        reply_int(c, strtoll(port.p, NULL, 10));
+        reply_bulk(c, SLICE_LIT("connect"));
+        reply_int(c, -1);
+        return;
     }
+    reply_array(c, 3);
+    reply_bulk(c, SLICE_LIT("master"));
+    reply_int(c, (int64_t)m->offset);
+    reply_array(c, model_replicas_with(m, 0));
+    for (int i = 0; i < REDIS_REPLICAS_MAX; i++) {
+        if (!m->replicas[i].online)
+            continue;
+        reply_array(c, 3);
+        reply_bulk(c, SLICE_LIT("127.0.0.1"));
+        snprintf(text, sizeof(text), "%d", 6380 + i);
+        reply_bulk(c, slice_of(text));
+        snprintf(text, sizeof(text), "%llu", (unsigned long long)m->replicas[i].has);
+        reply_bulk(c, slice_of(text));
+    }
+}
+
+static void add_replication(const struct redis_model *m, struct buf *text)
+{
+    unsigned n = 0;
+    buf_addf(text, "role:%s\r\nconnected_slaves:%u\r\n",
+             m->faults.readonly ? "slave" : "master", model_replicas_with(m, 0));
+    for (int i = 0; i < REDIS_REPLICAS_MAX; i++)
+        if (m->replicas[i].online)
+            buf_addf(text,
+                     "slave%u:ip=127.0.0.1,port=%d,state=online,offset=%llu,lag=0\r\n",
+                     n++, 6380 + i, (unsigned long long)m->replicas[i].has);
 }
 
 /* INFO section */
@@ -98,8 +130,7 @@ static void run_info(struct call *c)
                  "used_memory:%d\r\nmaxmemory:1000000\r\nmaxmemory_policy:noeviction\r\n",
                  m->faults.oom ? 2000000 : 500000);
     else if (arg_is(c, 1, "replication"))
-        buf_addf(&text, "role:%s\r\nconnected_slaves:%u\r\n",
-                 m->faults.readonly ? "slave" : "master", m->replicas);
+        add_replication(m, &text);
     else if (arg_is(c, 1, "clients"))
         buf_addf(&text, "connected_clients:%u\r\nblocked_clients:0\r\n", m->conns->len);
     else if (arg_is(c, 1, "keyspace"))
@@ -152,7 +183,6 @@ const struct command server_commands[] = {
     {"EVALSHA", -3, COMMAND_NO_SCRIPT, model_evalsha},
     {"EVAL", -3, COMMAND_NO_SCRIPT, run_eval},
     {"PUBLISH", 3, 0, run_publish},
-    {"WAIT", 3, COMMAND_NO_SCRIPT, run_wait},
     {"REPLICAOF", 3, COMMAND_NO_SCRIPT, run_replicaof},
     {"ROLE", 1, COMMAND_NO_SCRIPT, run_role},
     {"INFO", -1, 0, run_info},

@@ -70,7 +70,7 @@ struct command {
 };
 /* End with a row of zeros. */
 extern const struct command hash_commands[], zset_commands[], key_commands[],
-    server_commands[];
+    server_commands[], replica_commands[];
 
 void reply_error(struct call *c, const char *text); /* "ERR ..." */
 void reply_int(struct call *c, int64_t n);
@@ -102,9 +102,10 @@ struct redis_model {
     struct db db;
     int64_t now_us;
     struct redis_faults faults;
-    unsigned replicas;
-    GHashTable *commands; /* struct slice -> struct command */
-    GPtrArray *conns;     /* struct redis_conn */
+    struct redis_replica replicas[REDIS_REPLICAS_MAX];
+    struct slice primary[2]; /* of REPLICAOF: host and port */
+    GHashTable *commands;    /* struct slice -> struct command */
+    GPtrArray *conns;        /* struct redis_conn */
     redis_command_cb *on_command;
     void *on_command_arg;
     uint64_t random; /* set from the time before each command, so that a replay chooses
@@ -117,18 +118,47 @@ struct redis_model {
     bool script_wrote, script_oom;
     /* the disk */
     bool records, wrote; /* wrote: the running command has called a command that writes */
-    struct db synced;
-    GPtrArray *journal; /* struct entry: commands since `synced` that wrote */
-    guint durable; /* the first of them that a crash cannot lose: all before it are on the
-                      disk */
+    struct db synced, later; /* copies of the data; later: replaces `synced` when nothing
+                                before it is needed any more */
+    GPtrArray *journal;      /* struct entry: commands since `synced` that wrote */
+    /* Numbers of commands that wrote: all; those in `synced` and `later`; those that a
+     * crash cannot lose. later_at 0: there is no such copy. */
+    uint64_t offset, synced_at, later_at, durable;
+};
+
+struct redis_conn {
+    struct redis_model *m;
+    redis_output_cb *output;
+    void *arg;
+    struct buf in, out;
+    GHashTable *channels; /* NULL: no subscription; struct slice */
+    uint64_t wrote_at;    /* the offset after its last command that wrote */
+    struct {
+        bool is_open;     /* later commands wait */
+        int64_t replicas; /* that must have wrote_at */
+        int64_t until_us; /* by the clock of the server */
+    } wait;
 };
 
 /* Executes the command and appends its reply. by_script: checks what Redis checks for a
  * script. */
 void model_execute(struct call *c, bool by_script);
 uint64_t model_random(struct redis_model *m);
+/* Executes the commands that a connection has sent. */
+void model_continue(struct redis_conn *c);
+/* Reports a reply to the observer of the model. */
+void model_report(const struct call *c, struct slice reply);
 /* Appends what PUBLISH sends; returns the number of receivers. */
 unsigned model_publish(struct redis_model *m, struct slice channel, struct slice message);
+
+/* --- redis_model_replicas.c --- */
+
+/* Whether the call is a WAIT that has no reply yet. */
+bool model_wait(struct redis_conn *conn, struct call *c);
+/* Returns how many replicas have that many commands. */
+unsigned model_replicas_with(const struct redis_model *m, uint64_t offset);
+/* Returns the number of commands that each replica which is online has. */
+uint64_t model_replicated(const struct redis_model *m);
 
 /* --- redis_model_lua.c --- */
 

@@ -4,8 +4,9 @@
  * compare it with a real server.
  *
  * redis_model_server --unixsocket PATH: ignores the other arguments of redis-server.
- * MODEL SYNC, MODEL CRASH n and CONFIG SET maxmemory, MODEL FAULT name 0|1 change its
- * state.
+ * SYNCED, CRASH n and CONFIG SET maxmemory change its state. REPLICAS n: it has n
+ * replicas, which receive everything at once. HALT n: the first n of them receive nothing
+ * from now on. FAILOVER n: it has only the first n commands that wrote.
  */
 #include "bridge/base/mem.h"
 #include "tests/sim/redis_model.h"
@@ -26,6 +27,7 @@ static struct client {
     struct redis_conn *conn;
 } clients[CLIENTS_MAX];
 static struct redis_model *model;
+static size_t halted; /* replicas */
 
 static int listen_at(const char *path)
 {
@@ -82,37 +84,77 @@ static bool is_command(struct slice bytes, const char *name, size_t *arg)
     return true;
 }
 
-/* Ends all connections, so the command has no reply. */
-static void crash(size_t lost)
+/* Before a crash: so its command has no reply. */
+static void leave_all(void)
 {
     for (struct client *client = clients; client < clients + CLIENTS_MAX; client++)
         if (client->conn)
             leave(client);
-    redis_model_crash(model, lost);
+}
+
+static void add_replicas(size_t count)
+{
+    for (size_t i = 0; i < REDIS_REPLICAS_MAX; i++)
+        redis_model_replicas(model)[i] =
+            (struct redis_replica){i < count, redis_model_offset(model)};
+    halted = 0;
+}
+
+static void replicate(void)
+{
+    for (size_t i = halted; i < REDIS_REPLICAS_MAX; i++)
+        redis_model_replicas(model)[i].has = redis_model_offset(model);
+    redis_model_replicated(model);
+}
+
+static void set_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    redis_model_set_time(model, (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+}
+
+/* Commands that change the state of the model. */
+static bool is_control(struct client *client, struct slice got)
+{
+    size_t arg;
+    if (is_command(got, "CRASH", &arg)) {
+        leave_all();
+        redis_model_crash(model, arg);
+        return true;
+    }
+    if (is_command(got, "FAILOVER", &arg)) {
+        leave_all();
+        redis_model_fail_over(model, arg, false);
+        return true;
+    }
+    if (is_command(got, "SYNCED", &arg))
+        redis_model_sync(model);
+    else if (is_command(got, "REPLICAS", &arg))
+        add_replicas(arg);
+    else if (is_command(got, "HALT", &arg))
+        halted = arg;
+    else
+        return false;
+    on_output(client, SLICE_LIT("+OK\r\n"));
+    return true;
 }
 
 static void serve(struct client *client)
 {
     static char bytes[READ_BYTES];
-    struct timespec now;
-    size_t arg;
     ssize_t n = read(client->fd, bytes, sizeof(bytes) - 1);
     if (n <= 0) {
         leave(client);
         return;
     }
     bytes[n] = '\0';
-    clock_gettime(CLOCK_REALTIME, &now);
-    redis_model_set_time(model, (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    set_time();
     const struct slice got = {bytes, (size_t)n};
-    if (is_command(got, "CRASH", &arg)) {
-        crash(arg);
-    } else if (is_command(got, "SYNCED", &arg)) {
-        redis_model_sync(model);
-        on_output(client, SLICE_LIT("+OK\r\n"));
-    } else {
-        redis_model_feed(client->conn, got);
-    }
+    if (is_control(client, got))
+        return;
+    redis_model_feed(client->conn, got);
+    replicate();
 }
 
 int main(int argc, char **argv)
@@ -128,7 +170,9 @@ int main(int argc, char **argv)
         for (int i = 0; i < CLIENTS_MAX; i++)
             fds[i + 1] = (struct pollfd){.fd = clients[i].conn ? clients[i].fd : -1,
                                          .events = POLLIN};
-        must(poll(fds, CLIENTS_MAX + 1, -1) > 0 || errno == EINTR);
+        set_time();
+        bool waits = redis_model_end_waits(model) < INT64_MAX;
+        must(poll(fds, CLIENTS_MAX + 1, waits ? 1 : -1) >= 0 || errno == EINTR);
         for (int i = 0; i < CLIENTS_MAX; i++)
             if (fds[i + 1].revents && clients[i].conn && clients[i].fd == fds[i + 1].fd)
                 serve(&clients[i]);

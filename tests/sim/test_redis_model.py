@@ -5,6 +5,8 @@ TARRY_REDIS_MODEL: the program redis_model_server. The scripts of lua/ are compa
 """
 import os
 import random
+import signal
+import socket
 import subprocess
 import time
 
@@ -21,10 +23,10 @@ LEX = ["-", "+"] + [c + name for c in "[(" for name in NAMES]
 RANKS = [0, 0, 1, 2, -1, -1, -2, 5, -9, 100]
 
 
-def start(program, folder, name):
+def start(program, folder, name, port=0):
     path = f"{folder}/{name}"
-    child = subprocess.Popen([program, "--port", "0", "--unixsocket", path, "--save", "", "--dir", str(folder)],
-                             stdout=subprocess.DEVNULL)
+    child = subprocess.Popen([program, "--port", str(port), "--unixsocket", path, "--save", "", "--dir", str(folder),
+                              "--repl-diskless-sync-delay", "0"], stdout=subprocess.DEVNULL)
     for _ in range(500):
         if os.path.exists(path):
             break
@@ -32,14 +34,17 @@ def start(program, folder, name):
     return child, path
 
 
+def connect(path):
+    client = redis.Redis(unix_socket_path=path)
+    client.response_callbacks = {}
+    return client
+
+
 @pytest.fixture
 def both(tmp_path):
     """Yields clients of a real server and of the model."""
     started = [start("redis-server", tmp_path, "real"), start(os.environ["TARRY_REDIS_MODEL"], tmp_path, "model")]
-    clients = [redis.Redis(unix_socket_path=path) for _, path in started]
-    for client in clients:
-        client.response_callbacks = {}
-    yield clients
+    yield [connect(path) for _, path in started]
     for child, _ in started:
         child.kill()
         child.wait()
@@ -207,3 +212,95 @@ def test_a_crash_loses_the_last_commands_and_the_scripts(both):
         model.execute_command("CRASH", 2)
     assert model.execute_command("HMGET", "h", "before", "n") == [b"1", b"3"]
     assert "NOSCRIPT" in ask(model, ["EVALSHA", sha, 1, "h"]) or "NoScript" in ask(model, ["EVALSHA", sha, 1, "h"])
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.fixture
+def with_a_replica(tmp_path):
+    """Yields clients of a real server and of the model, each with one replica, and functions that stop them."""
+    ports = free_port(), free_port()
+    started = [start("redis-server", tmp_path, "real", ports[0]), start("redis-server", tmp_path, "copy", ports[1]),
+               start(os.environ["TARRY_REDIS_MODEL"], tmp_path, "model")]
+    real, copy, model = (connect(path) for _, path in started)
+    copy.execute_command("REPLICAOF", "127.0.0.1", ports[0])
+    model.execute_command("REPLICAS", 1)
+    for _ in range(1000):
+        if b"state=online" in real.execute_command("INFO", "replication"):
+            break
+        time.sleep(0.01)
+    yield (real, lambda: started[1][0].send_signal(signal.SIGSTOP)), (model, lambda: model.execute_command("HALT", 1))
+    for child, _ in started:
+        child.kill()
+        child.wait()
+
+
+def pipelined(client, *commands):
+    """Sends all at once on one connection. Returns the replies, and the seconds until the last one."""
+    connection = client.connection_pool.get_connection("_")
+    began = time.monotonic()
+    connection.send_packed_command(connection.pack_commands(commands))
+    replies = [connection.read_response() for _ in commands]
+    client.connection_pool.release(connection)
+    return replies, time.monotonic() - began
+
+
+def test_wait_counts_the_replicas_and_delays_later_commands_of_its_connection(with_a_replica):
+    for client, stop in with_a_replica:
+        assert pipelined(client, ("HSET", "h", "a", "1"), ("WAIT", "1", "2000"))[0] == [1, 1]
+        replies, took = pipelined(client, ("HSET", "h", "b", "1"), ("WAIT", "2", "300"), ("HGET", "h", "b"))
+        assert replies == [1, 1, b"1"] and 0.29 <= took < 2
+        stop()
+        replies, took = pipelined(client, ("HSET", "h", "c", "1"), ("WAIT", "1", "300"), ("HGET", "h", "c"))
+        assert replies == [1, 0, b"1"] and 0.29 <= took < 2
+        assert pipelined(client, ("WAIT", "0", "300"))[0] == [0]  # at once
+
+
+def test_a_blocked_wait_ends_with_an_error_when_the_server_becomes_a_replica(with_a_replica):
+    answers = []
+    for client, stop in with_a_replica:
+        stop()
+        connection = client.connection_pool.get_connection("_")
+        connection.send_packed_command(connection.pack_commands([("HSET", "h", "a", "1"), ("WAIT", "1", "0")]))
+        assert connection.read_response() == 1
+        time.sleep(0.1)
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(redis.ResponseError) as error:
+            connection.read_response()
+        answers.append([str(error.value), ask(client, ["WAIT", "1", "0"])])
+    assert answers[0] == answers[1]
+
+
+def test_role_names_the_replicas_and_a_replica_its_primary(with_a_replica):
+    answers = []
+    for client, _ in with_a_replica:
+        role = client.execute_command("ROLE")
+        info = client.execute_command("INFO", "replication")
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        replica = client.execute_command("ROLE")
+        answers.append([role[0], len(role), [[type(part) for part in row] for row in role[2]], replica[:3],
+                        [type(part) for part in replica], b"role:master" in info, b"connected_slaves:1" in info,
+                        b"\nslave0:ip=127.0.0.1,port=" in info, b",state=online,offset=" in info])
+    assert answers[0] == answers[1] and answers[1][0] == b"master"
+
+
+def test_a_failover_keeps_only_what_the_replica_had(both):
+    model = both[1]
+    for n in range(5):
+        model.execute_command("HSET", "h", f"f{n}", 1)
+    model.execute_command("SYNCED")
+    offset = model.execute_command("ROLE")[1]
+    model.execute_command("REPLICAS", 1)
+    model.execute_command("HALT", 1)
+    for n in range(3000):  # more than the disk keeps in its journal
+        model.execute_command("HSET", "h", f"g{n}", 1)
+    model.execute_command("SYNCED")
+    model.execute_command("HSET", "h", "last", 1)
+    with pytest.raises(redis.ConnectionError):
+        model.execute_command("FAILOVER", offset + 2)
+    assert sorted(model.execute_command("HKEYS", "h")) == sorted(
+        [b"f0", b"f1", b"f2", b"f3", b"f4", b"g0", b"g1"])
