@@ -2,6 +2,8 @@
 /* faults.c - what may happen to the cores, the network and Redis. */
 #include "tests/sim/world.h"
 
+#include "bridge/store/calls.h"
+
 #include <signal.h>
 
 static void start_core(void *arg, int64_t life)
@@ -14,7 +16,9 @@ static void start_core(void *arg, int64_t life)
 void core_ended(struct sim_core *core, int code)
 {
     tell("core%u ends with %d", core->index, code);
-    if (code != 0 && code != 70)
+    if (code == 78 && reconf_refused(core))
+        tell("core%u refuses the configuration", core->index);
+    else if (code != 0 && code != 70)
         broken("core%u ends by itself with %d", core->index, code);
     after(skewed(100 * MS, 20 * SECOND), start_core, core, core->life);
 }
@@ -129,6 +133,27 @@ static void loading(struct sim_core *core)
     begin_state(offsetof(struct redis_faults, loading), "is loading");
 }
 
+/* One script of one server, for all cores; the others work. */
+static void fail_script(struct sim_core *core)
+{
+    static const char *const errors[] = {
+        "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN "
+        "NOSAVE.",
+        "READONLY You can't write against a read only replica.",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to "
+        "persist to disk."};
+    struct redis_faults *faults = redis_model_faults(any_server()->redis);
+    (void)core;
+    int script = (int)between(0, SCRIPTS - 1);
+    faults->script_sha = reached_sha(script);
+    faults->script_error = errors[between(0, 3)];
+    faults->script_fails = (unsigned)skewed(1, 30);
+    fault("Redis fails the next calls of a script");
+    tell("the next %u calls of %s fail: %.4s", faults->script_fails,
+         reached_script(script), faults->script_error);
+}
+
 static void flush_scripts(struct sim_core *core)
 {
     (void)core;
@@ -160,11 +185,24 @@ static const struct kind {
     void (*begin)(struct sim_core *core);
     bool (*applies)(void);
 } kinds[] = {
-    {8, kill_core, NULL},   {4, stop, NULL},          {4, cut, NULL},
-    {4, cut_quietly, NULL}, {4, slow, NULL},          {4, stall, NULL},
-    {4, reload, NULL},      {3, crash, NULL},         {1, oom, NULL},
-    {1, readonly, NULL},    {1, misconf, NULL},       {1, busy, NULL},
-    {1, loading, NULL},     {1, flush_scripts, NULL}, {4, jump, clock_jumps},
+    {8, kill_core, NULL},
+    {4, stop, NULL},
+    {4, cut, NULL},
+    {4, cut_quietly, NULL},
+    {4, slow, NULL},
+    {4, stall, NULL},
+    {4, reload, NULL},
+    {3, crash, NULL},
+    {1, oom, NULL},
+    {1, readonly, NULL},
+    {1, misconf, NULL},
+    {1, busy, NULL},
+    {1, loading, NULL},
+    {1, flush_scripts, NULL},
+    {4, jump, clock_jumps},
+    {4, fail_script, NULL},
+    {2, reconf_less_routes, NULL},
+    {4, reconf_other_buckets, reconf_has_buckets},
 };
 
 static const struct kind *choose(void)

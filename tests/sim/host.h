@@ -66,6 +66,8 @@ struct pulled {
     int64_t lease; /* its end by the clock of Redis, ms */
 };
 
+enum { SOURCE_LOG, SOURCE_WEB, SOURCES };
+
 struct sim_host {
     int64_t (*mono_us)(struct sim_core *core);
     int64_t (*wall_ms)(struct sim_core *core);
@@ -90,6 +92,8 @@ struct sim_host {
                    int outcome); /* enum stored */
     /* Redis may have lost jobs: read again from the committed offsets. */
     void (*rewind)(struct sim_core *core);
+    /* Whether a source may submit: called when that changes. */
+    void (*paused)(struct sim_core *core, int source, bool paused);
     /* The source "web". outcome: enum stored, or of a cancel enum cancelled. */
     const struct record *(*request)(struct sim_core *core, int64_t number);
     void (*answered)(struct sim_core *core, int64_t number, int outcome);

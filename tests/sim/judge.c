@@ -51,7 +51,7 @@ static const char *const routes[] = {"log", "web"};
 static long long count_of_routes(const char *command, const char *part)
 {
     long long n = 0;
-    for (size_t r = 0; r < 2 * world.plan.buckets; r++) {
+    for (size_t r = 0; r < 2 * reconf.buckets_max; r++) {
         char key[64];
         snprintf(key, sizeof(key), "tarry:{%s/%zu}:%s", routes[r % 2], r / 2, part);
         n += count(command, key);
@@ -73,7 +73,7 @@ void judge_redis(int64_t dead)
                                         "ttl",   "far",   "pool",  "sums"};
     long long pool = count_of_routes("HLEN", "pool"),
               error = count_of_routes("ZCARD", "error");
-    for (size_t r = 0; r < 2 * world.plan.buckets; r++)
+    for (size_t r = 0; r < 2 * reconf.buckets_max; r++)
         for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !world.failed; i++) {
             char key[64];
             snprintf(key, sizeof(key), "tarry:{%s/%zu}:pool", routes[r % 2], r / 2);

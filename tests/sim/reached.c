@@ -22,7 +22,7 @@ static struct count {
 static char *shas[SCRIPTS];
 
 /* Its text begins with "-- NAME.lua". */
-static const char *name_of(int script)
+const char *reached_script(int script)
 {
     static char name[32];
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(script_texts[script] + 3, "."),
@@ -61,7 +61,7 @@ static void reached_answers(int script, struct slice reply)
             script == SCRIPT_ALTER || script == SCRIPT_TOUCH || script == SCRIPT_LOOK;
         for (long i = 0; i < n && (!is_one || n == 1); i++)
             if (isalpha((unsigned char)text[i]))
-                reached("answer %s %c", name_of(script), text[i]);
+                reached("answer %s %c", reached_script(script), text[i]);
         if (script != SCRIPT_ALTER)
             return;
         at = text + n;
@@ -91,7 +91,9 @@ static void on_command(void *arg, const struct slice *args, unsigned count,
         return;
     for (int s = 0; s < SCRIPTS; s++)
         if (memcmp(shas[s], args[1].p, 40) == 0) {
-            reached("script %s", name_of(s));
+            reached("script %s", reached_script(s));
+            if (s == SCRIPT_META)
+                reconf_meta(false);
             if (reply.p[0] != '-' && has_answers(s))
                 reached_answers(s, reply);
         }
@@ -110,6 +112,11 @@ void reached_line(struct slice line)
             text[to++] = '0';
     text[to] = '\0';
     reached("log %s", text);
+}
+
+const char *reached_sha(int script)
+{
+    return shas[script];
 }
 
 void reached_open(void)

@@ -103,6 +103,16 @@ static void add_entry(struct redis_model *m, const struct call *c)
     g_ptr_array_add(m->journal, e);
 }
 
+/* Whether this is a call of the script that fails now. */
+static bool fails_script(struct redis_model *m, const struct call *c)
+{
+    if (m->faults.script_fails == 0 || c->count < 2 || !arg_is(c, 0, "EVALSHA") ||
+        !slice_is(c->args[1], m->faults.script_sha))
+        return false;
+    m->faults.script_fails--;
+    return true;
+}
+
 static void execute_command(struct call *c)
 {
     struct redis_model *m = c->m;
@@ -114,6 +124,10 @@ static void execute_command(struct call *c)
     if (m->faults.busy) {
         reply_error(c, "BUSY Redis is busy running a script. You can only call SCRIPT "
                        "KILL or SHUTDOWN NOSAVE.");
+        return;
+    }
+    if (fails_script(m, c)) {
+        reply_error(c, m->faults.script_error);
         return;
     }
     m->wrote = false;

@@ -27,14 +27,18 @@ struct redis_faults {
     bool misconf;  /* cannot save: as readonly, with another error */
     bool loading;  /* each command fails with LOADING */
     bool busy;     /* each command fails with BUSY */
+    /* The next calls of one script fail: its SHA1, how many, and the error. */
+    const char *script_sha, *script_error;
+    unsigned script_fails;
 };
 
 /* Called for each reply of a connection, from within redis_model_feed(), and for each
- * message that another connection publishes. bytes: borrowed. The callback must not call
+ * message that another connection publishes. bytes: borrowed. The callback must not feed
  * the model. */
 typedef void redis_output_cb(void *arg, struct slice bytes);
 
-/* Called after each command of a connection, with its reply. All is borrowed. */
+/* Called after each command of a connection, with its reply. All is borrowed. The
+ * callback may look at keys by redis_model_command(). */
 typedef void redis_command_cb(void *arg, const struct slice *args, unsigned count,
                               struct slice reply);
 

@@ -59,13 +59,13 @@ void seed_write_conf(void)
             "routes: {\n"
             "  line: { from = \"web\"; to = \"lines\"; match = \"q\"; };\n",
             (long long)p->horizon_ms, (long long)p->batch_max, (long long)in_flight_max);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 - reconf.lacks_web; i++)
         fprintf(out,
                 "  %s: { from = \"%s\"; to = \"out\"; retry: { first = \"1s\"; factor = "
                 "%u.0; max = \"20s\"; };\n"
                 "       order = \"%s\"; buckets = %u; };\n",
                 i ? "web" : "log", i ? "web" : "log", factor, p->by_key ? "key" : "none",
-                p->buckets);
+                reconf.buckets[i]);
     fprintf(out, "};\n");
     must(fclose(out) == 0);
 }
@@ -77,6 +77,7 @@ static void heal(void)
     tell("faults have ended");
     fault("the last one");
     world.healed = true;
+    reconf_end();
     servers_heal();
     for (unsigned i = 0; i < world.plan.cores; i++)
         if (!cores[i].alive)
@@ -91,10 +92,12 @@ void seed_simulate(uint64_t seed, struct words keep)
     stream = stream_new('p', 0);
     draw_from(&stream);
     choose_plan(keep);
+    reconf_init();
     seed_write_conf();
     servers_init();
     reached_watch();
     jobs_init();
+    alive_init();
     consumers_init();
     for (unsigned i = 0; i < world.plan.cores; i++)
         core_start(&cores[i]);

@@ -123,8 +123,10 @@ void core_ended(struct sim_core *core, int code);
 void reached_open(void);  /* before the first seed */
 void reached_watch(void); /* counts the commands that Redis executes */
 void reached(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void reached_line(struct slice line); /* of the log of a core */
-void reached_write(const char *path); /* "COUNT NAME" of all seeds */
+void reached_line(struct slice line);   /* of the log of a core */
+void reached_write(const char *path);   /* "COUNT NAME" of all seeds */
+const char *reached_script(int script); /* the name of a script of lua/ */
+const char *reached_sha(int script);
 
 /* --- world_core.c --- */
 
@@ -221,6 +223,33 @@ const struct ask *consumer_ask(struct sim_core *core, int64_t consumer);
 void consumer_pulled(struct sim_core *core, int64_t consumer, int code,
                      const struct pulled *jobs, unsigned n);
 void consumer_finished(struct sim_core *core, int64_t consumer, int code);
+
+/* --- alive.c: nothing stands still without a fault --- */
+
+void alive_init(void);
+void alive_started(struct sim_core *core);
+void alive_paused(struct sim_core *core, int source, bool paused);
+/* A request was answered: stored or not. */
+void alive_answered(int64_t first_asked_us, bool stored);
+
+/* --- reconf.c: configurations that a core must refuse, or that lack a route --- */
+
+#define ROUTES_MAX 2
+extern struct reconf {
+    unsigned buckets[ROUTES_MAX]; /* as written: of "log", "web" */
+    unsigned buckets_max;         /* that any route ever had */
+    bool lacks_web;               /* there is no route "web" */
+    bool has_changed;             /* the buckets were once other ones */
+} reconf;
+void reconf_init(void);
+void reconf_other_buckets(struct sim_core *core); /* faults */
+void reconf_less_routes(struct sim_core *core);
+bool reconf_has_buckets(void);
+void reconf_end(void); /* of the faults: writes the right configuration */
+/* A core has ended, since it refuses the configuration. Returns whether it may. */
+bool reconf_refused(struct sim_core *core);
+/* Redis has executed lua/meta.lua; or a crash has lost its last commands. */
+void reconf_meta(bool crashed);
 
 /* --- judge.c --- */
 

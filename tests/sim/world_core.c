@@ -279,6 +279,7 @@ static const struct sim_host host = {
     .read = jobs_read,
     .stored = jobs_stored,
     .rewind = jobs_rewind,
+    .paused = alive_paused,
     .request = jobs_request,
     .answered = jobs_answered,
     .ask = consumer_ask,
@@ -344,6 +345,7 @@ void core_start(struct sim_core *core)
     c->core.uc_link = NULL;
     makecontext(&c->core, (void (*)(void))run, 1, core->index);
     tell("core%u starts its life %u", core->index, core->life);
+    alive_started(core);
     wake(core, world.now_us);
     after(100 * MS, watch_end, core, core->life);
     jobs_core_changed(core);

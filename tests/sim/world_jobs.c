@@ -139,6 +139,7 @@ void jobs_init(void)
 
 void jobs_server_lost(void)
 {
+    reconf_meta(true);
     for (guint i = 0; i < jobs->len; i++) {
         struct job_seen *job = jobs->pdata[i];
         /* Redis writes to the disk every second, here. */

@@ -17,7 +17,7 @@ struct job_seen {
     bool may_drop; /* a cancel was too late: if the attempt fails, it is not repeated */
     bool excused;  /* a fault of this very job may cause duplicates: a late answer, a
                       repeated request */
-    int64_t asked_us, accepted_us, cancelled_us;
+    int64_t first_asked_us, asked_us, accepted_us, cancelled_us;
     int64_t handed_us, got_us; /* to a sink or consumer, at the receiver */
     unsigned attempt;          /* of the last delivery */
     int64_t retry_us;          /* when the sink last reported TRY_AGAIN; 0: never */

@@ -19,8 +19,10 @@ static void send_again_later(struct job_seen *job)
 static void give_up_waiting(void *arg, int64_t number)
 {
     struct job_seen *job = job_at(number);
-    if (job->asked == (unsigned)(uintptr_t)arg && !job->ended)
-        send_again_later(job);
+    if (job->asked != (unsigned)(uintptr_t)arg || job->ended)
+        return;
+    alive_answered(job->first_asked_us, false);
+    send_again_later(job);
 }
 
 void request_send(void *arg, int64_t number)
@@ -37,7 +39,8 @@ void request_send(void *arg, int64_t number)
     job->core = core;
     job->life = core->life;
     job->excused = job->excused || job->asked > 0;
-    job->asked++;
+    if (job->asked++ == 0)
+        job->first_asked_us = world.now_us;
     job->asked_us = world.now_us;
     core_event(core, &(struct event){.kind = EVENT_REQUEST, .number = number});
     after(30 * SECOND, give_up_waiting, (void *)(uintptr_t)job->asked, number);
@@ -82,6 +85,8 @@ void jobs_answered(struct sim_core *core, int64_t number, int outcome)
         job->ended = true;
         return;
     }
+    if (!reconf.lacks_web)
+        alive_answered(job->first_asked_us, false);
     job->excused = true;
     send_again_later(job);
 }

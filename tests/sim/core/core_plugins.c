@@ -106,6 +106,7 @@ static void log_pause(struct source *src, void *arg, bool paused)
     struct log_source *self = arg;
     (void)src;
     self->paused = paused;
+    HOST->paused(CORE, SOURCE_LOG, paused);
     read_more(self);
 }
 
@@ -119,8 +120,10 @@ static void log_stop(struct source *src, void *arg)
 {
     struct log_source *self = arg;
     self->stopping = true;
-    if (the_log == self)
+    if (the_log == self) {
         the_log = NULL;
+        HOST->paused(CORE, SOURCE_LOG, false);
+    }
     source_stopped(src);
 }
 
@@ -216,13 +219,16 @@ static int web_start(struct source *src, void *arg, struct err *err)
 
 static void web_pause(struct source *src, void *arg, bool paused)
 {
-    (void)src, (void)arg, (void)paused; /* submit answers NOT_STORED itself */
+    (void)src, (void)arg; /* submit answers NOT_STORED itself */
+    HOST->paused(CORE, SOURCE_WEB, paused);
 }
 
 static void web_stop(struct source *src, void *arg)
 {
-    if (the_web == arg)
+    if (the_web == arg) {
         the_web = NULL;
+        HOST->paused(CORE, SOURCE_WEB, false);
+    }
     source_stopped(src);
 }
 

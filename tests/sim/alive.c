@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * alive.c - liveness: CALM_S after the last fault no source stays paused for longer than
+ * PAUSE_MAX_S, and no client sends its request for longer than that without success.
+ */
+#include "tests/sim/world.h"
+
+#include "bridge/plugin.h"
+
+enum { CALM_S = 30, PAUSE_MAX_S = 10 };
+
+static int64_t paused_us[CORES_MAX][SOURCES]; /* since when; 0: not */
+
+static bool is_calm(int64_t since_us)
+{
+    int64_t calm_us = world.last_fault_us + CALM_S * SECOND;
+    return world.now_us >
+           (since_us > calm_us ? since_us : calm_us) + PAUSE_MAX_S * SECOND;
+}
+
+void alive_started(struct sim_core *core)
+{
+    for (int i = 0; i < SOURCES; i++)
+        paused_us[core->index][i] = 0;
+}
+
+void alive_paused(struct sim_core *core, int source, bool paused)
+{
+    static const char *const names[] = {"log", "web"};
+    tell("core%u: the source %s is %s", core->index, names[source],
+         paused ? "paused" : "resumed");
+    paused_us[core->index][source] = paused ? world.now_us : 0;
+}
+
+void alive_answered(int64_t first_asked_us, bool stored)
+{
+    if (!stored && is_calm(first_asked_us))
+        broken("liveness: a request, first sent at %.3f, is not stored without a fault",
+               (double)first_asked_us / 1e6);
+}
+
+static void look(void *arg, int64_t number)
+{
+    (void)arg, (void)number;
+    for (unsigned i = 0; i < world.plan.cores; i++)
+        for (int s = 0; s < SOURCES; s++)
+            if (cores[i].alive && paused_us[i][s] > 0 && is_calm(paused_us[i][s]))
+                broken(
+                    "liveness: a source of core%u is paused since %.3f without a fault",
+                    i, (double)paused_us[i][s] / 1e6);
+    after(SECOND, look, NULL, 0);
+}
+
+void alive_init(void)
+{
+    after(SECOND, look, NULL, 0);
+}
