@@ -24,6 +24,7 @@ static void choose_plan(struct words keep)
     p->consumers = one_in(2) ? (unsigned)between(1, 6) : 0;
     p->clock_jumps = one_in(6);
     p->sink_fails = !one_in(4);
+    p->latency_max_us = one_in(8) ? 20 * MS : 300;
     p->batch_max = skewed(1, 200);
     p->horizon_ms = one_in(4) ? 0 : one_in(2) ? 120000 : between(1000, 20000);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "

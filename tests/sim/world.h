@@ -46,6 +46,7 @@ struct plan {
     bool clock_jumps;
     bool sink_fails;
     int64_t horizon_ms, batch_max;
+    int64_t latency_max_us; /* to Redis, one way, mostly */
     struct steps faults, jobs;
     bool whole_time; /* else the faults end soon after the last step that is kept */
 };

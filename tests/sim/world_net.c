@@ -137,7 +137,7 @@ struct conn *conn_open(struct sim_core *core, void *net, const char *host,
     conn->life = core->life;
     conn->net = net;
     conn->number = ++conn_numbers;
-    conn->latency_us = between(20, 300);
+    conn->latency_us = between(20, world.plan.latency_max_us);
     conn->up_until_us = conn->down_until_us = NEVER;
     conn->listed = true;
     TAILQ_INSERT_TAIL(&conns, conn, link);
