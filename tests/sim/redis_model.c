@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { JOURNAL_MAX = 2000 };
+enum { JOURNAL_ARGS_MIN = 2000 };
 
 /* A command that the disk does not have yet. */
 struct entry {
@@ -101,6 +101,7 @@ static void add_entry(struct redis_model *m, const struct call *c)
         to = slice_put(to, c->args[i]);
     }
     g_ptr_array_add(m->journal, e);
+    m->uncopied_args += c->count;
 }
 
 /* Whether this is a call of the script that fails now. */
@@ -324,6 +325,7 @@ static void use_later(struct redis_model *m)
 static void sync_all(struct redis_model *m)
 {
     m->records = true;
+    m->uncopied_args = 0;
     drop_later(m);
     db_fini(&m->synced);
     db_copy(&m->db, &m->synced);
@@ -332,7 +334,7 @@ static void sync_all(struct redis_model *m)
 }
 
 /* Copies the data only now and then: the journal leads from the copy to the disk, and to
- * what the replicas have. */
+ * what the replicas have. So copying costs less than the commands do. */
 void redis_model_sync(struct redis_model *m)
 {
     if (!m->records) {
@@ -340,8 +342,9 @@ void redis_model_sync(struct redis_model *m)
         return;
     }
     m->durable = m->offset;
-    if (m->journal->len >= JOURNAL_MAX && m->later_at == 0) {
+    if (m->later_at == 0 && m->uncopied_args >= JOURNAL_ARGS_MIN + db_size(&m->db)) {
         db_copy(&m->db, &m->later);
+        m->uncopied_args = 0;
         m->later_at = m->offset;
     }
     use_later(m);
@@ -358,14 +361,19 @@ static void rebuild(struct redis_model *m, uint64_t offset)
     must(m->records && m->conns->len == 0 && offset >= m->synced_at &&
          offset <= m->offset);
     struct redis_faults faults = m->faults;
-    GHashTable *loaded = m->loaded;
     int64_t now_us = m->now_us;
     struct buf out = {0};
+    m->durable = offset;
+    if (offset == m->offset)
+        return;
+    if (offset < m->later_at)
+        drop_later(m);
+    g_ptr_array_set_size(m->journal, (gint)(offset - m->synced_at));
     db_fini(&m->db);
     db_copy(&m->synced, &m->db);
     m->records = false;
-    m->loaded = NULL;
-    for (guint i = 0; i < offset - m->synced_at; i++) {
+    m->replays = true;
+    for (guint i = 0; i < m->journal->len; i++) {
         struct entry *e = m->journal->pdata[i];
         struct call c = {.m = m, .args = e->args, .count = e->count, .out = &out};
         m->now_us = e->now_us;
@@ -374,11 +382,11 @@ static void rebuild(struct redis_model *m, uint64_t offset)
         buf_clear(&out);
     }
     buf_free(&out);
-    m->loaded = loaded;
+    m->records = true;
+    m->replays = false;
     m->now_us = now_us;
     m->faults = faults;
     m->offset = offset;
-    sync_all(m);
 }
 
 void redis_model_crash(struct redis_model *m, size_t lost)
@@ -446,5 +454,5 @@ struct redis_faults *redis_model_faults(struct redis_model *m)
 
 void redis_model_flush_scripts(struct redis_model *m)
 {
-    g_hash_table_remove_all(m->loaded);
+    model_scripts_flush(m);
 }

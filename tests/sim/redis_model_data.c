@@ -3,7 +3,6 @@
  * arguments, replies, keys. */
 #include "tests/sim/redis_model_internal.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,6 +152,19 @@ void db_copy(const struct db *from, struct db *to)
         g_hash_table_insert(to->keys, bytes_new(*(struct slice *)key), value_copy(value));
 }
 
+size_t db_size(const struct db *db)
+{
+    GHashTableIter at;
+    gpointer value;
+    size_t n = 0;
+    g_hash_table_iter_init(&at, db->keys);
+    while (g_hash_table_iter_next(&at, NULL, &value)) {
+        const struct value *v = value;
+        n += v->list ? v->list->len : g_hash_table_size(v->table);
+    }
+    return n;
+}
+
 void db_drop_key(struct db *db, struct slice key)
 {
     g_hash_table_remove(db->keys, &key);
@@ -165,16 +177,30 @@ bool arg_is(const struct call *c, unsigned i, const char *word)
     return i < c->count && slice_is_nocase(c->args[i], word);
 }
 
+bool parse_digits(struct slice text, int64_t *n)
+{
+    if (text.n == 0 || text.n > 15)
+        return false;
+    *n = 0;
+    for (size_t i = 0; i < text.n; i++) {
+        if (text.p[i] < '0' || text.p[i] > '9')
+            return false;
+        *n = *n * 10 + (text.p[i] - '0');
+    }
+    return true;
+}
+
 /* As strictly as Redis: the text that the number itself has. */
 bool parse_int(struct slice text, int64_t *n)
 {
-    char copy[24], again[24];
-    if (text.n == 0 || text.n >= sizeof(copy))
+    char copy[NUMBER_BYTES], again[NUMBER_BYTES];
+    if (parse_digits(text, n))
+        return text.p[0] != '0' || text.n == 1;
+    if (text.n == 0 || text.n > 20)
         return false;
     *slice_put(copy, text) = '\0';
     *n = strtoll(copy, NULL, 10);
-    snprintf(again, sizeof(again), "%" PRId64, *n);
-    return slice_is(text, again);
+    return slice_eq(text, (struct slice){again, int_text(again, *n)});
 }
 
 bool arg_int(struct call *c, unsigned i, int64_t *n)
@@ -187,6 +213,40 @@ bool arg_int(struct call *c, unsigned i, int64_t *n)
 
 /* ----------------------------------------------------------------------- replies */
 
+size_t int_text(char *to, int64_t n)
+{
+    char digits[NUMBER_BYTES], *at = digits + sizeof(digits);
+    uint64_t left = n < 0 ? -(uint64_t)n : (uint64_t)n;
+    do
+        *--at = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    if (n < 0)
+        *--at = '-';
+    size_t length = (size_t)(digits + sizeof(digits) - at);
+    memcpy(to, at, length);
+    return length;
+}
+
+size_t number_text(char *to, double n)
+{
+    if (n > -1e15 && n < 1e15 && n == (double)(int64_t)n && !(n == 0 && signbit(n)))
+        return int_text(to, (int64_t)n);
+    if (isinf(n))
+        return (size_t)snprintf(to, NUMBER_BYTES, n > 0 ? "inf" : "-inf");
+    return (size_t)snprintf(to, NUMBER_BYTES, "%.17g", n);
+}
+
+/* Appends "*N\r\n", with another letter. */
+static void add_line(struct buf *out, char letter, int64_t n)
+{
+    char *to = buf_room(out, NUMBER_BYTES + 3);
+    size_t length = int_text(to + 1, n) + 1;
+    to[0] = letter;
+    to[length] = '\r';
+    to[length + 1] = '\n';
+    buf_grew(out, length + 2);
+}
+
 void reply_error(struct call *c, const char *text)
 {
     buf_addf(c->out, "-%s\r\n", text);
@@ -194,7 +254,7 @@ void reply_error(struct call *c, const char *text)
 
 void reply_int(struct call *c, int64_t n)
 {
-    buf_addf(c->out, ":%" PRId64 "\r\n", n);
+    add_line(c->out, ':', n);
 }
 
 void reply_bulk(struct call *c, struct slice s)
@@ -203,24 +263,20 @@ void reply_bulk(struct call *c, struct slice s)
         buf_add_str(c->out, "$-1\r\n");
         return;
     }
-    buf_addf(c->out, "$%zu\r\n", s.n);
+    add_line(c->out, '$', (int64_t)s.n);
     buf_add_slice(c->out, s);
-    buf_add_str(c->out, "\r\n");
+    buf_add(c->out, "\r\n", 2);
 }
 
 void reply_array(struct call *c, size_t n)
 {
-    buf_addf(c->out, "*%zu\r\n", n);
+    add_line(c->out, '*', (int64_t)n);
 }
 
 void reply_score(struct call *c, double score)
 {
-    char text[64];
-    if (isinf(score))
-        snprintf(text, sizeof(text), score > 0 ? "inf" : "-inf");
-    else
-        snprintf(text, sizeof(text), "%.17g", score);
-    reply_bulk(c, slice_of(text));
+    char text[NUMBER_BYTES];
+    reply_bulk(c, (struct slice){text, number_text(text, score)});
 }
 
 void reply_ok(struct call *c)

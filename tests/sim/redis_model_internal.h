@@ -41,6 +41,7 @@ struct db {
 void db_init(struct db *db);
 void db_fini(struct db *db);
 void db_copy(const struct db *from, struct db *to); /* to: not initialised */
+size_t db_size(const struct db *db); /* entries of all values */
 void db_drop_key(struct db *db, struct slice key);
 /* A cursor of HSCAN and ZSCAN is the least hash of the members that are still to be
  * returned. */
@@ -72,6 +73,11 @@ struct command {
 extern const struct command hash_commands[], zset_commands[], key_commands[],
     server_commands[], replica_commands[];
 
+enum { NUMBER_BYTES = 32 };
+/* Write the text of a number, without a terminating 0; return its length. */
+size_t int_text(char *to, int64_t n);
+size_t number_text(char *to, double n); /* as Redis writes a score */
+
 void reply_error(struct call *c, const char *text); /* "ERR ..." */
 void reply_int(struct call *c, int64_t n);
 void reply_bulk(struct call *c, struct slice s); /* p NULL: nil */
@@ -79,6 +85,7 @@ void reply_array(struct call *c, size_t n);
 void reply_score(struct call *c, double score);
 void reply_ok(struct call *c);
 /* Return whether the argument is valid; otherwise they reply with an error. */
+bool parse_digits(struct slice text, int64_t *n); /* at most 15 digits, no sign */
 bool parse_int(struct slice text, int64_t *n);
 bool arg_int(struct call *c, unsigned i, int64_t *n);
 bool arg_is(const struct call *c, unsigned i, const char *word); /* ignores case */
@@ -112,15 +119,16 @@ struct redis_model {
                         alike */
     /* scripts */
     lua_State *lua;
-    GHashTable *scripts; /* SHA-1 in hex -> reference of the function + 1; also of those
-                            that were flushed */
-    GHashTable *loaded;  /* SHA-1 of those that are there; NULL during a replay: all */
+    GPtrArray *scripts; /* struct script of redis_model_lua.c; also those flushed */
+    bool replays;       /* the disk: all scripts are there */
     bool script_wrote, script_oom;
+    struct buf call_args, call_reply; /* of redis.call(); kept for the next one */
     /* the disk */
     bool records, wrote; /* wrote: the running command has called a command that writes */
     struct db synced, later; /* copies of the data; later: replaces `synced` when nothing
                                 before it is needed any more */
     GPtrArray *journal;      /* struct entry: commands since `synced` that wrote */
+    size_t uncopied_args;    /* of the commands since the last copy */
     /* Numbers of commands that wrote: all; those in `synced` and `later`; those that a
      * crash cannot lose. later_at 0: there is no such copy. */
     uint64_t offset, synced_at, later_at, durable;
@@ -166,6 +174,7 @@ void model_lua_open(struct redis_model *m);
 void model_lua_close(struct redis_model *m);
 /* Compiles the script. Replies with its SHA-1. */
 void model_script_load(struct call *c, struct slice text);
+void model_scripts_flush(struct redis_model *m);
 void model_evalsha(struct call *c);
 
 #endif

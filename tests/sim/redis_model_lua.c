@@ -9,17 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char model_key; /* its address is the registry's key of the model */
-
-static struct redis_model *model_of(lua_State *l)
-{
-    lua_pushlightuserdata(l, (void *)&model_key);
-    lua_rawget(l, LUA_REGISTRYINDEX);
-    struct redis_model *m = lua_touserdata(l, -1);
-    lua_pop(l, 1);
-    return m;
-}
-
 /* ------------------------------------------------------------------ RESP to Lua */
 
 /* Sets the field of the new table on the stack. */
@@ -30,11 +19,22 @@ static void set_text(lua_State *l, const char *field, const char *text, size_t n
     lua_setfield(l, -2, field);
 }
 
+/* Returns the end of the line at p. *n: its number; of a text anything. */
+static const char *read_line(const char *p, int64_t *n)
+{
+    uint64_t digits = 0;
+    bool negative = *p == '-';
+    for (p += negative; *p != '\r'; p++)
+        digits = digits * 10 + (uint64_t)(*p - '0');
+    *n = (int64_t)(negative ? -digits : digits);
+    return p + 2;
+}
+
 /* Pushes the reply at p; returns its end. */
 static const char *push_reply(lua_State *l, const char *p)
 {
-    const char *line = p + 1, *end = strstr(line, "\r\n") + 2;
-    long long n = strtoll(line, NULL, 10);
+    int64_t n;
+    const char *line = p + 1, *end = read_line(line, &n);
     luaL_checkstack(l, 8, NULL);
     switch (*p) {
     case ':':
@@ -67,10 +67,22 @@ static const char *push_reply(lua_State *l, const char *p)
 
 /* ------------------------------------------------------------------ Lua to RESP */
 
+/* Of the table on top of the stack: up to the first nil. */
+static size_t list_length(lua_State *l)
+{
+    for (int n = 0;; n++) {
+        lua_rawgeti(l, -1, n + 1);
+        bool ends = lua_isnil(l, -1);
+        lua_pop(l, 1);
+        if (ends)
+            return (size_t)n;
+    }
+}
+
 /* Appends the value on top of the stack, and pops it. */
 static void put_value(lua_State *l, struct call *c)
 {
-    size_t n, at;
+    size_t n;
     const char *text;
     switch (lua_type(l, -1)) {
     case LUA_TSTRING:
@@ -98,18 +110,12 @@ static void put_value(lua_State *l, struct call *c)
             }
             lua_pop(l, 1);
         }
-        struct buf all = {0};
-        struct call part = {.m = c->m, .out = &all};
-        for (at = 1;; at++) {
-            lua_rawgeti(l, -1, (int)at);
-            if (lua_isnil(l, -1))
-                break;
-            put_value(l, &part);
+        n = list_length(l);
+        reply_array(c, n);
+        for (size_t i = 1; i <= n; i++) {
+            lua_rawgeti(l, -1, (int)i);
+            put_value(l, c);
         }
-        lua_pop(l, 1);
-        reply_array(c, at - 1);
-        buf_add_slice(c->out, buf_slice(&all));
-        buf_free(&all);
         break;
     default:
         reply_bulk(c, (struct slice){NULL, 0});
@@ -118,8 +124,6 @@ static void put_value(lua_State *l, struct call *c)
 }
 
 /* ------------------------------------------------------------------ redis.call() */
-
-enum { NUMBER_BYTES = 32 };
 
 /* Reads the arguments of the call. numbers: receives the texts of the numbers. */
 static void read_args(lua_State *l, struct slice *args, int count, char *numbers)
@@ -131,15 +135,15 @@ static void read_args(lua_State *l, struct slice *args, int count, char *numbers
         }
         char *text = numbers + (size_t)i * NUMBER_BYTES;
         args[i].p = text;
-        args[i].n = (size_t)snprintf(text, NUMBER_BYTES, "%.17g", lua_tonumber(l, i + 1));
+        args[i].n = number_text(text, lua_tonumber(l, i + 1));
     }
 }
 
 static int run_call(lua_State *l, bool raises)
 {
-    struct redis_model *m = model_of(l);
+    struct redis_model *m = lua_touserdata(l, lua_upvalueindex(1));
     int count = lua_gettop(l);
-    struct buf out = {0};
+    struct buf *out = &m->call_reply;
     for (int i = 1; i <= count; i++)
         if (lua_type(l, i) != LUA_TNUMBER && lua_type(l, i) != LUA_TSTRING)
             count = 0;
@@ -149,16 +153,14 @@ static int run_call(lua_State *l, bool raises)
         set_text(l, "err", text, sizeof(text) - 1);
         return raises ? lua_error(l) : 1;
     }
-    struct slice *args = mem_alloc((size_t)count * (sizeof(*args) + NUMBER_BYTES));
+    struct slice *args = (struct slice *)buf_room(
+        &m->call_args, (size_t)count * (sizeof(*args) + NUMBER_BYTES));
     read_args(l, args, count, (char *)(args + count));
-    struct call c = {.m = m, .args = args, .count = (unsigned)count, .out = &out};
+    struct call c = {.m = m, .args = args, .count = (unsigned)count, .out = out};
+    buf_clear(out);
     model_execute(&c, true);
-    buf_str(&out);
-    push_reply(l, out.p);
-    bool failed = out.p[0] == '-';
-    buf_free(&out);
-    free(args);
-    return failed && raises ? lua_error(l) : 1;
+    push_reply(l, out->p);
+    return out->p[0] == '-' && raises ? lua_error(l) : 1;
 }
 
 static int redis_call(lua_State *l)
@@ -249,6 +251,20 @@ static int no_new_global(lua_State *l)
     return luaL_error(l, "Attempt to modify a readonly table");
 }
 
+struct script {
+    struct slice *text;
+    char sha[41];
+    int reference; /* of the function, in Lua's registry */
+    bool loaded;   /* false: SCRIPT FLUSH has removed it */
+};
+
+static void script_free(void *arg)
+{
+    struct script *s = arg;
+    free(s->text);
+    free(s);
+}
+
 void model_lua_open(struct redis_model *m)
 {
     static const luaL_Reg redis[] = {
@@ -261,10 +277,8 @@ void model_lua_open(struct redis_model *m)
     lua_State *l = m->lua = luaL_newstate();
     must(l != NULL);
     luaL_openlibs(l);
-    lua_pushlightuserdata(l, (void *)&model_key);
     lua_pushlightuserdata(l, m);
-    lua_rawset(l, LUA_REGISTRYINDEX);
-    luaL_register(l, "redis", redis);
+    luaL_openlib(l, "redis", redis, 1);
     luaL_register(l, "struct", structs);
     luaL_register(l, "bit", bits);
     lua_settop(l, 0);
@@ -275,35 +289,65 @@ void model_lua_open(struct redis_model *m)
     lua_newtable(l);
     luaL_register(l, NULL, globals);
     lua_setmetatable(l, LUA_GLOBALSINDEX);
-    m->scripts = g_hash_table_new_full(g_str_hash, g_str_equal, free, NULL);
-    m->loaded = g_hash_table_new_full(g_str_hash, g_str_equal, free, NULL);
+    m->scripts = g_ptr_array_new_with_free_func(script_free);
 }
 
 void model_lua_close(struct redis_model *m)
 {
-    g_hash_table_unref(m->scripts);
-    g_hash_table_unref(m->loaded);
+    g_ptr_array_unref(m->scripts);
     lua_close(m->lua);
+    buf_free(&m->call_args);
+    buf_free(&m->call_reply);
 }
 
 /* --------------------------------------------------------------------- scripts */
 
-void model_script_load(struct call *c, struct slice text)
+/* Returns the script of the text. */
+static struct script *compile(struct redis_model *m, struct slice text)
 {
-    struct redis_model *m = c->m;
+    for (guint i = 0; i < m->scripts->len; i++) {
+        struct script *s = m->scripts->pdata[i];
+        if (slice_eq(*s->text, text))
+            return s;
+    }
+    struct script *s = mem_alloc(sizeof(*s));
     char *sha =
         g_compute_checksum_for_data(G_CHECKSUM_SHA1, (const guchar *)text.p, text.n);
-    reply_bulk(c, slice_of(sha));
-    if (!g_hash_table_contains(m->scripts, sha)) {
-        if (luaL_loadbuffer(m->lua, text.p, text.n, "@user_script") != 0) {
-            fprintf(stderr, "redis model: %s\n", lua_tostring(m->lua, -1));
-            must(!"a script of tarry compiles");
-        }
-        int reference = luaL_ref(m->lua, LUA_REGISTRYINDEX);
-        g_hash_table_insert(m->scripts, mem_strdup(sha), GINT_TO_POINTER(reference + 1));
-    }
-    g_hash_table_add(m->loaded, mem_strdup(sha));
+    g_strlcpy(s->sha, sha, sizeof(s->sha));
     g_free(sha);
+    s->text = bytes_new(text);
+    if (luaL_loadbuffer(m->lua, text.p, text.n, "@user_script") != 0) {
+        fprintf(stderr, "redis model: %s\n", lua_tostring(m->lua, -1));
+        must(!"a script of tarry compiles");
+    }
+    s->reference = luaL_ref(m->lua, LUA_REGISTRYINDEX);
+    g_ptr_array_add(m->scripts, s);
+    return s;
+}
+
+void model_script_load(struct call *c, struct slice text)
+{
+    struct script *s = compile(c->m, text);
+    s->loaded = true;
+    reply_bulk(c, slice_of(s->sha));
+}
+
+void model_scripts_flush(struct redis_model *m)
+{
+    for (guint i = 0; i < m->scripts->len; i++)
+        ((struct script *)m->scripts->pdata[i])->loaded = false;
+}
+
+/* Returns the script if it is there; during a replay of the disk also if it was flushed.
+ */
+static const struct script *find_script(const struct redis_model *m, struct slice sha)
+{
+    for (guint i = 0; i < m->scripts->len; i++) {
+        const struct script *s = m->scripts->pdata[i];
+        if (slice_is(sha, s->sha))
+            return s->loaded || m->replays ? s : NULL;
+    }
+    return NULL;
 }
 
 static void set_list(lua_State *l, const char *name, const struct slice *texts,
@@ -345,7 +389,6 @@ void model_evalsha(struct call *c)
 {
     struct redis_model *m = c->m;
     lua_State *l = m->lua;
-    char sha[41] = "";
     int64_t keys;
     if (!arg_int(c, 2, &keys))
         return;
@@ -355,18 +398,16 @@ void model_evalsha(struct call *c)
                            : "ERR Number of keys can't be greater than number of args");
         return;
     }
-    if (c->args[1].n < sizeof(sha))
-        *slice_put(sha, c->args[1]) = '\0';
-    int reference = GPOINTER_TO_INT(g_hash_table_lookup(m->scripts, sha)) - 1;
-    if (reference < 0 || (m->loaded && !g_hash_table_contains(m->loaded, sha))) {
+    const struct script *script = find_script(m, c->args[1]);
+    if (script == NULL) {
         reply_error(c, "NOSCRIPT No matching script. Please use EVAL.");
         return;
     }
-    lua_pushstring(l, sha);
+    lua_pushstring(l, script->sha);
     lua_pushcclosure(l, on_error, 1);
     set_list(l, "KEYS", c->args + 3, (unsigned)keys);
     set_list(l, "ARGV", c->args + 3 + keys, c->count - 3 - (unsigned)keys);
-    lua_rawgeti(l, LUA_REGISTRYINDEX, reference);
+    lua_rawgeti(l, LUA_REGISTRYINDEX, script->reference);
     m->script_wrote = false;
     m->script_oom = m->faults.oom;
     lua_pcall(l, 0, 1, 1);

@@ -14,6 +14,11 @@ struct limit {
 static bool parse_score(struct slice text, double *score)
 {
     char copy[64], *end;
+    int64_t n;
+    if (parse_digits(text, &n)) {
+        *score = (double)n;
+        return true;
+    }
     if (text.n == 0 || text.n >= sizeof(copy))
         return false;
     *slice_put(copy, text) = '\0';
