@@ -191,7 +191,7 @@ static void subscribe(struct redis_conn *c, const struct slice *args, unsigned c
 {
     struct call reply = {.m = c->m, .out = &c->out};
     if (c->channels == NULL)
-        c->channels = g_hash_table_new_full(bytes_hash, bytes_equal, free, NULL);
+        c->channels = g_hash_table_new_full(bytes_hash, bytes_equal, bytes_free, NULL);
     for (unsigned i = 1; i < count; i++) {
         g_hash_table_add(c->channels, bytes_new(args[i]));
         reply_array(&reply, 3);
@@ -418,7 +418,7 @@ struct redis_model *redis_model_new(void)
     db_init(&m->db);
     m->conns = g_ptr_array_new();
     m->journal = g_ptr_array_new_with_free_func(free);
-    m->commands = g_hash_table_new_full(bytes_hash, bytes_equal, free, NULL);
+    m->commands = g_hash_table_new_full(bytes_hash, bytes_equal, bytes_free, NULL);
     add_commands(m, server_commands);
     add_commands(m, replica_commands);
     add_commands(m, key_commands);

@@ -13,10 +13,16 @@ enum { LISTPACK_ENTRIES = 128, LISTPACK_BYTES = 64 }; /* the defaults of Redis *
 
 struct slice *bytes_new(struct slice s)
 {
-    struct slice *bytes = mem_alloc(sizeof(*bytes) + s.n + 1);
+    struct slice *bytes = block_new(sizeof(*bytes) + s.n + 1);
     *bytes = (struct slice){(char *)(bytes + 1), s.n};
-    slice_put((char *)(bytes + 1), s);
+    *slice_put((char *)(bytes + 1), s) = '\0';
     return bytes;
+}
+
+void bytes_free(void *arg)
+{
+    struct slice *bytes = arg;
+    block_free(bytes, sizeof(*bytes) + bytes->n + 1);
 }
 
 /* FNV-1a: the same in every run. */
@@ -54,7 +60,7 @@ static int by_score(const void *a, const void *b, void *arg)
 
 static void member_free(void *arg)
 {
-    free(arg);
+    block_free(arg, sizeof(struct member));
 }
 
 static struct value *value_new(enum value_type type)
@@ -62,10 +68,10 @@ static struct value *value_new(enum value_type type)
     struct value *v = mem_alloc(sizeof(*v));
     v->type = type;
     if (type == VALUE_LIST)
-        v->list = g_ptr_array_new_with_free_func(free);
+        v->list = g_ptr_array_new_with_free_func(bytes_free);
     else
-        v->table = g_hash_table_new_full(bytes_hash, bytes_equal, free,
-                                         type == VALUE_HASH ? free : member_free);
+        v->table = g_hash_table_new_full(bytes_hash, bytes_equal, bytes_free,
+                                         type == VALUE_HASH ? bytes_free : member_free);
     if (type == VALUE_ZSET)
         v->order = g_sequence_new(NULL);
     return v;
@@ -108,8 +114,8 @@ void zset_put(struct value *zset, struct slice name, double score)
 {
     struct member *m = g_hash_table_lookup(zset->table, &name);
     if (m == NULL) {
-        m = mem_alloc(sizeof(*m));
-        m->name = bytes_new(name);
+        m = block_new(sizeof(*m));
+        *m = (struct member){.name = bytes_new(name)};
         g_hash_table_insert(zset->table, m->name, m);
     } else if (m->score != score) {
         g_sequence_remove(m->at);
@@ -132,7 +138,7 @@ bool zset_remove(struct value *zset, struct slice name)
 
 void db_init(struct db *db)
 {
-    db->keys = g_hash_table_new_full(bytes_hash, bytes_equal, free, value_free);
+    db->keys = g_hash_table_new_full(bytes_hash, bytes_equal, bytes_free, value_free);
 }
 
 void db_fini(struct db *db)

@@ -9,13 +9,20 @@
 #include <glib.h>
 #include <lua.h>
 
+/* --- redis_model_memory.c --- */
+
+/* n: as it was allocated. */
+void *block_new(size_t n);
+void block_free(void *p, size_t n);
+void *block_resize(void *p, size_t old, size_t n); /* p NULL: new; n 0: freed */
+
 /* --- redis_model_data.c: the values --- */
 
 enum value_type { VALUE_HASH, VALUE_ZSET, VALUE_LIST };
 
-/* Bytes on the heap, p behind the struct; the keys of all hash tables. Freed with free().
- */
+/* Bytes on the heap, p behind the struct; the keys of all hash tables. */
 struct slice *bytes_new(struct slice s);
+void bytes_free(void *bytes);
 
 struct member {
     double score;

@@ -165,7 +165,7 @@ static void run_lset(struct call *c)
         reply_error(c, v ? "ERR index out of range" : "ERR no such key");
         return;
     }
-    free(*entry);
+    bytes_free(*entry);
     *entry = bytes_new(c->args[3]);
     reply_ok(c);
 }

@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/queue.h>
@@ -32,8 +33,12 @@ struct inbox {
     struct item *current; /* given to the core */
 };
 
+/* Of ucontext.h only the first switch, because its others set the signal mask: a call of
+ * the system each. */
 struct coroutine {
-    ucontext_t core, world;
+    ucontext_t first;
+    jmp_buf core, world;
+    bool begun;
     char *stack;
     int code;
 };
@@ -137,6 +142,23 @@ void cores_load(const char *file)
 
 /* ------------------------------------------------------------------------- turns */
 
+/* Runs the core until it calls leave(). */
+static void resume(struct coroutine *c)
+{
+    if (_setjmp(c->world) != 0)
+        return;
+    if (c->begun)
+        _longjmp(c->core, 1);
+    c->begun = true;
+    setcontext(&c->first);
+}
+
+static void leave(struct coroutine *c)
+{
+    if (_setjmp(c->core) == 0)
+        _longjmp(c->world, 1);
+}
+
 static void turn(void *arg, int64_t when);
 
 /* Schedules a turn, unless one is due earlier. */
@@ -162,7 +184,7 @@ static void turn(void *arg, int64_t when)
     core->turn_at = NEVER;
     draw_from(&core->stream);
     world.totals.turns++;
-    swapcontext(&core->coroutine->world, &core->coroutine->core);
+    resume(core->coroutine);
     if (!core->alive)
         return;
     core->busy_until_us = world.now_us + between(1, TURN_US);
@@ -243,14 +265,14 @@ static void on_log(struct sim_core *core, struct slice line)
 static void wait_for(struct sim_core *core, int64_t until_us)
 {
     core->until_us = until_us == NEVER ? NEVER : until_us - core->mono_offset_us;
-    swapcontext(&core->coroutine->core, &core->coroutine->world);
+    leave(core->coroutine);
 }
 
 static void end(struct sim_core *core, int code)
 {
     core->coroutine->code = code;
     core->alive = false;
-    swapcontext(&core->coroutine->core, &core->coroutine->world);
+    leave(core->coroutine);
 }
 
 static bool next_event(struct sim_core *core, struct event *event)
@@ -339,11 +361,12 @@ void core_start(struct sim_core *core)
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     must(c->stack != MAP_FAILED);
     c->code = 0;
-    getcontext(&c->core);
-    c->core.uc_stack.ss_sp = c->stack;
-    c->core.uc_stack.ss_size = STACK_BYTES;
-    c->core.uc_link = NULL;
-    makecontext(&c->core, (void (*)(void))run, 1, core->index);
+    c->begun = false;
+    getcontext(&c->first);
+    c->first.uc_stack.ss_sp = c->stack;
+    c->first.uc_stack.ss_size = STACK_BYTES;
+    c->first.uc_link = NULL;
+    makecontext(&c->first, (void (*)(void))run, 1, core->index);
     tell("core%u starts its life %u", core->index, core->life);
     alive_started(core);
     wake(core, world.now_us);
