@@ -48,7 +48,7 @@ struct db {
 void db_init(struct db *db);
 void db_fini(struct db *db);
 void db_copy(const struct db *from, struct db *to); /* to: not initialised */
-size_t db_size(const struct db *db); /* entries of all values */
+size_t db_size(const struct db *db);                /* entries of all values */
 void db_drop_key(struct db *db, struct slice key);
 /* A cursor of HSCAN and ZSCAN is the least hash of the members that are still to be
  * returned. */
