@@ -15,9 +15,12 @@
 
 enum { NAME_MAX_BYTES = 120, COUNTS_MAX = 4096 };
 
-static struct count {
-    char name[NAME_MAX_BYTES];
-    int64_t n;
+static struct reached {
+    int64_t scripts[SCRIPTS], answers[SCRIPTS]['z' + 1];
+    struct count {
+        char name[NAME_MAX_BYTES];
+        int64_t n;
+    } others[COUNTS_MAX];
 } * counts;
 static char *shas[SCRIPTS];
 
@@ -40,11 +43,12 @@ void reached(const char *fmt, ...)
     if (!world.counts)
         return;
     size_t i = g_str_hash(name) % COUNTS_MAX, tries = 0;
-    for (; counts[i].n > 0 && strcmp(counts[i].name, name) != 0; i = (i + 1) % COUNTS_MAX)
+    for (; counts->others[i].n > 0 && strcmp(counts->others[i].name, name) != 0;
+         i = (i + 1) % COUNTS_MAX)
         if (++tries == COUNTS_MAX) /* the table is full */
             return;
-    snprintf(counts[i].name, sizeof(counts[i].name), "%s", name);
-    counts[i].n++;
+    snprintf(counts->others[i].name, sizeof(counts->others[i].name), "%s", name);
+    counts->others[i].n++;
 }
 
 /* One letter for each change or job, in the first text of the reply; of alter a text for
@@ -61,7 +65,7 @@ static void reached_answers(int script, struct slice reply)
             script == SCRIPT_ALTER || script == SCRIPT_TOUCH || script == SCRIPT_LOOK;
         for (long i = 0; i < n && (!is_one || n == 1); i++)
             if (isalpha((unsigned char)text[i]))
-                reached("answer %s %c", reached_script(script), text[i]);
+                counts->answers[script][(unsigned char)text[i]] += world.counts;
         if (script != SCRIPT_ALTER)
             return;
         at = text + n;
@@ -91,7 +95,7 @@ static void on_command(void *arg, const struct slice *args, unsigned count,
         return;
     for (int s = 0; s < SCRIPTS; s++)
         if (memcmp(shas[s], args[1].p, 40) == 0) {
-            reached("script %s", reached_script(s));
+            counts->scripts[s] += world.counts;
             if (s == SCRIPT_META)
                 reconf_meta(false);
             if (reply.p[0] != '-' && has_answers(s))
@@ -121,7 +125,7 @@ const char *reached_sha(int script)
 
 void reached_open(void)
 {
-    counts = mmap(NULL, COUNTS_MAX * sizeof(*counts), PROT_READ | PROT_WRITE,
+    counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     must(counts != MAP_FAILED);
     for (int s = 0; s < SCRIPTS; s++)
@@ -138,8 +142,18 @@ void reached_write(const char *path)
 {
     FILE *out = fopen(path, "w");
     must(out != NULL);
+    for (int s = 0; s < SCRIPTS; s++) {
+        if (counts->scripts[s] > 0)
+            fprintf(out, "%lld script %s\n", (long long)counts->scripts[s],
+                    reached_script(s));
+        for (int letter = 0; letter <= 'z'; letter++)
+            if (counts->answers[s][letter] > 0)
+                fprintf(out, "%lld answer %s %c\n", (long long)counts->answers[s][letter],
+                        reached_script(s), letter);
+    }
     for (size_t i = 0; i < COUNTS_MAX; i++)
-        if (counts[i].n > 0)
-            fprintf(out, "%lld %s\n", (long long)counts[i].n, counts[i].name);
+        if (counts->others[i].n > 0)
+            fprintf(out, "%lld %s\n", (long long)counts->others[i].n,
+                    counts->others[i].name);
     must(fclose(out) == 0);
 }

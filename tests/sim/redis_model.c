@@ -342,7 +342,8 @@ void redis_model_sync(struct redis_model *m)
         return;
     }
     m->durable = m->offset;
-    if (m->later_at == 0 && m->uncopied_args >= JOURNAL_ARGS_MIN + db_size(&m->db)) {
+    if (m->later_at == 0 && m->uncopied_args >= JOURNAL_ARGS_MIN &&
+        m->uncopied_args >= db_size(&m->db)) {
         db_copy(&m->db, &m->later);
         m->uncopied_args = 0;
         m->later_at = m->offset;

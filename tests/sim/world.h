@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-enum { CORES_MAX = 3, SERVERS_MAX = 8, PARTITIONS = 3 };
+enum { CORES_MAX = 3, KEYS_MAX = 6, SERVERS_MAX = 8, PARTITIONS = 3 };
 #define NEVER INT64_MAX
 #define MS INT64_C(1000)
 #define SECOND (1000 * MS)

@@ -12,21 +12,12 @@ enum { DEADLINE_S = 180 };
 
 static GPtrArray *jobs;             /* struct job_seen */
 static struct job_seen **by_number; /* a job: that of its step; a cancel: behind them */
+static char keys[KEYS_MAX][8];
 
 struct job_seen *job_at(int64_t number)
 {
     must(number >= 0 && number < 2 * (int64_t)world.plan.jobs.n && by_number[number]);
     return by_number[number];
-}
-
-struct job_seen *job_nth(int64_t i)
-{
-    return jobs->pdata[i];
-}
-
-int64_t jobs_count(void)
-{
-    return jobs->len;
 }
 
 struct sim_core *any_core(void)
@@ -51,6 +42,7 @@ void job_accept(struct job_seen *job)
     job->accepted = true;
     job->accepted_us = world.now_us;
     job->lost = job_spans_loss(job);
+    order_accepted(job);
 }
 
 /* ------------------------------------------------------------------- producing */
@@ -61,6 +53,7 @@ static struct job_seen *add_job(int64_t number, uint64_t *stream)
     job->record.number = number;
     job->record.offset = job->record.partition = -1;
     job->stream = stream;
+    job->key = -1;
     by_number[number] = job;
     g_ptr_array_add(jobs, job);
     return job;
@@ -78,8 +71,10 @@ static struct job_seen *add_produced(struct step *step)
             now_ms + (one_in(3) ? between(-1000, near_ms) : skewed(0, world.plan.far_ms));
     if (one_in(4)) /* many at one time */
         job->record.due_ms = job->record.due_ms / 10000 * 10000;
-    if (one_in(2))
-        job->record.key = mem_format("key%d", (int)between(0, 5));
+    if (one_in(2)) {
+        job->key = (int)between(0, KEYS_MAX - 1);
+        job->record.key = keys[job->key];
+    }
     return job;
 }
 
@@ -110,9 +105,8 @@ static void add_request(struct job_seen *job)
 }
 
 /* Produces the job of a step, and sometimes cancels an earlier one. */
-static void produce(void *arg, int64_t number)
+static void produce(struct step *step)
 {
-    struct step *step = arg;
     draw_from(&step->stream);
     world.plan.jobs.begun = step->number + 1;
     struct job_seen *job = add_produced(step);
@@ -120,9 +114,22 @@ static void produce(void *arg, int64_t number)
         add_record(job);
     else
         add_request(job);
-    if (one_in(16) && (job = by_number[between(0, number)]) && job->record.offset < 0 &&
-        !job->record.queued && job->accepted && job->asked == 1)
+    if (one_in(16) && (job = by_number[between(0, step->number)]) &&
+        job->record.offset < 0 && !job->record.queued && job->accepted && job->asked == 1)
         add_cancel(job, step);
+}
+
+/* Produces the jobs from that number on that are due for it. */
+static void produce_due(void *arg, int64_t number)
+{
+    struct steps *steps = &world.plan.jobs;
+    size_t i = (size_t)number;
+    (void)arg;
+    for (; i < steps->n && (!steps->at[i].kept || steps->at[i].us <= world.now_us); i++)
+        if (steps->at[i].kept)
+            produce(&steps->at[i]);
+    if (i < steps->n)
+        at(steps->at[i].us, produce_due, NULL, (int64_t)i);
 }
 
 void jobs_init(void)
@@ -130,9 +137,9 @@ void jobs_init(void)
     jobs = g_ptr_array_new();
     log_init();
     by_number = mem_alloc(2 * world.plan.jobs.n * sizeof(struct job_seen *));
-    for (size_t i = 0; i < world.plan.jobs.n; i++)
-        if (world.plan.jobs.at[i].kept)
-            at(world.plan.jobs.at[i].us, produce, &world.plan.jobs.at[i], (int64_t)i);
+    produce_due(NULL, 0);
+    for (int i = 0; i < KEYS_MAX; i++)
+        snprintf(keys[i], sizeof(keys[i]), "key%d", i);
 }
 
 /* ----------------------------------------------------------------------- judging */
@@ -158,8 +165,7 @@ void jobs_server_lost(void)
     }
 }
 
-/* Whether it has left, as far as the world can know. */
-static bool has_left(const struct job_seen *job)
+bool job_has_left(const struct job_seen *job)
 {
     if (job->record.queued)
         return job->asked_end || job->lost;
@@ -173,12 +179,12 @@ static int64_t due_us(const struct job_seen *job)
     return servers_due_us(job->record.due_ms);
 }
 
-/* G2, and that due jobs leave in time once the faults have ended. */
+/* G2, and that due jobs leave in time once the faults have ended. job: has not left. */
 static void check_left(const struct job_seen *job)
 {
     int64_t from_us =
         due_us(job) > world.last_fault_us ? due_us(job) : world.last_fault_us;
-    if (!has_left(job) && world.now_us > from_us + DEADLINE_S * SECOND)
+    if (world.now_us > from_us + DEADLINE_S * SECOND)
         broken("G2: %s %lld %s, was due at %.3f, and is not delivered",
                job->record.queued       ? "queue job"
                : job->record.offset < 0 ? "request"
@@ -188,6 +194,37 @@ static void check_left(const struct job_seen *job)
                (double)due_us(job) / 1e6);
 }
 
+/* All jobs by their due time; those before `first` have left for ever. */
+static struct {
+    struct job_seen **at;
+    size_t n, first;
+} waiting;
+
+static int by_due(const void *a, const void *b)
+{
+    const struct record *x = &(*(struct job_seen *const *)a)->record,
+                        *y = &(*(struct job_seen *const *)b)->record;
+    if (x->due_ms != y->due_ms)
+        return x->due_ms < y->due_ms ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* When no more jobs are produced. */
+static void collect_waiting(void)
+{
+    waiting.n = jobs->len;
+    waiting.at = mem_alloc(waiting.n * sizeof(waiting.at[0]));
+    for (size_t i = 0; i < waiting.n; i++)
+        waiting.at[i] = jobs->pdata[i];
+    qsort(waiting.at, waiting.n, sizeof(waiting.at[0]), by_due);
+}
+
+/* The end of a consumer's job is certain only with an answer. */
+static bool has_left_for_ever(const struct job_seen *job)
+{
+    return job->record.queued ? job->acked || job->lost : job_has_left(job);
+}
+
 bool jobs_are_done(void)
 {
     static int64_t looked_us;
@@ -195,9 +232,18 @@ bool jobs_are_done(void)
     if (!world.healed || world.now_us < looked_us)
         return false;
     looked_us = world.now_us + SECOND;
-    for (guint i = 0; i < jobs->len && !world.failed; i++) {
-        done = done && has_left(jobs->pdata[i]);
-        check_left(jobs->pdata[i]);
+    if (waiting.at == NULL)
+        collect_waiting();
+    while (waiting.first < waiting.n && has_left_for_ever(waiting.at[waiting.first]))
+        waiting.first++;
+    for (size_t i = waiting.first; i < waiting.n && !world.failed; i++) {
+        const struct job_seen *job = waiting.at[i];
+        if (job_has_left(job))
+            continue;
+        done = false;
+        if (due_us(job) > world.now_us)
+            break;
+        check_left(job);
     }
     return done && log_is_stored();
 }
@@ -214,8 +260,9 @@ int64_t jobs_latest_us(void)
 void jobs_judge(void)
 {
     for (guint i = 0; i < jobs->len && !world.failed; i++)
-        if (!has_left(jobs->pdata[i]))
-            broken("G2: %lld is not delivered", (long long)job_nth(i)->record.number);
+        if (!job_has_left(jobs->pdata[i]))
+            broken("G2: %lld is not delivered",
+                   (long long)((struct job_seen *)jobs->pdata[i])->record.number);
     log_judge();
     if (!world.failed)
         judge_redis(jobs_dead());

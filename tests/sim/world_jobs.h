@@ -9,6 +9,7 @@
 struct job_seen {
     struct record record;
     uint64_t *stream;      /* of its chances */
+    int key;               /* index of record.key; -1: none */
     struct sim_core *core; /* of a request: where it is; NULL: nowhere */
     unsigned life;
     unsigned asked;             /* of a request: how often it was sent */
@@ -31,9 +32,8 @@ struct job_seen {
 };
 
 struct job_seen *job_at(int64_t number);
-/* All jobs so far, in the order of their production. */
-int64_t jobs_count(void);
-struct job_seen *job_nth(int64_t i);
+/* Whether it has left, as far as the world can know. */
+bool job_has_left(const struct job_seen *job);
 /* No fault could have affected both that moment and now. */
 bool is_calm_since(int64_t us);
 /* Whether a crash may have lost what Redis answered, though the answer came after it. */
@@ -50,6 +50,11 @@ void log_judge(void);
 /* --- world_requests.c --- */
 
 void request_send(void *arg, int64_t number); /* arg: NULL */
+
+/* --- world_order.c --- */
+
+void order_accepted(struct job_seen *job);
+void order_check(const struct sim_core *core, const struct job_seen *job);
 
 /* --- world_receiver.c --- */
 

@@ -135,34 +135,6 @@ static void check_delivery(const struct sim_core *core, const struct job_seen *j
                number);
 }
 
-/* order = "key": whether `first` must leave before `job`. */
-static bool precedes(const struct job_seen *first, const struct job_seen *job)
-{
-    int64_t due_us = servers_due_us(first->record.due_ms);
-    return first->record.key && !first->record.queued &&
-           strcmp(first->record.key, job->record.key) == 0 && !first->record.cancels &&
-           (first->record.offset < 0) == (job->record.offset < 0) &&
-           first->record.due_ms > 0 && first->record.due_ms < job->record.due_ms &&
-           first->accepted && first->accepted_us < due_us;
-}
-
-static void check_order(const struct sim_core *core, const struct job_seen *job)
-{
-    if (!world.plan.by_key || job->record.key == NULL || job->record.due_ms == 0 ||
-        world.plan.clock_jumps)
-        return;
-    for (int64_t i = 0; i < jobs_count(); i++) {
-        const struct job_seen *first = job_nth(i);
-        bool has_left = first->received > 0 || first->dead || first->cancelled ||
-                        first->may_drop || first->lost;
-        if (precedes(first, job) && !has_left)
-            broken("order: core%u delivers %lld before %lld, of the same key and due "
-                   "earlier",
-                   core->index, (long long)job->record.number,
-                   (long long)first->record.number);
-    }
-}
-
 void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
                   unsigned attempt, int64_t timeout_ms, bool dead)
 {
@@ -175,7 +147,7 @@ void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
     tell("core%u delivers %lld, attempt %u%s", core->index,
          (long long)s->job->record.number, attempt, dead ? ", a dead letter" : "");
     check_delivery(core, s->job);
-    check_order(core, s->job);
+    order_check(core, s->job);
     check_attempt(core, s->job, attempt);
     uint64_t *before = draw_from(s->job->stream);
     choose_end(s, timeout_ms, &got_us, &end_us);
