@@ -107,10 +107,13 @@ struct sim_host {
                     unsigned attempt, int64_t timeout_ms, bool dead);
 };
 
-/* What core.so exports, as `sim_entry`. The world sets host and core before run(). */
+/* What core.so exports, as `sim_entry`. The world sets all but run() before it calls
+ * that. */
 struct sim_entry {
     const struct sim_host *host;
     struct sim_core *core;
+    unsigned read_max,
+        open_max; /* of the source "log": records at once, and not stored */
     int (*run)(const char *conf_file); /* returns the exit code of the daemon */
 };
 

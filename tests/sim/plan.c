@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-enum { JOBS_MAX = 4000, AFTER_LAST_S = 60 };
+enum { AFTER_LAST_S = 60 };
 
 uint64_t stream_new(char kind, uint64_t number)
 {
@@ -33,8 +33,8 @@ uint64_t *draw_from(uint64_t *stream)
 
 static void add(struct steps *steps, char kind, int64_t us)
 {
-    if (steps->n % 256 == 0)
-        steps->at = mem_realloc(steps->at, (steps->n + 256) * sizeof(steps->at[0]));
+    if ((steps->n & (steps->n - 1)) == 0) /* 0, 1, 2, 4, ... */
+        steps->at = mem_realloc(steps->at, (2 * steps->n + 1) * sizeof(steps->at[0]));
     steps->at[steps->n] = (struct step){.us = us,
                                         .number = (unsigned)steps->n,
                                         .kept = true,
@@ -48,9 +48,9 @@ void plan_steps(struct plan *p)
     for (; p->fault_every_us != NEVER && us < p->faults_end_us;
          us += skewed(MS, 4 * p->fault_every_us))
         add(&p->faults, 'f', us);
-    for (us = SECOND; us < p->faults_end_us && p->jobs.n < JOBS_MAX;
+    for (us = SECOND; us < p->faults_end_us && p->jobs.n < p->jobs_max;
          us += skewed(1, 10 * p->record_every_us))
-        for (int64_t n = one_in(20) ? between(1, 60) : 1; n > 0; n--)
+        for (int64_t n = one_in(p->bursts) ? between(1, p->burst_max) : 1; n > 0; n--)
             add(&p->jobs, 'j', us);
     p->whole_time = true;
 }
@@ -98,8 +98,9 @@ void plan_keep(struct plan *p, const char *const *words, size_t n)
         p->faults.at[i].kept = false;
     for (size_t i = 0; i < p->jobs.n; i++)
         p->jobs.at[i].kept = false;
-    bool sink_fails = p->sink_fails;
-    p->sink_fails = p->whole_time = false;
+    unsigned sink_fails = p->sink_fails;
+    p->sink_fails = 0;
+    p->whole_time = false;
     for (size_t i = 0; i < n; i++) {
         const char *word = words[i];
         if (strcmp(word, "sink") == 0)

@@ -9,6 +9,33 @@
 const char conf_file[] =
     "sim.conf"; /* in the working folder: its name is in the stories */
 
+enum { VOLUME_SHARE = 32, SHORT_SEEDS = 1000 };
+
+bool seed_is_volume(uint64_t seed)
+{
+    return seed % VOLUME_SHARE == 7;
+}
+
+/* Many jobs in few turns: large batches, bursts that are due together, few faults. */
+static void choose_volume(struct plan *p)
+{
+    p->jobs_max = (unsigned)skewed(20000, world.seed < SHORT_SEEDS ? 50000 : 1000000);
+    p->faults_end_us = between(60, 300) * SECOND;
+    p->fault_every_us = one_in(10) ? NEVER : skewed(10, 100) * SECOND;
+    p->burst_max = (unsigned)between(200, 5000);
+    p->bursts = 1;
+    p->record_every_us = p->faults_end_us / (2 * p->jobs_max / p->burst_max + 1);
+    p->far_ms = between(1000, 20000);
+    p->queued = 200;
+    p->keys = KEYS_MAX;
+    p->sink_fails = p->sink_fails ? 200 : 0;
+    p->outcomes_every_us = between(10, 100) * MS;
+    p->batch_max = between(200, 1000);
+    p->in_flight_max = between(1000, 5000);
+    p->read_max = (unsigned)between(100, 2000);
+    p->open_max = p->read_max * (unsigned)between(1, 4);
+}
+
 static void choose_plan(struct words keep)
 {
     struct plan *p = &world.plan;
@@ -23,10 +50,21 @@ static void choose_plan(struct words keep)
     p->buckets = !p->by_key && one_in(3) ? (unsigned)between(2, 4) : 1;
     p->consumers = one_in(2) ? (unsigned)between(1, 6) : 0;
     p->clock_jumps = one_in(6);
-    p->sink_fails = !one_in(4);
+    p->sink_fails = one_in(4) ? 0 : 8;
     p->latency_max_us = one_in(8) ? 20 * MS : 300;
     p->batch_max = skewed(1, 200);
     p->horizon_ms = one_in(4) ? 0 : one_in(2) ? 120000 : between(1000, 20000);
+    p->jobs_max = 4000;
+    p->bursts = 20;
+    p->burst_max = 60;
+    p->queued = 2;
+    p->keys = 6;
+    p->outcomes_every_us = 1;
+    p->in_flight_max = 200;
+    p->read_max = 20;
+    p->open_max = 50;
+    if (seed_is_volume(world.seed))
+        choose_volume(p);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
          "within %lld s, fsync %s, order %s, "
          "horizon %lld ms, %u buckets, %u consumers%s%s",
@@ -46,7 +84,7 @@ void seed_write_conf(void)
 {
     const struct plan *p = &world.plan;
     /* Not as an argument: their order of evaluation is up to the compiler. */
-    int64_t in_flight_max = between(20, 200);
+    int64_t in_flight_max = between(p->in_flight_max / 10, p->in_flight_max);
     unsigned factor = (unsigned)between(1, 3);
     FILE *out = fopen(conf_file, "w");
     must(out != NULL);

@@ -21,6 +21,7 @@ struct words {
 
 /* --- seed.c --- */
 
+bool seed_is_volume(uint64_t seed); /* its plan has many jobs */
 /* Simulates it in this process. */
 void seed_simulate(uint64_t seed, struct words keep);
 

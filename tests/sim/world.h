@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-enum { CORES_MAX = 3, KEYS_MAX = 6, SERVERS_MAX = 8, PARTITIONS = 3 };
+enum { CORES_MAX = 3, KEYS_MAX = 1000, SERVERS_MAX = 8, PARTITIONS = 3 };
 #define NEVER INT64_MAX
 #define MS INT64_C(1000)
 #define SECOND (1000 * MS)
@@ -36,16 +36,21 @@ struct steps {
 struct plan {
     unsigned cores, servers;
     int64_t faults_end_us;
-    int64_t fault_every_us; /* mean; NEVER: none */
-    int64_t record_every_us;
+    int64_t fault_every_us;               /* mean; NEVER: none */
+    int64_t record_every_us;              /* mean */
+    unsigned jobs_max, bursts, burst_max; /* bursts: one in so many is of many jobs */
+    unsigned queued, keys; /* one request in so many is for the queue; different keys */
+    int64_t outcomes_every_us; /* the receiver answers then, at once */
+    unsigned read_max,
+        open_max;   /* of the source "log": records at once, and not stored */
     int64_t far_ms; /* the longest delay */
     bool fsync_always;
     bool by_key;        /* order = "key" */
     unsigned buckets;   /* of each route */
     unsigned consumers; /* of the queue; 0: no queue */
     bool clock_jumps;
-    bool sink_fails;
-    int64_t horizon_ms, batch_max;
+    unsigned sink_fails; /* one delivery in so many; 0: none */
+    int64_t horizon_ms, batch_max, in_flight_max;
     int64_t latency_max_us; /* to Redis, one way, mostly */
     struct steps faults, jobs;
     bool whole_time; /* else the faults end soon after the last step that is kept */

@@ -356,6 +356,8 @@ void core_start(struct sim_core *core)
     put_back(core->image);
     core->entry->host = &host;
     core->entry->core = core;
+    core->entry->read_max = world.plan.read_max;
+    core->entry->open_max = world.plan.open_max;
     if (c->stack == NULL)
         c->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -72,7 +72,7 @@ static struct job_seen *add_produced(struct step *step)
     if (one_in(4)) /* many at one time */
         job->record.due_ms = job->record.due_ms / 10000 * 10000;
     if (one_in(2)) {
-        job->key = (int)between(0, KEYS_MAX - 1);
+        job->key = (int)between(0, world.plan.keys - 1);
         job->record.key = keys[job->key];
     }
     return job;
@@ -97,7 +97,7 @@ static void add_record(struct job_seen *job)
 
 static void add_request(struct job_seen *job)
 {
-    job->record.queued = world.plan.consumers > 0 && one_in(2);
+    job->record.queued = world.plan.consumers > 0 && one_in(world.plan.queued);
     job->record.id = mem_format("job-%lld", (long long)job->record.number);
     tell("request %lld, due %lld", (long long)job->record.number,
          (long long)job->record.due_ms);

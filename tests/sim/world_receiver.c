@@ -72,7 +72,7 @@ static void choose_end(struct sending *s, int64_t timeout_ms, int64_t *got_us,
     *end_us = *got_us + skewed(100, 20 * MS);
     s->outcome = DELIVERED;
     s->why = "";
-    if (world.healed || !world.plan.sink_fails || !one_in(8))
+    if (world.healed || !world.plan.sink_fails || !one_in(world.plan.sink_fails))
         return;
     switch (between(0, 4)) {
     case 0: /* a failure */
@@ -135,6 +135,12 @@ static void check_delivery(const struct sim_core *core, const struct job_seen *j
                number);
 }
 
+static int64_t round_up(int64_t us)
+{
+    int64_t every_us = world.plan.outcomes_every_us;
+    return (us + every_us - 1) / every_us * every_us;
+}
+
 void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
                   unsigned attempt, int64_t timeout_ms, bool dead)
 {
@@ -159,6 +165,6 @@ void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
     }
     if (got_us != NEVER)
         after(got_us, receive, s->job, 0);
-    after(end_us, give_outcome, s, 0);
+    at(round_up(world.now_us + end_us), give_outcome, s, 0);
     draw_from(before);
 }

@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { OPEN_MAX_RECORDS = 50, READ_MAX = 20 };
-
 /* A core has at most one of each. NULL: not started. */
 static struct log_source {
     struct source *src;
@@ -73,8 +71,8 @@ static void on_stored(void *arg, const struct stored_reply *reply)
 static void read_more(struct log_source *self)
 {
     const struct record *record;
-    for (int i = 0; i < READ_MAX && !self->paused && !self->stopping &&
-                    self->open < OPEN_MAX_RECORDS;
+    for (unsigned i = 0; i < sim_entry.read_max && !self->paused && !self->stopping &&
+                         self->open < sim_entry.open_max;
          i++) {
         record = HOST->read(CORE);
         if (record == NULL)
