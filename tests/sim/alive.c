@@ -13,9 +13,8 @@ static int64_t paused_us[CORES_MAX][SOURCES]; /* since when; 0: not */
 
 static bool is_calm(int64_t since_us)
 {
-    int64_t calm_us = world.last_fault_us + CALM_S * SECOND;
-    return world.now_us >
-           (since_us > calm_us ? since_us : calm_us) + PAUSE_MAX_S * SECOND;
+    int64_t least_us = world.now_us - PAUSE_MAX_S * SECOND;
+    return since_us < least_us && faults_end_us() < least_us - CALM_S * SECOND;
 }
 
 void alive_started(struct sim_core *core)

@@ -33,14 +33,15 @@ static void kill_core(struct sim_core *core)
 
 static void stop(struct sim_core *core)
 {
-    fault("core%u is asked to stop", core->index);
+    fault_of(core, world.now_us, "core%u is asked to stop", core->index);
     core_signal(core, SIGTERM);
 }
 
 static void stall(struct sim_core *core)
 {
-    fault("core%u stands still", core->index);
-    core_stall(core, world.now_us + skewed(10 * MS, 40 * SECOND));
+    int64_t until_us = world.now_us + skewed(10 * MS, 40 * SECOND);
+    fault_of(core, until_us, "core%u stands still", core->index);
+    core_stall(core, until_us);
 }
 
 /* Other numbers in flight, and other retries. Is no fault: it must cause no duplicate. */

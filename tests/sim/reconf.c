@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#define RESTORED_US (30 * SECOND)
 enum { BUCKETS_MAX = 4 };
 
 struct reconf reconf;
@@ -69,8 +70,16 @@ bool reconf_has_buckets(void)
     return !world.plan.by_key;
 }
 
+static int64_t restored_us; /* the configuration is the right one, at the latest */
+
+int64_t reconf_us(void)
+{
+    return restored_us;
+}
+
 static void write_right(void)
 {
+    restored_us = restored_us > world.now_us ? restored_us : world.now_us;
     for (int i = 0; i < ROUTES_MAX; i++)
         reconf.buckets[i] = in_redis[i] ? in_redis[i] : world.plan.buckets;
     reconf.lacks_web = false;
@@ -106,19 +115,21 @@ void reconf_other_buckets(struct sim_core *core)
     reconf.buckets[route] = n;
     reconf.buckets_max = n > reconf.buckets_max ? n : reconf.buckets_max;
     reconf.has_changed = true;
+    restored_us = world.now_us + RESTORED_US;
     tell("core%u reloads %u buckets of the route %s", core->index, n, routes[route]);
     seed_write_conf();
     core_signal(core, SIGHUP);
-    after(skewed(SECOND, 30 * SECOND), restore, NULL, 0);
+    after(skewed(SECOND, RESTORED_US), restore, NULL, 0);
 }
 
 void reconf_less_routes(struct sim_core *core)
 {
     reconf.lacks_web = true;
+    restored_us = world.now_us + RESTORED_US;
     tell("core%u reloads without the route web", core->index);
     seed_write_conf();
     core_signal(core, SIGHUP);
-    after(skewed(SECOND, 30 * SECOND), restore, NULL, 1);
+    after(skewed(SECOND, RESTORED_US), restore, NULL, 1);
 }
 
 bool reconf_refused(struct sim_core *core)

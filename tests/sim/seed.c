@@ -52,6 +52,8 @@ static void choose_plan(struct words keep)
     p->clock_jumps = one_in(6);
     p->sink_fails = one_in(4) ? 0 : 8;
     p->latency_max_us = one_in(8) ? 20 * MS : 300;
+    if (p->latency_max_us > MS && p->record_every_us < 100 * MS)
+        p->record_every_us = 100 * MS; /* a claim takes long */
     p->batch_max = skewed(1, 200);
     p->horizon_ms = one_in(4) ? 0 : one_in(2) ? 120000 : between(1000, 20000);
     p->jobs_max = 4000;

@@ -139,17 +139,48 @@ void tell(const char *fmt, ...)
     va_end(args);
 }
 
-void fault(const char *fmt, ...)
+static void __attribute__((format(printf, 1, 0)))
+note_fault(const char *fmt, va_list args)
 {
-    va_list args;
     world.totals.faults++;
     world.last_fault_us = world.now_us;
     reached("fault %s", fmt);
-    if (world.story == NULL)
-        return;
+    if (world.story)
+        tell_va(fmt, args);
+}
+
+void fault(const char *fmt, ...)
+{
+    va_list args;
+    world.shared_fault_us = world.now_us;
     va_start(args, fmt);
-    tell_va(fmt, args);
+    note_fault(fmt, args);
     va_end(args);
+}
+
+void fault_of(struct sim_core *core, int64_t until_us, const char *fmt, ...)
+{
+    va_list args;
+    core->fault_us = until_us > core->fault_us ? until_us : core->fault_us;
+    va_start(args, fmt);
+    note_fault(fmt, args);
+    va_end(args);
+}
+
+int64_t faults_end_us(void)
+{
+    int64_t us = reconf_us() > world.last_fault_us ? reconf_us() : world.last_fault_us;
+    for (unsigned i = 0; i < world.plan.servers; i++)
+        if (redis_model_faults(servers[i].redis)->script_fails > 0)
+            return NEVER;
+    for (unsigned i = 0; i < world.plan.cores; i++)
+        us = cores[i].fault_us > us ? cores[i].fault_us : us;
+    return us;
+}
+
+bool core_is_calm_since(const struct sim_core *core, int64_t us)
+{
+    return core->fault_us < us && world.shared_fault_us < us;
 }
 
 void broken(const char *fmt, ...)

@@ -69,7 +69,8 @@ struct world {
     struct totals totals;
     FILE *story; /* NULL: not written */
     int64_t last_fault_us;
-    bool healed; /* faults have ended */
+    int64_t shared_fault_us; /* the last one that was not of one core only */
+    bool healed;             /* faults have ended */
     bool failed;
     bool counts;      /* what it reaches */
     char reason[256]; /* of the failure */
@@ -97,6 +98,14 @@ void tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void broken(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Something happened that may cause duplicates. */
 void fault(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The same, but only to what this core has in flight, until then. */
+void fault_of(struct sim_core *core, int64_t until_us, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The end of all faults so far, also of those that last beyond the present; NEVER: calls
+ * of a script are yet to fail. */
+int64_t faults_end_us(void);
+/* Whether no fault has affected this core after that time. */
+bool core_is_calm_since(const struct sim_core *core, int64_t us);
 
 /* --- plan.c --- */
 
@@ -145,6 +154,7 @@ struct sim_core {
     uint64_t random; /* of the daemon */
     uint64_t stream; /* of the world, for this core and its connections */
     int64_t turn_at, until_us, busy_until_us;
+    int64_t fault_us; /* the end of the last fault of its own; may be in the future */
     struct inbox *inbox;
     struct coroutine *coroutine;
     struct image *image; /* its variables, as they were after loading */
@@ -251,6 +261,8 @@ void reconf_init(void);
 void reconf_other_buckets(struct sim_core *core); /* faults */
 void reconf_less_routes(struct sim_core *core);
 bool reconf_has_buckets(void);
+int64_t
+reconf_us(void);       /* when the configuration is the right one again, at the latest */
 void reconf_end(void); /* of the faults: writes the right configuration */
 /* A core has ended, since it refuses the configuration. Returns whether it may. */
 bool reconf_refused(struct sim_core *core);

@@ -350,6 +350,7 @@ void core_start(struct sim_core *core)
     draw_from(before);
     core->turn_at = NEVER;
     core->busy_until_us = world.now_us;
+    core->fault_us = world.now_us;
     free(core->inbox->current);
     core->inbox->current = NULL;
     clear_inbox(core, NULL);
@@ -380,7 +381,7 @@ void core_kill(struct sim_core *core, const char *why)
 {
     if (!core->alive)
         return;
-    fault("core%u is killed (%s)", core->index, why);
+    fault_of(core, world.now_us, "core%u is killed (%s)", core->index, why);
     core->alive = false;
     core->coroutine->code = -1;
     conns_of_dead(core);

@@ -114,6 +114,7 @@ static void produce(struct step *step)
         add_record(job);
     else
         add_request(job);
+    calm_watch(job);
     if (one_in(16) && (job = by_number[between(0, step->number)]) &&
         job->record.offset < 0 && !job->record.queued && job->accepted && job->asked == 1)
         add_cancel(job, step);

@@ -20,10 +20,14 @@ struct job_seen {
                       repeated request */
     int64_t first_asked_us, asked_us, accepted_us, cancelled_us;
     int64_t handed_us, got_us; /* to a sink or consumer, at the receiver */
-    unsigned attempt;          /* of the last delivery */
-    int64_t retry_us;          /* when the sink last reported TRY_AGAIN; 0: never */
+    struct sim_core
+        *handed_by;   /* a core that delivers it; NULL: it fails, or a consumer */
+    int64_t sent_us;  /* when a sink last had it; 0: never */
+    unsigned attempt; /* of the last delivery */
+    int64_t retry_us; /* when the sink last reported TRY_AGAIN; 0: never */
     unsigned received;
     bool settled; /* delivered and acked, with no fault near: it must never come again */
+    int64_t lease_token;  /* of the queue: of its last delivery */
     int64_t lease_end_ms; /* of the queue: of its consumer, by the clock of Redis */
     bool asked_end;       /* a consumer has acknowledged it, perhaps without an answer */
     bool acked;           /* and it was answered */
@@ -39,6 +43,10 @@ bool is_calm_since(int64_t us);
 /* Whether a crash may have lost what Redis answered, though the answer came after it. */
 bool job_spans_loss(const struct job_seen *asked);
 void job_accept(struct job_seen *job); /* the core says that it is stored */
+
+/* --- calm.c --- */
+
+void calm_watch(struct job_seen *job); /* it is produced now */
 
 /* --- world_log.c --- */
 
@@ -59,5 +67,8 @@ void order_check(const struct sim_core *core, const struct job_seen *job);
 /* --- world_receiver.c --- */
 
 int64_t jobs_dead(void); /* rejected by the receiver */
+/* Whether a sink has lately had so many deliveries at once that others may have to wait.
+ */
+bool receiver_was_busy(void);
 
 #endif

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
+#define QUIET_CUT_US (20 * SECOND) /* the server notices it within */
+
 struct conn {
     TAILQ_ENTRY(conn) link;
     struct sim_core *core;
@@ -189,8 +191,9 @@ void conns_of_dead(struct sim_core *core)
 void conns_cut(struct sim_core *core, bool quietly)
 {
     struct conn *conn;
-    fault("the connections of core%u are cut%s", core->index,
-          quietly ? ", and nobody is told" : "");
+    fault_of(core, world.now_us + (quietly ? QUIET_CUT_US : 0),
+             "the connections of core%u are cut%s", core->index,
+             quietly ? ", and nobody is told" : "");
     TAILQ_FOREACH (conn, &conns, link) {
         if (conn->core != core || conn->net == NULL)
             continue;
@@ -198,7 +201,7 @@ void conns_cut(struct sim_core *core, bool quietly)
          * command was executed. */
         conn->up_until_us = world.now_us + between(0, 3 * MS);
         conn->down_until_us = world.now_us + (one_in(2) ? between(0, 2 * MS) : -1);
-        leave_server(conn, quietly ? between(0, 20 * SECOND) : between(0, 5 * MS));
+        leave_server(conn, quietly ? between(0, QUIET_CUT_US) : between(0, 5 * MS));
         if (!quietly)
             send_down(conn, EVENT_CLOSED, SLICE_LIT("Connection reset by peer"));
     }
@@ -207,8 +210,8 @@ void conns_cut(struct sim_core *core, bool quietly)
 void conns_slow(struct sim_core *core, int64_t until_us)
 {
     struct conn *conn;
-    fault("the replies to core%u are held for %lld ms", core->index,
-          (long long)(until_us - world.now_us) / 1000);
+    fault_of(core, until_us, "the replies to core%u are held for %lld ms", core->index,
+             (long long)(until_us - world.now_us) / 1000);
     TAILQ_FOREACH (conn, &conns, link) {
         if (conn->core == core)
             conn->held_until_us = until_us;

@@ -93,6 +93,9 @@ static void check_pulled(const struct consumer *c, struct job_seen *job, int64_t
     if (job->record.due_ms > latest_ms)
         broken("G1: consumer %d receives %lld %lld ms before it is due",
                (int)number_of(c), number, (long long)(job->record.due_ms - latest_ms));
+    if (lease == job->lease_token)
+        broken("consumer %d receives %lld with a token that it had before",
+               (int)number_of(c), number);
     if (world.plan.clock_jumps || job->lost || job->excused)
         return;
     if (job->acked && job->acked_us + (is_on_time ? 1 : 20) * SECOND < world.now_us)
@@ -119,6 +122,7 @@ void consumer_pulled(struct sim_core *core, int64_t consumer, int code,
         tell("consumer %d receives %lld%s", (int)consumer, (long long)jobs[i].number,
              waits ? "" : ", which it does not expect");
         check_pulled(c, job, jobs[i].lease);
+        job->lease_token = jobs[i].lease;
         if (jobs[i].lease > job->lease_end_ms)
             job->lease_end_ms = jobs[i].lease;
         job->handed_us = world.now_us;
@@ -191,6 +195,7 @@ void consumer_finished(struct sim_core *core, int64_t consumer, int code)
     }
     job->handed_us = world.now_us;
     if (code == QUEUE_OK && !c->ask.release && !job->acked) {
+        job->asked_end = true; /* an earlier holder may have been refused meanwhile */
         job->acked = true;
         job->acked_us = world.now_us;
     }

@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+enum { LEASE_S = 15 }; /* of a claim; with its way */
+
 static int64_t dead_jobs;
 
 int64_t jobs_dead(void)
@@ -20,29 +22,42 @@ bool is_calm_since(int64_t us)
     return world.last_fault_us + 30 * SECOND < us;
 }
 
+/* A claim is for at most half of what a sink may have in flight, which is 20 or more. */
+enum { BUSY = 8 };
+static unsigned open_count;
+static int64_t busy_us;
+
+bool receiver_was_busy(void)
+{
+    return open_count >= BUSY || (busy_us > 0 && busy_us + 2 * SECOND > world.now_us);
+}
+
 struct sending {
     struct sim_core *core;
     unsigned life;
     void *delivery;
     struct job_seen *job;
+    int64_t handed_us;
     enum outcome outcome;
     const char *why;
 };
 
-/* A second after the outcome: without a fault the ack is done. */
-static void settle(void *arg, int64_t outcome_us)
+/* A second after the outcome: if nothing has happened to this core, the ack is done. */
+static void settle(void *arg, int64_t number)
 {
-    struct job_seen *job = arg;
-    if (world.last_fault_us + 15 * SECOND < outcome_us)
-        job->settled = true;
+    struct sending *s = arg;
+    (void)number;
+    if (core_is_calm_since(s->core, s->handed_us - LEASE_S * SECOND))
+        s->job->settled = true;
+    free(s);
 }
 
 static void give_outcome(void *arg, int64_t number)
 {
     struct sending *s = arg;
     (void)number;
-    if (s->outcome == DELIVERED)
-        after(SECOND, settle, s->job, world.now_us);
+    if (open_count-- >= BUSY)
+        busy_us = world.now_us;
     if (s->outcome == TRY_AGAIN)
         s->job->retry_us = world.now_us;
     if (s->core->alive && s->core->life == s->life)
@@ -50,7 +65,10 @@ static void give_outcome(void *arg, int64_t number)
                                             .of = s->delivery,
                                             .outcome = s->outcome,
                                             .bytes = slice_of(s->why)});
-    free(s);
+    if (s->outcome == DELIVERED)
+        after(SECOND, settle, s, 0);
+    else
+        free(s);
 }
 
 static void receive(void *arg, int64_t number)
@@ -133,6 +151,12 @@ static void check_delivery(const struct sim_core *core, const struct job_seen *j
     if (job->handed_us && !job->excused && is_calm_since(job->handed_us))
         broken("G3: core%u delivers %lld again, and there was no fault", core->index,
                number);
+    const struct sim_core *by = job->handed_by;
+    if (by && !job->excused && core_is_calm_since(by, job->handed_us - LEASE_S * SECOND))
+        broken(
+            "G3: core%u delivers %lld again, and nothing has happened to core%u, which "
+            "has it since %.6f",
+            core->index, number, by->index, (double)job->handed_us / 1e6);
 }
 
 static int64_t round_up(int64_t us)
@@ -148,7 +172,9 @@ void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
     int64_t got_us, end_us;
     s->core = core;
     s->life = core->life;
+    s->handed_us = world.now_us;
     s->delivery = delivery;
+    open_count++;
     s->job = job_at(strtoll(payload.p, NULL, 10));
     tell("core%u delivers %lld, attempt %u%s", core->index,
          (long long)s->job->record.number, attempt, dead ? ", a dead letter" : "");
@@ -157,6 +183,8 @@ void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
     check_attempt(core, s->job, attempt);
     uint64_t *before = draw_from(s->job->stream);
     choose_end(s, timeout_ms, &got_us, &end_us);
+    s->job->sent_us = world.now_us;
+    s->job->handed_by = s->outcome == DELIVERED ? core : NULL;
     if (s->outcome == DELIVERED) /* else it comes again */
         s->job->handed_us = world.now_us;
     if (s->outcome == REJECTED && !s->job->dead) {

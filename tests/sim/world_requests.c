@@ -80,6 +80,8 @@ void jobs_answered(struct sim_core *core, int64_t number, int outcome)
         return;
     }
     tell("core%u: request %lld is answered %d", core->index, (long long)number, outcome);
+    if (outcome == STORED_ALREADY && job->asked == 1)
+        broken("request %lld is answered as known, but was sent once", (long long)number);
     if (outcome == STORED || outcome == STORED_ALREADY) {
         job_accept(job);
         job->ended = true;
