@@ -76,6 +76,8 @@ void model_execute(struct call *c, bool by_script)
         reply_error(c, "ERR This Redis command is not allowed from script");
         return;
     }
+    if (by_script && c->m->serves && model_redirects(c, true))
+        return;
     const char *why = rejection(c->m, command->flags, by_script);
     if (why) {
         reply_error(c, why);
@@ -187,6 +189,20 @@ unsigned model_publish(struct redis_model *m, struct slice channel, struct slice
     return receivers;
 }
 
+void redis_model_on_publish(struct redis_model *m, redis_publish_cb *cb, void *arg)
+{
+    m->on_publish = cb;
+    m->on_publish_arg = arg;
+}
+
+void redis_model_publish(struct redis_model *m, struct slice channel,
+                         struct slice message)
+{
+    model_publish(m, channel, message);
+    for (guint i = 0; i < m->conns->len; i++)
+        send_out(m->conns->pdata[i]);
+}
+
 static void subscribe(struct redis_conn *c, const struct slice *args, unsigned count)
 {
     struct call reply = {.m = c->m, .out = &c->out};
@@ -268,10 +284,16 @@ static void execute_of(struct redis_conn *c, struct call *call)
     m->wrote = false;
     if (answers && model_wait(c, call))
         return;
-    if (answers && arg_is(call, 0, "SUBSCRIBE"))
+    m->is_asking = c->is_asking;
+    c->is_asking = arg_is(call, 0, "ASKING");
+    m->serves = m->view != NULL;
+    if (m->view && model_redirects(call, false))
+        ;
+    else if (answers && arg_is(call, 0, "SUBSCRIBE"))
         subscribe(c, call->args, call->count);
     else
         execute_command(call);
+    m->serves = false;
     if (m->wrote)
         c->wrote_at = m->offset;
     model_report(call, (struct slice){c->out.p + before, c->out.n - before});
@@ -422,6 +444,7 @@ struct redis_model *redis_model_new(void)
     m->commands = g_hash_table_new_full(bytes_hash, bytes_equal, bytes_free, NULL);
     add_commands(m, server_commands);
     add_commands(m, replica_commands);
+    add_commands(m, cluster_commands);
     add_commands(m, key_commands);
     add_commands(m, hash_commands);
     add_commands(m, zset_commands);
@@ -434,6 +457,7 @@ void redis_model_free(struct redis_model *m)
     while (m->conns->len > 0)
         redis_model_disconnect(m->conns->pdata[m->conns->len - 1]);
     model_lua_close(m);
+    free(m->view);
     db_fini(&m->db);
     db_fini(&m->synced);
     drop_later(m);

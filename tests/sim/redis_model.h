@@ -96,6 +96,41 @@ void redis_model_fail_over(struct redis_model *m, uint64_t offset, bool keeps_sc
  * crash may lose it. */
 void redis_model_execute(struct redis_model *m, const struct slice *args, unsigned count,
                          struct buf *out);
+/* --- redis_model_cluster.c: the server as a node of a Redis Cluster --- */
+
+enum { REDIS_MODEL_SLOTS = 16384, REDIS_NODES_MAX = 8, REDIS_NO_NODE = 255 };
+
+/* What a node believes. Nodes are numbers. */
+struct redis_view {
+    unsigned self;
+    unsigned port[REDIS_NODES_MAX]; /* of each node, at 127.0.0.1 */
+    bool down;                      /* the state of the cluster is "fail" */
+    bool is_replica;
+    /* Of each slot: its master, and where it is going to or coming from. */
+    unsigned char owner[REDIS_MODEL_SLOTS], migrating[REDIS_MODEL_SLOTS],
+        importing[REDIS_MODEL_SLOTS];
+};
+
+unsigned redis_model_slot(struct slice key);
+/* The caller changes it at any time. The first call makes the server a node. */
+struct redis_view *redis_model_view(struct redis_model *m);
+/* Sets key to the name of one of its keys; slot -1: of any slot. Returns false if there
+ * is none. */
+bool redis_model_find_key(struct redis_model *m, int slot, uint64_t which,
+                          struct buf *key);
+/* As MIGRATE, for a key that only `from` has; neither has a fault. The states are synced.
+ */
+void redis_model_migrate(struct redis_model *from, struct redis_model *to,
+                         struct slice key);
+/* Replaces the data of `to`, and syncs it. */
+void redis_model_copy(const struct redis_model *from, struct redis_model *to);
+/* Called for each PUBLISH. cb: may call other models. */
+typedef void redis_publish_cb(void *arg, struct slice channel, struct slice message);
+void redis_model_on_publish(struct redis_model *m, redis_publish_cb *cb, void *arg);
+/* Sends a message that was published at another node. */
+void redis_model_publish(struct redis_model *m, struct slice channel,
+                         struct slice message);
+
 /* Runs one command outside of any connection and without faults, for example to look at a
  * key. Appends the reply in RESP to out. */
 void redis_model_command(struct redis_model *m, const struct slice *args, unsigned count,

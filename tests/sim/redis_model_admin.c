@@ -50,7 +50,10 @@ static void run_eval(struct call *c)
 
 static void run_publish(struct call *c)
 {
-    reply_int(c, model_publish(c->m, c->args[1], c->args[2]));
+    struct redis_model *m = c->m;
+    reply_int(c, model_publish(m, c->args[1], c->args[2]));
+    if (m->on_publish)
+        m->on_publish(m->on_publish_arg, c->args[1], c->args[2]);
 }
 
 static void run_flushall(struct call *c)
@@ -81,7 +84,7 @@ static void run_role(struct call *c)
 {
     const struct redis_model *m = c->m;
     char text[24];
-    if (m->faults.readonly) {
+    if (model_is_replica(m)) {
         const struct slice host = m->primary[0].p ? m->primary[0] : SLICE_LIT("10.0.0.2"),
                            port = m->primary[1].p ? m->primary[1] : SLICE_LIT("6379");
         reply_array(c, 5);
@@ -112,7 +115,7 @@ static void add_replication(const struct redis_model *m, struct buf *text)
 {
     unsigned n = 0;
     buf_addf(text, "role:%s\r\nconnected_slaves:%u\r\n",
-             m->faults.readonly ? "slave" : "master", model_replicas_with(m, 0));
+             model_is_replica(m) ? "slave" : "master", model_replicas_with(m, 0));
     for (int i = 0; i < REDIS_REPLICAS_MAX; i++)
         if (m->replicas[i].online)
             buf_addf(text,

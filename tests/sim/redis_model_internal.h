@@ -78,7 +78,7 @@ struct command {
 };
 /* End with a row of zeros. */
 extern const struct command hash_commands[], zset_commands[], key_commands[],
-    server_commands[], replica_commands[];
+    server_commands[], replica_commands[], cluster_commands[];
 
 enum { NUMBER_BYTES = 32 };
 /* Write the text of a number, without a terminating 0; return its length. */
@@ -130,6 +130,12 @@ struct redis_model {
     bool replays;       /* the disk: all scripts are there */
     bool script_wrote, script_oom;
     struct buf call_args, call_reply; /* of redis.call(); kept for the next one */
+    /* as a node of a cluster */
+    struct redis_view *view; /* NULL: it is none */
+    bool serves;             /* the command is of a connection */
+    bool is_asking;          /* after ASKING */
+    redis_publish_cb *on_publish;
+    void *on_publish_arg;
     /* the disk */
     bool records, wrote; /* wrote: the running command has called a command that writes */
     struct db synced, later; /* copies of the data; later: replaces `synced` when nothing
@@ -147,6 +153,7 @@ struct redis_conn {
     void *arg;
     struct buf in, out;
     GHashTable *channels; /* NULL: no subscription; struct slice */
+    bool is_asking;       /* its next command */
     uint64_t wrote_at;    /* the offset after its last command that wrote */
     struct {
         bool is_open;     /* later commands wait */
@@ -174,6 +181,13 @@ bool model_wait(struct redis_conn *conn, struct call *c);
 unsigned model_replicas_with(const struct redis_model *m, uint64_t offset);
 /* Returns the number of commands that each replica which is online has. */
 uint64_t model_replicated(const struct redis_model *m);
+
+/* --- redis_model_cluster.c --- */
+
+/* Replies with an error if this node does not serve the keys of the command; returns
+ * whether it did. */
+bool model_redirects(struct call *c, bool by_script);
+bool model_is_replica(const struct redis_model *m);
 
 /* --- redis_model_lua.c --- */
 

@@ -4,6 +4,7 @@
  * compare it with a real server.
  *
  * redis_model_server --unixsocket PATH: ignores the other arguments of redis-server.
+ * --node 0|1 --port PORT --other-port PORT: a node of a cluster.
  * SYNCED, CRASH n and CONFIG SET maxmemory change its state. REPLICAS n: it has n
  * replicas, which receive everything at once. HALT n: the first n of them receive nothing
  * from now on. FAILOVER n: it has only the first n commands that wrote.
@@ -157,14 +158,33 @@ static void serve(struct client *client)
     replicate();
 }
 
+/* Returns the argument behind the last one of that name, or NULL. */
+static const char *option(int argc, char **argv, const char *name)
+{
+    while (argc-- > 1)
+        if (strcmp(argv[argc - 1], name) == 0)
+            return argv[argc];
+    return NULL;
+}
+
+/* Two nodes, each with half of the slots. */
+static void make_node(const char *self, const char *port, const char *other_port)
+{
+    struct redis_view *view = redis_model_view(model);
+    view->self = (unsigned)atoi(self);
+    view->port[view->self] = (unsigned)atoi(port);
+    view->port[1 - view->self] = (unsigned)atoi(other_port);
+    for (unsigned slot = 0; slot < REDIS_MODEL_SLOTS; slot++)
+        view->owner[slot] = slot >= REDIS_MODEL_SLOTS / 2;
+}
+
 int main(int argc, char **argv)
 {
-    const char *path = NULL;
-    for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], "--unixsocket") == 0)
-            path = argv[i + 1];
-    int listener = listen_at(path);
+    int listener = listen_at(option(argc, argv, "--unixsocket"));
     model = redis_model_new();
+    if (option(argc, argv, "--node"))
+        make_node(option(argc, argv, "--node"), option(argc, argv, "--port"),
+                  option(argc, argv, "--other-port"));
     for (;;) {
         struct pollfd fds[CLIENTS_MAX + 1] = {{.fd = listener, .events = POLLIN}};
         for (int i = 0; i < CLIENTS_MAX; i++)
