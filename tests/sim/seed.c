@@ -54,7 +54,8 @@ static void choose_plan(struct words keep)
     p->latency_max_us = one_in(8) ? 20 * MS : 300;
     if (p->latency_max_us > MS && p->record_every_us < 100 * MS)
         p->record_every_us = 100 * MS; /* a claim takes long */
-    p->batch_max = skewed(1, 200);
+    /* One job in a batch is too slow for a slow network. */
+    p->batch_max = skewed(p->latency_max_us > 300 ? 100 : 1, 200);
     p->horizon_ms = one_in(4) ? 0 : one_in(2) ? 120000 : between(1000, 20000);
     p->jobs_max = 4000;
     p->bursts = 20;

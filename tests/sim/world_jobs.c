@@ -42,6 +42,11 @@ void job_accept(struct job_seen *job)
     job->accepted = true;
     job->accepted_us = world.now_us;
     job->lost = job_spans_loss(job);
+    /* The core repeats an enqueue whose answer was lost, after the job has already left:
+     * docs/explanation/duplicates.md. */
+    if (job->record.offset < 0 && job->received > 0 &&
+        world.last_fault_us >= job->asked_us)
+        job->excused = true;
     order_accepted(job);
 }
 
