@@ -3,7 +3,7 @@
  * reached.c - counts what the seeds reach: answers of the scripts, errors of Redis,
  * faults, log lines of the cores. The table is shared by the processes of all seeds.
  */
-#include "tests/sim/world.h"
+#include "tests/sim/shorten.h"
 
 #include "bridge/store/calls.h"
 
@@ -21,7 +21,7 @@ static struct reached {
         char name[NAME_MAX_BYTES];
         int64_t n;
     } others[COUNTS_MAX];
-} * counts;
+} * tables, *counts; /* of all processes, of this one */
 static char *shas[SCRIPTS];
 
 /* Its text begins with "-- NAME.lua". */
@@ -33,6 +33,17 @@ const char *reached_script(int script)
     return name;
 }
 
+static void add(const char *name, int64_t n)
+{
+    size_t i = g_str_hash(name) % COUNTS_MAX, tries = 0;
+    struct count *others = counts->others;
+    for (; others[i].n > 0 && strcmp(others[i].name, name) != 0; i = (i + 1) % COUNTS_MAX)
+        if (++tries == COUNTS_MAX) /* the table is full */
+            return;
+    g_strlcpy(others[i].name, name, sizeof(others[i].name));
+    others[i].n += n;
+}
+
 void reached(const char *fmt, ...)
 {
     char name[NAME_MAX_BYTES];
@@ -40,15 +51,8 @@ void reached(const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(name, sizeof(name), fmt, args);
     va_end(args);
-    if (!world.counts)
-        return;
-    size_t i = g_str_hash(name) % COUNTS_MAX, tries = 0;
-    for (; counts->others[i].n > 0 && strcmp(counts->others[i].name, name) != 0;
-         i = (i + 1) % COUNTS_MAX)
-        if (++tries == COUNTS_MAX) /* the table is full */
-            return;
-    snprintf(counts->others[i].name, sizeof(counts->others[i].name), "%s", name);
-    counts->others[i].n++;
+    if (world.counts)
+        add(name, 1);
 }
 
 /* One letter for each change or job, in the first text of the reply; of alter a text for
@@ -125,9 +129,9 @@ const char *reached_sha(int script)
 
 void reached_open(void)
 {
-    counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE,
+    tables = mmap(NULL, CHILDREN_MAX * sizeof(*tables), PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    must(counts != MAP_FAILED);
+    must(tables != MAP_FAILED);
     for (int s = 0; s < SCRIPTS; s++)
         shas[s] = g_compute_checksum_for_string(G_CHECKSUM_SHA1, script_texts[s], -1);
 }
@@ -138,10 +142,30 @@ void reached_watch(void)
         redis_model_watch(servers[i].redis, on_command, NULL);
 }
 
+void reached_use(unsigned child)
+{
+    counts = &tables[child];
+}
+
+static void add_table(const struct reached *table)
+{
+    for (int s = 0; s < SCRIPTS; s++) {
+        counts->scripts[s] += table->scripts[s];
+        for (int letter = 0; letter <= 'z'; letter++)
+            counts->answers[s][letter] += table->answers[s][letter];
+    }
+    for (size_t i = 0; i < COUNTS_MAX; i++)
+        if (table->others[i].n > 0)
+            add(table->others[i].name, table->others[i].n);
+}
+
 void reached_write(const char *path)
 {
     FILE *out = fopen(path, "w");
     must(out != NULL);
+    reached_use(0);
+    for (int i = 1; i < CHILDREN_MAX; i++)
+        add_table(&tables[i]);
     for (int s = 0; s < SCRIPTS; s++) {
         if (counts->scripts[s] > 0)
             fprintf(out, "%lld script %s\n", (long long)counts->scripts[s],

@@ -25,11 +25,19 @@ bool seed_is_volume(uint64_t seed); /* its plan has many jobs */
 /* Simulates it in this process. */
 void seed_simulate(uint64_t seed, struct words keep);
 
-/* --- sim.c --- */
+/* --- child.c --- */
 
-/* Runs a seed. story: NULL, or the path of the story that it writes. */
+enum { CHILDREN_MAX = 17 }; /* at once */
+
+void children_open(void);  /* before the first */
+void children_close(void); /* kills those that still run */
+/* Runs a seed. story: NULL, or the path of the story that it writes. Returns the number
+ * of the child. */
+int child_start(uint64_t seed, struct words keep, const char *story, int cpu_s);
+/* *child: its number; -1: any, and it is set. */
+struct result child_wait(int *child);
 struct result run_child(uint64_t seed, struct words keep, const char *story, int cpu_s);
-double cpu_seconds(void); /* of all seeds so far */
+double cpu_seconds(void); /* of all seeds that have ended */
 
 /* --- shorten.c --- */
 

@@ -8,103 +8,34 @@
  * The first seed that fails is shortened. Exits with 1 if one fails. SIM_FROM=N: begins
  * with the seed N; otherwise the time chooses it. SIM_TWICE=1: simulates each seed twice
  * and compares the stories. SIM_FIRST=1: ends at the first that fails, and does not
- * shorten it. SIM_PLANS=volume: only seeds of very many jobs.
+ * shorten it. SIM_PLANS=volume: only seeds of very many jobs. SIM_JOBS=N: so many seeds
+ * at once; otherwise one for each CPU.
  */
 #include "tests/sim/shorten.h"
 
 #include "bridge/base/mem.h"
 
-#include <errno.h>
-#include <execinfo.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/personality.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { SEED_CPU_S = 300 };
+enum { SEED_CPU_S = 300, AHEAD_MAX = 512 };
 
-static char conf_folder[] = "/tmp/tarry-sim-XXXXXX";
+/* How to simulate the seeds. */
+static struct {
+    const char *folder; /* of the program and the stories */
+    struct words keep;
+    bool alone, twice; /* alone: one seed, whose story is kept */
+    bool volume;       /* only seeds of many jobs */
+    unsigned at_once, failures_max;
+    double begun_s, limit_s;
+} run;
 
-/* ------------------------------------------------------------------- a child */
-
-static struct result *shared; /* of the child; NULL before the first one */
-
-static void on_end(void)
-{
-    memcpy(shared->reason, world.reason, sizeof(shared->reason));
-    shared->faults = world.plan.faults.begun;
-    shared->jobs = world.plan.jobs.begun;
-}
-
-/* Appends the stack to the story: addresses in core.so, for addr2line. */
-static void on_crash(int signo)
-{
-    void *frames[60];
-    on_end();
-    if (world.story)
-        backtrace_symbols_fd(frames, backtrace(frames, 60), fileno(world.story));
-    signal(signo, SIG_DFL);
-    raise(signo);
-}
-
-static void catch_crashes(void)
-{
-    static char stack[1 << 16];
-    const stack_t alternative = {.ss_sp = stack, .ss_size = sizeof(stack)};
-    const struct sigaction act = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK};
-    void *frame;
-    backtrace(&frame, 1); /* loads what it needs */
-    must(sigaltstack(&alternative, NULL) == 0);
-    sigaction(SIGSEGV, &act, NULL);
-    sigaction(SIGABRT, &act, NULL);
-}
-
-struct result run_child(uint64_t seed, struct words keep, const char *story, int cpu_s)
-{
-    if (shared == NULL)
-        shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    must(shared != MAP_FAILED);
-    *shared = (struct result){0};
-    fflush(stdout);
-    pid_t child = fork();
-    must(child >= 0);
-    if (child == 0) {
-        const struct rlimit cpu = {(rlim_t)cpu_s, (rlim_t)cpu_s};
-        setrlimit(RLIMIT_CPU, &cpu);
-        catch_crashes();
-        world.story = story ? fopen(story, "w") : NULL;
-        must(story == NULL || world.story != NULL);
-        if (world.story)
-            setvbuf(world.story, NULL, _IOLBF, 1 << 16);
-        must(chdir(conf_folder) == 0);
-        seed_simulate(seed, keep);
-        shared->totals = world.totals;
-        if (world.story)
-            fclose(world.story);
-        on_end();
-        _exit(world.failed);
-    }
-    int status;
-    while (waitpid(child, &status, 0) < 0)
-        must(errno == EINTR);
-    shared->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return *shared;
-}
-
-static double begun_s;
-
-double cpu_seconds(void)
-{
-    struct rusage used;
-    getrusage(RUSAGE_CHILDREN, &used);
-    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-}
+static struct {
+    struct totals totals;
+    unsigned seeds, failures;
+} sum;
 
 static double seconds(void)
 {
@@ -113,11 +44,18 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+/* ---------------------------------------------------------------------- one seed */
+
 static bool is_same(const char *a, const char *b)
 {
     char command[800];
     snprintf(command, sizeof(command), "cmp -s '%s' '%s'", a, b);
     return system(command) == 0;
+}
+
+static char *story_of(uint64_t seed)
+{
+    return mem_format("%s/story-%llu", run.folder, (unsigned long long)seed);
 }
 
 /* Prints the last lines of the story that say why. */
@@ -133,18 +71,18 @@ static void show_failure(uint64_t seed, const char *story, int code)
         printf("(no reason)\n");
 }
 
-static bool run_seed(uint64_t seed, struct words keep, const char *folder, bool alone,
-                     struct totals *totals)
+/* Repeats a seed that has failed, or each one if run.twice. Returns whether it is sound.
+ */
+static bool judge(uint64_t seed, const struct result *r)
 {
     static bool shortened;
-    char *story = mem_format("%s/story-%llu", folder, (unsigned long long)seed),
-         *again = mem_format("%s.again", story), *brief = mem_format("%s.short", story);
-    bool twice = getenv("SIM_TWICE") != NULL, repeats = true;
-    struct result r = run_child(seed, keep, twice || alone ? story : NULL, SEED_CPU_S);
-    if (r.code != 0 && !twice && !alone)
-        run_child(seed, keep, story, SEED_CPU_S);
-    if (r.code != 0 || twice) {
-        repeats = run_child(seed, keep, again, SEED_CPU_S).code == r.code &&
+    char *story = story_of(seed), *again = mem_format("%s.again", story),
+         *brief = mem_format("%s.short", story);
+    bool repeats = true;
+    if (r->code != 0 && !run.twice && !run.alone)
+        run_child(seed, run.keep, story, SEED_CPU_S);
+    if (r->code != 0 || run.twice) {
+        repeats = run_child(seed, run.keep, again, SEED_CPU_S).code == r->code &&
                   is_same(story, again);
         if (!repeats)
             printf("FAILED: seed %llu is not repeatable: %s differs from %s\n",
@@ -152,19 +90,109 @@ static bool run_seed(uint64_t seed, struct words keep, const char *folder, bool 
         else
             unlink(again);
     }
-    if (r.code != 0)
-        show_failure(seed, story, r.code);
-    else if (repeats && !alone)
+    if (r->code != 0)
+        show_failure(seed, story, r->code);
+    else if (repeats && !run.alone)
         unlink(story);
-    if (r.code != 0 && repeats && keep.n == 0 && !shortened && !getenv("SIM_FIRST")) {
-        shorten(seed, &r, brief);
+    if (r->code != 0 && repeats && run.keep.n == 0 && !shortened &&
+        !getenv("SIM_FIRST")) {
+        shorten(seed, r, brief);
         shortened = true;
     }
-    *totals = r.totals;
     free(story);
     free(again);
     free(brief);
-    return r.code == 0 && repeats;
+    return r->code == 0 && repeats;
+}
+
+/* --------------------------------------------------------------------- all seeds */
+
+/* Seeds that were started, in their order. Their results are judged in this order, so a
+ * long one may delay those of others. */
+static struct {
+    struct {
+        uint64_t seed;
+        int child; /* -1: it has ended */
+        struct result result;
+    } ring[AHEAD_MAX];
+    size_t first, n;
+    unsigned running;
+} started;
+
+static bool may_start(void)
+{
+    bool is_first = sum.seeds + started.n == 0;
+    return started.running < run.at_once && started.n < AHEAD_MAX &&
+           (is_first || (!run.alone && seconds() - run.begun_s < run.limit_s));
+}
+
+static void start(uint64_t seed)
+{
+    size_t i = (started.first + started.n++) % AHEAD_MAX;
+    char *story = run.twice || run.alone ? story_of(seed) : NULL;
+    started.ring[i].seed = seed;
+    started.ring[i].child = child_start(seed, run.keep, story, SEED_CPU_S);
+    started.running++;
+    free(story);
+}
+
+static void wait_for_any(void)
+{
+    int child = -1;
+    struct result r = child_wait(&child);
+    size_t i = started.first;
+    while (started.ring[i].child != child)
+        i = (i + 1) % AHEAD_MAX;
+    started.ring[i].child = -1;
+    started.ring[i].result = r;
+    started.running--;
+}
+
+static void end_first(void)
+{
+    const struct result *r = &started.ring[started.first].result;
+    sum.failures += !judge(started.ring[started.first].seed, r);
+    sum.seeds++;
+    sum.totals.simulated_us += r->totals.simulated_us;
+    sum.totals.jobs += r->totals.jobs;
+    sum.totals.deliveries += r->totals.deliveries;
+    sum.totals.faults += r->totals.faults;
+    sum.totals.lives += r->totals.lives;
+    sum.totals.turns += r->totals.turns;
+    started.first = (started.first + 1) % AHEAD_MAX;
+    started.n--;
+}
+
+/* Returns the last seed that was judged. */
+static uint64_t simulate_from(uint64_t seed)
+{
+    uint64_t last = seed;
+    while (sum.failures < run.failures_max) {
+        for (; may_start(); seed++) {
+            while (run.volume && !seed_is_volume(seed))
+                seed++;
+            start(seed);
+        }
+        if (started.n == 0)
+            break;
+        if (started.ring[started.first].child >= 0) {
+            wait_for_any();
+            continue;
+        }
+        last = started.ring[started.first].seed;
+        end_first();
+    }
+    return last;
+}
+
+static void read_environment(void)
+{
+    const char *plans = getenv("SIM_PLANS"), *jobs = getenv("SIM_JOBS");
+    long cpus = jobs ? atol(jobs) : sysconf(_SC_NPROCESSORS_ONLN);
+    run.twice = getenv("SIM_TWICE") != NULL;
+    run.volume = !run.alone && plans && strcmp(plans, "volume") == 0;
+    run.failures_max = getenv("SIM_FIRST") ? 1 : 10;
+    run.at_once = cpus < 1 ? 1 : cpus < CHILDREN_MAX ? (unsigned)cpus : CHILDREN_MAX - 1;
 }
 
 int main(int argc, char **argv)
@@ -179,43 +207,27 @@ int main(int argc, char **argv)
     must(length > 0);
     folder[length] = '\0';
     *strrchr(folder, '/') = '\0';
-    double limit = argc > 1 ? atof(argv[1]) : 60;
     const char *from = argc > 2 ? argv[2] : getenv("SIM_FROM");
-    uint64_t seed = from ? strtoull(from, NULL, 10) : (uint64_t)time(NULL) * 1000;
-    const struct words keep = {(const char **)argv + 3, argc > 3 ? (size_t)argc - 3 : 0};
-    struct totals sum = {0}, one;
-    unsigned failures = 0, seeds = 0, failures_max = getenv("SIM_FIRST") ? 1 : 10;
-    const char *plans = getenv("SIM_PLANS");
-    bool volume = plans && strcmp(plans, "volume") == 0;
-    begun_s = seconds();
-    must(mkdtemp(conf_folder) != NULL);
+    run.folder = folder;
+    run.limit_s = argc > 1 ? atof(argv[1]) : 60;
+    run.alone = argc > 2;
+    run.keep = (struct words){(const char **)argv + 3, argc > 3 ? (size_t)argc - 3 : 0};
+    run.begun_s = seconds();
+    read_environment();
+    children_open();
     cores_load(mem_format("%s/core.so", folder));
     reached_open();
-    do {
-        while (argc <= 2 && volume && !seed_is_volume(seed))
-            seed++;
-        failures += !run_seed(seed, keep, folder, argc > 2, &one);
-        seeds++;
-        sum.simulated_us += one.simulated_us;
-        sum.jobs += one.jobs;
-        sum.deliveries += one.deliveries;
-        sum.faults += one.faults;
-        sum.lives += one.lives;
-        sum.turns += one.turns;
-        seed++;
-    } while (argc <= 2 && seconds() - begun_s < limit && failures < failures_max);
-    if (keep.n == 0)
+    uint64_t last =
+        simulate_from(from ? strtoull(from, NULL, 10) : (uint64_t)time(NULL) * 1000);
+    children_close();
+    if (run.keep.n == 0)
         reached_write(mem_format("%s/reached", folder));
-    must(chdir(conf_folder) == 0);
-    unlink(conf_file);
-    rmdir(conf_folder);
-    printf(
-        "%u seeds in %.1f s (%.1f s of CPU), the last %llu: %.2f simulated hours, %lld "
-        "jobs, %lld "
-        "deliveries, %lld faults, "
-        "%lld lives of cores, %lld turns; %u seeds failed\n",
-        seeds, seconds() - begun_s, cpu_seconds(), (unsigned long long)seed - 1,
-        (double)sum.simulated_us / 3.6e9, (long long)sum.jobs, (long long)sum.deliveries,
-        (long long)sum.faults, (long long)sum.lives, (long long)sum.turns, failures);
-    return failures > 0;
+    printf("%u seeds in %.1f s (%.1f s of CPU), the last %llu: %.2f simulated hours, "
+           "%lld jobs, %lld deliveries, %lld faults, %lld lives of cores, %lld turns; %u "
+           "seeds failed\n",
+           sum.seeds, seconds() - run.begun_s, cpu_seconds(), (unsigned long long)last,
+           (double)sum.totals.simulated_us / 3.6e9, (long long)sum.totals.jobs,
+           (long long)sum.totals.deliveries, (long long)sum.totals.faults,
+           (long long)sum.totals.lives, (long long)sum.totals.turns, sum.failures);
+    return sum.failures > 0;
 }

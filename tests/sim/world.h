@@ -135,8 +135,9 @@ void core_ended(struct sim_core *core, int code);
 
 /* --- reached.c --- */
 
-void reached_open(void);  /* before the first seed */
-void reached_watch(void); /* counts the commands that Redis executes */
+void reached_open(void);          /* before the first seed */
+void reached_use(unsigned child); /* each child process has a table of its own */
+void reached_watch(void);         /* counts the commands that Redis executes */
 void reached(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void reached_line(struct slice line);   /* of the log of a core */
 void reached_write(const char *path);   /* "COUNT NAME" of all seeds */
