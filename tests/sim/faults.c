@@ -174,7 +174,30 @@ static void jump(struct sim_core *core)
     int64_t by_us = one_in(2) ? skewed(MS, 3 * SECOND) : -skewed(MS, 3 * SECOND);
     struct server *s = any_server();
     fault("the clock of Redis %u jumps by %lld ms", s->index, (long long)by_us / MS);
-    s->clock_us += by_us;
+    server_set_clock(s, by_us);
+}
+
+static bool has_replicas(void)
+{
+    return world.plan.replicas > 0;
+}
+
+static void halt_replica(struct sim_core *core)
+{
+    (void)core;
+    replica_halts();
+}
+
+static void lose_replica(struct sim_core *core)
+{
+    (void)core;
+    replica_leaves();
+}
+
+static void promote(struct sim_core *core)
+{
+    (void)core;
+    fail_over();
 }
 
 /* ------------------------------------------------------------------------- table */
@@ -202,6 +225,9 @@ static const struct kind {
     {1, flush_scripts, NULL},
     {4, jump, clock_jumps},
     {4, fail_script, NULL},
+    {4, halt_replica, has_replicas},
+    {2, lose_replica, has_replicas},
+    {6, promote, has_replicas},
     {2, reconf_less_routes, NULL},
     {4, reconf_other_buckets, reconf_has_buckets},
 };

@@ -38,6 +38,8 @@ struct event {
     struct slice bytes; /* borrowed until the next call of next_event() */
 };
 
+enum { PARTITIONS = 3 }; /* of the log */
+
 /* A record of the log, or a request. */
 struct record {
     int64_t number;     /* of all records; the payload of the job */
@@ -90,8 +92,15 @@ struct sim_host {
     const struct record *(*read)(struct sim_core *core);
     void (*stored)(struct sim_core *core, const struct record *record,
                    int outcome); /* enum stored */
-    /* Redis may have lost jobs: read again from the committed offsets. */
-    void (*rewind)(struct sim_core *core);
+    /* Whether this core has a partition that it may read only after a rewind. */
+    bool (*lacks_marks)(struct sim_core *core);
+    /* Reads the partitions of this core again from their marks, as Redis returned them.
+     * -1: it has none. */
+    void (*rewind)(struct sim_core *core, const int64_t *marks);
+    /* Sets the offsets that may be committed, -1: nothing new; and commits those, when
+     * Redis has them as marks. */
+    void (*committable)(struct sim_core *core, int64_t *offsets);
+    void (*commit)(struct sim_core *core, const int64_t *offsets);
     /* Whether a source may submit: called when that changes. */
     void (*paused)(struct sim_core *core, int source, bool paused);
     /* The source "web". outcome: enum stored, or of a cancel enum cancelled. */

@@ -150,16 +150,18 @@ static void run_info(struct call *c)
 /* CONFIG GET name, of what bridge/redis/redis_probe.c reads */
 static void run_config(struct call *c)
 {
-    static const struct {
+    const struct {
         const char *name, *value;
     } params[] = {{"appendonly", "yes"},
-                  {"appendfsync", "everysec"},
+                  {"appendfsync", c->m->fsync_always ? "always" : "everysec"},
                   {"no-appendfsync-on-rewrite", "no"},
                   {"save", ""},
                   {"min-replicas-to-write", "0"}};
-    if (arg_is(c, 1, "SET")) { /* maxmemory, for tests */
+    if (arg_is(c, 1, "SET")) {
         if (arg_is(c, 2, "maxmemory") && c->count == 4)
             c->m->faults.oom = !slice_is(c->args[3], "0");
+        if (arg_is(c, 2, "appendfsync") && c->count == 4)
+            c->m->fsync_always = arg_is(c, 3, "always");
         reply_ok(c);
         return;
     }

@@ -118,6 +118,7 @@ struct redis_model {
     struct redis_faults faults;
     struct redis_replica replicas[REDIS_REPLICAS_MAX];
     struct slice primary[2]; /* of REPLICAOF: host and port */
+    bool fsync_always;       /* a setting that clients can read */
     GHashTable *commands;    /* struct slice -> struct command */
     GPtrArray *conns;        /* struct redis_conn */
     redis_command_cb *on_command;

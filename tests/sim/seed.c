@@ -36,6 +36,13 @@ static void choose_volume(struct plan *p)
     p->open_max = p->read_max * (unsigned)between(1, 4);
 }
 
+static const char *durability(void)
+{
+    static const char *const of_replicas[] = {"async", "replicas:1", "replicas:2",
+                                              "replicas:3"};
+    return world.plan.checks_fsync ? "fsync" : of_replicas[world.plan.wait_for];
+}
+
 static void choose_plan(struct words keep)
 {
     struct plan *p = &world.plan;
@@ -49,7 +56,10 @@ static void choose_plan(struct words keep)
     p->by_key = one_in(4);
     p->buckets = !p->by_key && one_in(3) ? (unsigned)between(2, 4) : 1;
     p->consumers = one_in(2) ? (unsigned)between(1, 6) : 0;
-    p->clock_jumps = one_in(6);
+    p->replicas = one_in(2) ? (unsigned)between(1, REDIS_REPLICAS_MAX) : 0;
+    p->wait_for = p->replicas && one_in(2) ? (unsigned)between(1, p->replicas) : 0;
+    p->checks_fsync = p->fsync_always && p->wait_for == 0 && one_in(2);
+    p->clock_jumps = one_in(p->replicas ? 3 : 6);
     p->sink_fails = one_in(4) ? 0 : 8;
     p->latency_max_us = one_in(8) ? 20 * MS : 300;
     if (p->latency_max_us > MS && p->record_every_us < 100 * MS)
@@ -69,13 +79,13 @@ static void choose_plan(struct words keep)
     if (seed_is_volume(world.seed))
         choose_volume(p);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
-         "within %lld s, fsync %s, order %s, "
+         "within %lld s, fsync %s, %u replicas, durability %s, order %s, "
          "horizon %lld ms, %u buckets, %u consumers%s%s",
          p->cores, (long long)(p->faults_end_us / SECOND),
          p->fault_every_us == NEVER ? -1 : (long long)(p->fault_every_us / MS),
          (long long)(p->record_every_us / MS), (long long)p->far_ms / 1000,
-         p->fsync_always ? "always" : "everysec", p->by_key ? "key" : "none",
-         (long long)p->horizon_ms, p->buckets, p->consumers,
+         p->fsync_always ? "always" : "everysec", p->replicas, durability(),
+         p->by_key ? "key" : "none", (long long)p->horizon_ms, p->buckets, p->consumers,
          p->clock_jumps ? ", clock jumps" : "", p->sink_fails ? ", the sink fails" : "");
     plan_steps(p);
     tell("plan: %zu faults, %zu jobs", p->faults.n, p->jobs.n);
@@ -92,7 +102,9 @@ void seed_write_conf(void)
     FILE *out = fopen(conf_file, "w");
     must(out != NULL);
     fprintf(out,
-            "redis: { url = \"redis://127.0.0.1:6379\"; horizon = \"%lldms\"; };\n"
+            "redis: { url = \"redis://127.0.0.1:6379\"; horizon = \"%lldms\"; durability "
+            "= \"%s\"; "
+            "};\n"
             "http: { listen = \"\"; }; admin: { listen = \"\"; };\n"
             "daemon: { log = \"info\"; batch_max = %lld; };\n"
             "sources: { log: { type = \"log\"; }; web: { type = \"web\"; }; };\n"
@@ -100,7 +112,8 @@ void seed_write_conf(void)
             "         lines: { type = \"queue\"; lease = \"5s\"; }; };\n"
             "routes: {\n"
             "  line: { from = \"web\"; to = \"lines\"; match = \"q\"; };\n",
-            (long long)p->horizon_ms, (long long)p->batch_max, (long long)in_flight_max);
+            (long long)p->horizon_ms, durability(), (long long)p->batch_max,
+            (long long)in_flight_max);
     for (int i = 0; i < 2 - reconf.lacks_web; i++)
         fprintf(out,
                 "  %s: { from = \"%s\"; to = \"out\"; retry: { first = \"1s\"; factor = "

@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-enum { CORES_MAX = 3, KEYS_MAX = 1000, SERVERS_MAX = 8, PARTITIONS = 3 };
+enum { CORES_MAX = 3, KEYS_MAX = 1000, SERVERS_MAX = 8 };
 #define NEVER INT64_MAX
 #define MS INT64_C(1000)
 #define SECOND (1000 * MS)
@@ -45,6 +45,9 @@ struct plan {
         open_max;   /* of the source "log": records at once, and not stored */
     int64_t far_ms; /* the longest delay */
     bool fsync_always;
+    unsigned replicas;  /* of each server */
+    unsigned wait_for;  /* durability = "replicas:N"; 0: none */
+    bool checks_fsync;  /* durability = "fsync" */
     bool by_key;        /* order = "key" */
     unsigned buckets;   /* of each route */
     unsigned consumers; /* of the queue; 0: no queue */
@@ -179,10 +182,13 @@ struct server {
     unsigned index, port;
     struct redis_model *redis;
     bool down;
-    int64_t clock_us;  /* its time minus world.now_us */
-    int64_t latest_ms; /* the latest time that it has had */
+    int64_t clock_us;    /* its time minus world.now_us */
+    int64_t latest_ms;   /* the latest time that it has had */
+    int64_t regained_us; /* when its clock shows that time again; past: it does */
+    int64_t synced_us;   /* the disk has all until then */
 };
-extern struct server servers[SERVERS_MAX]; /* the first plan.servers of them */
+#define SERVERS_CLOCK_US (1795000000 * SECOND) /* clock_us at the beginning */
+extern struct server servers[SERVERS_MAX];     /* the first plan.servers of them */
 
 void servers_init(void);
 struct server *server_at(const char *host, const char *port); /* NULL: there is none */
@@ -197,9 +203,27 @@ int64_t servers_due_us(int64_t due_ms);
 void servers_sync(void *arg, int64_t number); /* every second from now on */
 void server_crash(struct server *s, size_t lost);
 void server_start(struct server *s);
+void server_set_clock(struct server *s, int64_t by_us); /* changes it */
+/* The server has lost all that it executed since then. promised: but nothing that was
+ * accepted. */
+void server_lost(struct server *s, int64_t since_us, bool promised);
+/* Returns when the last clock that was set back shows its former time again. */
+int64_t servers_regained_us(void);
 int64_t servers_last_loss_us(void); /* when a crash lost commands; 0: never */
 bool servers_are_up(void);
 void servers_heal(void); /* ends their faults */
+
+/* --- world_replicas.c --- */
+
+void replicas_init(void);
+void replicas_heal(void);
+void replicas_note_command(struct server *s); /* it has executed a command */
+void replicas_note_time(struct server *s);    /* ends its WAITs that are over */
+void replicas_of_crashed(struct server *s);
+/* Faults. */
+void replica_halts(void); /* receives nothing for a time */
+void replica_leaves(void);
+void fail_over(void);
 
 /* --- world_net.c: connections --- */
 
@@ -220,7 +244,10 @@ void conns_of_crashed(struct server *s); /* the server has crashed */
 void jobs_init(void);
 const struct record *jobs_read(struct sim_core *core);
 void jobs_stored(struct sim_core *core, const struct record *record, int outcome);
-void jobs_rewind(struct sim_core *core);
+bool jobs_lack_marks(struct sim_core *core);
+void jobs_rewind(struct sim_core *core, const int64_t *marks);
+void jobs_committable(struct sim_core *core, int64_t *offsets);
+void jobs_commit(struct sim_core *core, const int64_t *offsets);
 const struct record *jobs_request(struct sim_core *core, int64_t number);
 void jobs_answered(struct sim_core *core, int64_t number, int outcome);
 void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
@@ -229,7 +256,7 @@ void jobs_core_changed(struct sim_core *core); /* it has started or died */
 bool jobs_are_done(void);                      /* nothing more is to be expected */
 int64_t jobs_latest_us(void);                  /* when the last job must have left */
 void jobs_judge(void);                         /* at the end */
-void jobs_server_lost(void);                   /* a crash has lost commands */
+void jobs_server_lost(int64_t since_us, bool promised); /* see server_lost() */
 
 struct sim_core *any_core(void); /* that is alive, or NULL */
 

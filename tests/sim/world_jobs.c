@@ -150,24 +150,22 @@ void jobs_init(void)
 
 /* ----------------------------------------------------------------------- judging */
 
-void jobs_server_lost(void)
+void jobs_server_lost(int64_t since_us, bool promised)
 {
     reconf_meta(true);
     for (guint i = 0; i < jobs->len; i++) {
         struct job_seen *job = jobs->pdata[i];
-        /* Redis writes to the disk every second, here. */
-        bool accepted_now = job->accepted_us + 2 * SECOND > world.now_us;
-        bool cancelled_now =
-            job->cancelled && job->cancelled_us + 2 * SECOND > world.now_us;
-        bool delivered_now = job->handed_us + 12 * SECOND > world.now_us;
+        bool accepted_now = !promised && job->accepted_us >= since_us;
+        bool cancelled_now = !promised && job->cancelled && job->cancelled_us >= since_us;
+        /* Its ack was executed after its delivery. */
+        bool delivered_now =
+            job->handed_us > 0 && job->handed_us + 12 * SECOND > since_us;
         job->lost = job->lost ||
                     (job->accepted && job->record.offset < 0 && accepted_now) ||
                     cancelled_now;
         if (job->record.offset >= 0 && accepted_now)
             job->accepted = false; /* until it is read and stored again */
         job->excused = job->excused || delivered_now;
-        if (job->record.offset >= 0 && accepted_now)
-            job->accepted = false; /* until it is read again */
     }
 }
 
@@ -190,6 +188,8 @@ static void check_left(const struct job_seen *job)
 {
     int64_t from_us =
         due_us(job) > world.last_fault_us ? due_us(job) : world.last_fault_us;
+    if (servers_regained_us() > from_us) /* leases and retries wait for the clock */
+        from_us = servers_regained_us();
     if (world.now_us > from_us + DEADLINE_S * SECOND)
         broken("G2: %s %lld %s, was due at %.3f, and is not delivered",
                job->record.queued       ? "queue job"
@@ -257,6 +257,8 @@ bool jobs_are_done(void)
 int64_t jobs_latest_us(void)
 {
     int64_t latest_us = world.now_us;
+    if (servers_regained_us() > latest_us)
+        latest_us = servers_regained_us();
     for (guint i = 0; i < jobs->len; i++)
         latest_us =
             due_us(jobs->pdata[i]) > latest_us ? due_us(jobs->pdata[i]) : latest_us;

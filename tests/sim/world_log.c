@@ -2,9 +2,10 @@
 /*
  * world_log.c - the log: partitions of records, as Kafka has.
  *
- * Each partition is read by one live core, from its committed offset. A record counts as
- * stored when the core says so; the world commits it COMMIT_LAG_US later, as the Kafka
- * source does.
+ * Each partition is read by one live core. A record counts as stored when the core says
+ * so. COMMIT_LAG_US later the core writes the offset to Redis as a mark, and then commits
+ * it, as the Kafka source does. A new reader starts at the lower one of both; the reader
+ * goes back to the mark if Redis may have lost writes.
  */
 #include "tests/sim/world_jobs.h"
 
@@ -17,10 +18,13 @@
 static struct partition {
     GArray *numbers;                   /* of its records, by offset */
     int64_t position, committed, done; /* done: all before are stored */
+    int64_t ripe;                      /* they were COMMIT_LAG_US ago */
+    int64_t written;                   /* the mark that its reader wrote last */
     GArray *states;                    /* per offset: 0 unread, 1 open, 2 stored */
     struct sim_core *reader;
     unsigned open;
-    bool rewinds; /* goes back to `back_to` when nothing is open */
+    bool knows_mark; /* the reader; before, it reads nothing */
+    bool rewinds;    /* goes back to `back_to` when nothing is open */
     int64_t back_to;
     int64_t generation;
 } parts[PARTITIONS];
@@ -37,18 +41,27 @@ static void go_back(struct partition *p, int64_t offset)
         g_array_index(p->states, char, i) = 0;
     p->position = offset;
     p->done = offset;
+    p->ripe = p->ripe < offset ? p->ripe : offset;
+    p->written = -1;
     p->rewinds = false;
 }
 
-/* A new reader begins at the committed offset. */
 static void assign(struct partition *p, struct sim_core *core)
 {
     p->reader = core;
     p->open = 0;
+    p->knows_mark = false;
     p->generation++;
     go_back(p, p->committed);
-    p->done = p->committed;
     tell_reader(p);
+}
+
+bool jobs_lack_marks(struct sim_core *core)
+{
+    for (int i = 0; i < PARTITIONS; i++)
+        if (parts[i].reader == core && !parts[i].knows_mark)
+            return true;
+    return false;
 }
 
 void jobs_core_changed(struct sim_core *core)
@@ -65,7 +78,8 @@ const struct record *jobs_read(struct sim_core *core)
 {
     for (int i = 0; i < PARTITIONS; i++) {
         struct partition *p = &parts[i];
-        if (p->reader != core || p->rewinds || p->position >= (int64_t)p->numbers->len)
+        if (p->reader != core || !p->knows_mark || p->rewinds ||
+            p->position >= (int64_t)p->numbers->len)
             continue;
         int64_t offset = p->position++;
         g_array_index(p->states, char, offset) = 1;
@@ -95,21 +109,47 @@ static void rewind_to(struct partition *p, int64_t offset)
     after(between(10 * MS, SECOND), resume, p, p->generation);
 }
 
-/* The Kafka source commits only while Redis answers, and what Redis still has. */
-static void commit(void *arg, int64_t done)
+static void ripen(void *arg, int64_t done)
 {
     struct partition *p = arg;
-    bool may_be_lost =
-        !servers_are_up() || servers_last_loss_us() + COMMIT_LAG_US >= world.now_us;
-    if (done > p->committed && done <= p->done && !may_be_lost)
-        p->committed = done;
+    if (done > p->ripe && done <= p->done)
+        p->ripe = done;
 }
 
-void jobs_rewind(struct sim_core *core)
+void jobs_committable(struct sim_core *core, int64_t *offsets)
 {
-    for (int i = 0; i < PARTITIONS; i++)
-        if (parts[i].reader == core)
-            rewind_to(&parts[i], parts[i].committed);
+    for (int i = 0; i < PARTITIONS; i++) {
+        struct partition *p = &parts[i];
+        bool is_new = p->reader == core && p->knows_mark && !p->rewinds && p->ripe > 0 &&
+                      p->ripe != p->written;
+        offsets[i] = is_new ? p->ripe : -1;
+    }
+}
+
+void jobs_commit(struct sim_core *core, const int64_t *offsets)
+{
+    for (int i = 0; i < PARTITIONS; i++) {
+        struct partition *p = &parts[i];
+        if (offsets[i] < 0 || p->reader != core || p->rewinds || offsets[i] > p->ripe)
+            continue; /* revoked, or rewound meanwhile */
+        p->committed = p->written = offsets[i];
+        tell("partition %d is committed up to %lld", i, (long long)offsets[i]);
+    }
+}
+
+void jobs_rewind(struct sim_core *core, const int64_t *marks)
+{
+    for (int i = 0; i < PARTITIONS; i++) {
+        struct partition *p = &parts[i];
+        int64_t mark = marks[i] > 0 ? marks[i] : 0;
+        if (p->reader != core)
+            continue;
+        if (!p->knows_mark)
+            go_back(p, mark < p->committed ? mark : p->committed);
+        else if (mark < p->position)
+            rewind_to(p, mark);
+        p->knows_mark = true;
+    }
 }
 
 void jobs_stored(struct sim_core *core, const struct record *record, int outcome)
@@ -135,7 +175,7 @@ void jobs_stored(struct sim_core *core, const struct record *record, int outcome
     while (p->done < p->position && g_array_index(p->states, char, p->done) == 2)
         p->done++;
     if (p->done > before)
-        after(COMMIT_LAG_US, commit, p, p->done);
+        after(COMMIT_LAG_US, ripen, p, p->done);
     if (p->rewinds && p->open == 0)
         after(10 * MS, resume, p, p->generation);
 }

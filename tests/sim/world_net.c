@@ -104,6 +104,7 @@ static void arrive_at_server(void *arg, int64_t number)
     if (conn->redis && world.now_us <= conn->up_until_us) {
         server_tick(conn->server);
         redis_model_feed(conn->redis, (struct slice){p->bytes, p->n});
+        replicas_note_command(conn->server);
         world.totals.redis_commands++;
     }
     free(p);

@@ -61,8 +61,9 @@ static void on_cancel_answer(struct job_seen *ask, int outcome)
     tell("cancel of %lld: %s", (long long)job->record.number,
          outcome < 0 ? "no source" : said[outcome]);
     /* An earlier request for this cancel, whose answer was lost, may have removed it. */
-    bool maybe_before = outcome == CANCEL_NOT_FOUND && ask->asked > 1;
-    job->may_drop = job->may_drop || outcome == CANCEL_TOO_LATE || maybe_before;
+    bool maybe = (outcome == CANCEL_NOT_FOUND && ask->asked > 1) ||
+                 outcome == CANCEL_UNKNOWN; /* executed, but too few replicas have it */
+    job->may_drop = job->may_drop || outcome == CANCEL_TOO_LATE || maybe;
     if (outcome != CANCELLED)
         return;
     job->cancelled = true;

@@ -9,6 +9,15 @@ enum { FIRST_PORT = 6379 };
 struct server servers[SERVERS_MAX];
 static int64_t loss_us; /* when a crash lost commands; 0: never */
 
+static void set_fsync_always(struct redis_model *redis)
+{
+    static const struct slice words[] = {SLICE_LIT("CONFIG"), SLICE_LIT("SET"),
+                                         SLICE_LIT("appendfsync"), SLICE_LIT("always")};
+    struct buf out = {0};
+    redis_model_command(redis, words, 4, &out);
+    buf_free(&out);
+}
+
 void servers_init(void)
 {
     for (unsigned i = 0; i < world.plan.servers; i++) {
@@ -16,10 +25,13 @@ void servers_init(void)
         s->index = i;
         s->port = FIRST_PORT + i;
         s->redis = redis_model_new();
-        s->clock_us = 1795000000 * SECOND;
+        s->clock_us = SERVERS_CLOCK_US;
         server_tick(s);
+        if (world.plan.fsync_always)
+            set_fsync_always(s->redis);
         redis_model_sync(s->redis);
     }
+    replicas_init();
 }
 
 struct server *server_at(const char *host, const char *port)
@@ -54,6 +66,24 @@ void server_tick(struct server *s)
     s->latest_ms = now_ms > s->latest_ms ? now_ms : s->latest_ms;
 }
 
+void server_set_clock(struct server *s, int64_t by_us)
+{
+    server_tick(s);
+    s->clock_us += by_us;
+    s->regained_us = s->latest_ms * MS - s->clock_us;
+    tell("the clock of Redis %u has changed by %lld ms", s->index, (long long)by_us / MS);
+    replicas_note_time(s);
+}
+
+int64_t servers_regained_us(void)
+{
+    int64_t regained_us = 0;
+    for (unsigned i = 0; i < world.plan.servers; i++)
+        if (servers[i].regained_us > regained_us)
+            regained_us = servers[i].regained_us;
+    return regained_us;
+}
+
 int64_t servers_latest_ms(void)
 {
     int64_t latest_ms = 0;
@@ -80,9 +110,12 @@ int64_t servers_due_us(int64_t due_ms)
 void servers_sync(void *arg, int64_t number)
 {
     (void)arg, (void)number;
-    for (unsigned i = 0; i < world.plan.servers; i++)
-        if (!servers[i].down)
-            redis_model_sync(servers[i].redis);
+    for (unsigned i = 0; i < world.plan.servers; i++) {
+        if (servers[i].down)
+            continue;
+        redis_model_sync(servers[i].redis);
+        servers[i].synced_us = world.now_us;
+    }
     after(SECOND, servers_sync, NULL, 0);
 }
 
@@ -95,10 +128,17 @@ void server_crash(struct server *s, size_t lost)
     s->down = true;
     server_tick(s);
     redis_model_crash(s->redis, lost);
-    if (lost > 0) {
+    replicas_of_crashed(s);
+    if (lost > 0)
+        server_lost(s, s->synced_us, false);
+}
+
+void server_lost(struct server *s, int64_t since_us, bool promised)
+{
+    if (!promised)
         loss_us = world.now_us;
-        jobs_server_lost();
-    }
+    s->synced_us = world.now_us;
+    jobs_server_lost(since_us, promised);
 }
 
 void server_start(struct server *s)
@@ -127,4 +167,5 @@ void servers_heal(void)
         if (servers[i].down)
             server_start(&servers[i]);
     }
+    replicas_heal();
 }

@@ -8,16 +8,24 @@
 #include "bridge/plugin.h"
 #include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"
+#include "bridge/engine/kv.h"
 #include "tests/sim/core/core.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { MARKS_MS = 1000 };
 
 /* A core has at most one of each. NULL: not started. */
 static struct log_source {
     struct source *src;
     bool paused, stopping;
     unsigned open;
+    /* The marks in Redis: a request has no answer yet; the partitions must be rewound to
+     * them; a lost request was repeated at once. */
+    bool asks, writes, rewinds, repeated;
+    struct timer *marks;
+    int64_t offsets[PARTITIONS]; /* that are being written; -1: not this one */
 } * the_log;
 static struct web_source {
     struct source *src;
@@ -68,9 +76,95 @@ static void on_stored(void *arg, const struct stored_reply *reply)
     read_more(self);
 }
 
+static void end_log(struct log_source *self)
+{
+    if (self->stopping && !self->asks && !self->writes)
+        source_stopped(self->src);
+}
+
+static void ask_marks(struct log_source *self);
+
+/* A lost request is repeated at once, as a source may do. */
+static void on_marks(void *arg, enum kv_code code, const struct kv_item *items,
+                     unsigned n)
+{
+    struct log_source *self = arg;
+    int64_t marks[PARTITIONS] = {-1, -1, -1};
+    self->asks = false;
+    if (self->stopping) {
+        end_log(self);
+    } else if (code != KV_OK && !self->repeated) {
+        self->repeated = true;
+        ask_marks(self);
+    } else if (code == KV_OK && self->rewinds) {
+        for (unsigned i = 0; i < n; i++)
+            marks[strtoul(items[i].field.p, NULL, 10)] =
+                strtoll(items[i].value.p, NULL, 10);
+        self->rewinds = false;
+        HOST->rewind(CORE, marks);
+        read_more(self);
+    }
+}
+
+static void ask_marks(struct log_source *self)
+{
+    if (self->asks || self->stopping)
+        return;
+    self->asks = true;
+    kv_list(self->src, "marks", on_marks, self);
+}
+
+static void on_written(void *arg, enum kv_code code)
+{
+    struct log_source *self = arg;
+    self->writes = false;
+    if (code == KV_OK && the_log == self && !self->rewinds)
+        HOST->commit(CORE, self->offsets);
+    end_log(self);
+}
+
+static void write_marks(struct log_source *self)
+{
+    char fields[PARTITIONS][8], values[PARTITIONS][24];
+    struct kv_item items[PARTITIONS];
+    unsigned n = 0;
+    if (self->writes || self->rewinds)
+        return;
+    HOST->committable(CORE, self->offsets);
+    for (int i = 0; i < PARTITIONS; i++) {
+        if (self->offsets[i] < 0)
+            continue;
+        snprintf(fields[n], sizeof(fields[n]), "%d", i);
+        snprintf(values[n], sizeof(values[n]), "%lld", (long long)self->offsets[i]);
+        items[n] = (struct kv_item){slice_of(fields[n]), slice_of(values[n])};
+        n++;
+    }
+    if (n == 0)
+        return;
+    self->writes = true;
+    kv_put_all(self->src, "marks", items, n, on_written, self);
+}
+
+/* Every second. Also reads the marks without a need, as the Kafka source does. */
+static void on_marks_due(void *arg)
+{
+    struct log_source *self = arg;
+    if (the_log != self)
+        return;
+    self->repeated = false;
+    write_marks(self);
+    ask_marks(self);
+}
+
 static void read_more(struct log_source *self)
 {
     const struct record *record;
+    if (HOST->lacks_marks(CORE) && !self->rewinds) {
+        self->rewinds = true;
+        ask_marks(self);
+    }
+    if (self->rewinds)
+        return;
     for (unsigned i = 0; i < sim_entry.read_max && !self->paused && !self->stopping &&
                          self->open < sim_entry.open_max;
          i++) {
@@ -95,6 +189,7 @@ static int log_start(struct source *src, void *arg, struct err *err)
     struct log_source *self = the_log = arg;
     (void)err;
     self->src = src;
+    self->marks = timer_every(MARKS_MS, on_marks_due, self);
     loop_post(begin_reading, self);
     return 0;
 }
@@ -110,19 +205,24 @@ static void log_pause(struct source *src, void *arg, bool paused)
 
 static void log_rewind(struct source *src, void *arg)
 {
-    (void)src, (void)arg;
-    HOST->rewind(CORE);
+    struct log_source *self = arg;
+    (void)src;
+    self->rewinds = true;
+    ask_marks(self);
 }
 
 static void log_stop(struct source *src, void *arg)
 {
     struct log_source *self = arg;
     self->stopping = true;
+    timer_del(self->marks);
+    self->marks = NULL;
     if (the_log == self) {
         the_log = NULL;
         HOST->paused(CORE, SOURCE_LOG, false);
     }
-    source_stopped(src);
+    (void)src;
+    end_log(self);
 }
 
 static const struct opt no_opts[] = {{0}};
