@@ -3,12 +3,15 @@
  * due job leaves. */
 #include "tests/sim/world_jobs.h"
 
-enum { CALM_S = 60 };
+enum { CALM_S = 60, CALM_AFTER_MOVE_S = 2 };
 #define SOON_US (2 * SECOND)
 #define ACCEPTED_US (5 * SECOND)
 
 static bool is_calm(void)
 {
+    for (unsigned i = 0; i < world.plan.servers; i++)
+        if (servers[i].script_failed_us > world.now_us - CALM_AFTER_MOVE_S * SECOND)
+            return false;
     return faults_end_us() < world.now_us - CALM_S * SECOND;
 }
 

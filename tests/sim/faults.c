@@ -134,25 +134,47 @@ static void loading(struct sim_core *core)
     begin_state(offsetof(struct redis_faults, loading), "is loading");
 }
 
+static const char *const script_errors[] = {
+    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN "
+    "NOSAVE.",
+    "OOM command not allowed when used memory > 'maxmemory'.",
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to "
+    "persist to disk.",
+    "READONLY You can't write against a read only replica."};
+
+static void fail_calls(struct server *s, int script, const char *error, unsigned calls)
+{
+    struct redis_faults *faults = redis_model_faults(s->redis);
+    s->fails_move = false;
+    faults->script_sha = reached_sha(script);
+    faults->script_error = error;
+    faults->script_fails = calls;
+    tell("the next %u calls of %s fail: %.4s", calls, reached_script(script), error);
+}
+
 /* One script of one server, for all cores; the others work. */
 static void fail_script(struct sim_core *core)
 {
-    static const char *const errors[] = {
-        "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN "
-        "NOSAVE.",
-        "READONLY You can't write against a read only replica.",
-        "OOM command not allowed when used memory > 'maxmemory'.",
-        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to "
-        "persist to disk."};
-    struct redis_faults *faults = redis_model_faults(any_server()->redis);
+    struct server *s = any_server();
     (void)core;
     int script = (int)between(0, SCRIPTS - 1);
-    faults->script_sha = reached_sha(script);
-    faults->script_error = errors[between(0, 3)];
-    faults->script_fails = (unsigned)skewed(1, 30);
+    const char *error = script_errors[between(0, 3)];
     fault("Redis fails the next calls of a script");
-    tell("the next %u calls of %s fail: %.4s", faults->script_fails,
-         reached_script(script), faults->script_error);
+    fail_calls(s, script, error, (unsigned)skewed(1, 30));
+}
+
+/* Some moves of far jobs fail. tarry repeats them at once, so this excuses nothing,
+ * except that jobs are late in the next seconds (calm.c). */
+static void fail_moves(struct sim_core *core)
+{
+    struct server *s = any_server();
+    (void)core;
+    if (redis_model_faults(s->redis)->script_fails > 0 && !s->fails_move)
+        return;
+    const char *error = script_errors[between(0, 2)];
+    reached("fault the next moves of far jobs fail");
+    fail_calls(s, SCRIPT_MOVE, error, (unsigned)between(1, 6));
+    s->fails_move = true;
 }
 
 static void flush_scripts(struct sim_core *core)
@@ -175,6 +197,11 @@ static void jump(struct sim_core *core)
     struct server *s = any_server();
     fault("the clock of Redis %u jumps by %lld ms", s->index, (long long)by_us / MS);
     server_set_clock(s, by_us);
+}
+
+static bool has_far_jobs(void)
+{
+    return world.plan.horizon_ms > 0;
 }
 
 static bool has_replicas(void)
@@ -225,6 +252,7 @@ static const struct kind {
     {1, flush_scripts, NULL},
     {4, jump, clock_jumps},
     {4, fail_script, NULL},
+    {1, fail_moves, has_far_jobs},
     {4, halt_replica, has_replicas},
     {2, lose_replica, has_replicas},
     {6, promote, has_replicas},
@@ -232,17 +260,23 @@ static const struct kind {
     {4, reconf_other_buckets, reconf_has_buckets},
 };
 
+static bool applies(const struct kind *kind)
+{
+    return (kind->begin == fail_moves || !world.plan.only_moves_fail) &&
+           (kind->applies == NULL || kind->applies());
+}
+
 static const struct kind *choose(void)
 {
     const size_t n = sizeof(kinds) / sizeof(kinds[0]);
     unsigned weights = 0;
     for (size_t i = 0; i < n; i++)
-        if (kinds[i].applies == NULL || kinds[i].applies())
+        if (applies(&kinds[i]))
             weights += kinds[i].weight;
     unsigned left = (unsigned)between(0, weights - 1);
     const struct kind *kind = kinds;
     for (;; kind++) {
-        if (kind->applies && !kind->applies())
+        if (!applies(kind))
             continue;
         if (left < kind->weight)
             return kind;

@@ -43,6 +43,19 @@ static const char *durability(void)
     return world.plan.checks_fsync ? "fsync" : of_replicas[world.plan.wait_for];
 }
 
+/* A slot of far jobs must be moved soon after a move has failed, also if no enqueue
+ * mentions it again. */
+static void choose_moves(struct plan *p)
+{
+    p->only_moves_fail = true;
+    p->horizon_ms = between(1000, 4000);
+    p->record_every_us = between(3, 10) * SECOND;
+    p->far_ms = between(20, 200) * 1000;
+    p->fault_every_us = between(1, 10) * SECOND;
+    p->sink_fails = 0;
+    p->clock_jumps = p->by_key = false;
+}
+
 static void choose_plan(struct words keep)
 {
     struct plan *p = &world.plan;
@@ -78,6 +91,8 @@ static void choose_plan(struct words keep)
     p->open_max = 50;
     if (seed_is_volume(world.seed))
         choose_volume(p);
+    else if (one_in(16))
+        choose_moves(p);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
          "within %lld s, fsync %s, %u replicas, durability %s, order %s, "
          "horizon %lld ms, %u buckets, %u consumers%s%s",
@@ -86,7 +101,10 @@ static void choose_plan(struct words keep)
          (long long)(p->record_every_us / MS), (long long)p->far_ms / 1000,
          p->fsync_always ? "always" : "everysec", p->replicas, durability(),
          p->by_key ? "key" : "none", (long long)p->horizon_ms, p->buckets, p->consumers,
-         p->clock_jumps ? ", clock jumps" : "", p->sink_fails ? ", the sink fails" : "");
+         p->clock_jumps       ? ", clock jumps"
+         : p->only_moves_fail ? ", only moves fail"
+                              : "",
+         p->sink_fails ? ", the sink fails" : "");
     plan_steps(p);
     tell("plan: %zu faults, %zu jobs", p->faults.n, p->jobs.n);
     plan_keep(p, keep.at, keep.n);

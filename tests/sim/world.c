@@ -171,7 +171,8 @@ int64_t faults_end_us(void)
 {
     int64_t us = reconf_us() > world.last_fault_us ? reconf_us() : world.last_fault_us;
     for (unsigned i = 0; i < world.plan.servers; i++)
-        if (redis_model_faults(servers[i].redis)->script_fails > 0)
+        if (redis_model_faults(servers[i].redis)->script_fails > 0 &&
+            !servers[i].fails_move)
             return NEVER;
     for (unsigned i = 0; i < world.plan.cores; i++)
         us = cores[i].fault_us > us ? cores[i].fault_us : us;

@@ -52,7 +52,8 @@ struct plan {
     unsigned buckets;   /* of each route */
     unsigned consumers; /* of the queue; 0: no queue */
     bool clock_jumps;
-    unsigned sink_fails; /* one delivery in so many; 0: none */
+    bool only_moves_fail; /* the only fault: due jobs must leave soon */
+    unsigned sink_fails;  /* one delivery in so many; 0: none */
     int64_t horizon_ms, batch_max, in_flight_max;
     int64_t latency_max_us; /* to Redis, one way, mostly */
     struct steps faults, jobs;
@@ -182,10 +183,12 @@ struct server {
     unsigned index, port;
     struct redis_model *redis;
     bool down;
-    int64_t clock_us;    /* its time minus world.now_us */
-    int64_t latest_ms;   /* the latest time that it has had */
-    int64_t regained_us; /* when its clock shows that time again; past: it does */
-    int64_t synced_us;   /* the disk has all until then */
+    int64_t clock_us;         /* its time minus world.now_us */
+    int64_t latest_ms;        /* the latest time that it has had */
+    int64_t regained_us;      /* when its clock shows that time again; past: it does */
+    int64_t synced_us;        /* the disk has all until then */
+    bool fails_move;          /* the script that fails is lua/move.lua */
+    int64_t script_failed_us; /* when the script last failed */
 };
 #define SERVERS_CLOCK_US (1795000000 * SECOND) /* clock_us at the beginning */
 extern struct server servers[SERVERS_MAX];     /* the first plan.servers of them */

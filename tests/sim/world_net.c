@@ -103,7 +103,13 @@ static void arrive_at_server(void *arg, int64_t number)
     (void)number;
     if (conn->redis && world.now_us <= conn->up_until_us) {
         server_tick(conn->server);
+        const struct redis_faults *faults = redis_model_faults(conn->server->redis);
+        unsigned fails = faults->script_fails;
         redis_model_feed(conn->redis, (struct slice){p->bytes, p->n});
+        if (faults->script_fails < fails)
+            conn->server->script_failed_us = world.now_us;
+        if (fails > 0 && faults->script_fails == 0 && !conn->server->fails_move)
+            fault("Redis fails no more calls of a script");
         replicas_note_command(conn->server);
         world.totals.redis_commands++;
     }
