@@ -31,6 +31,7 @@ static void choose_volume(struct plan *p)
     p->sink_fails = p->sink_fails ? 200 : 0;
     p->outcomes_every_us = between(10, 100) * MS;
     p->batch_max = between(200, 1000);
+    p->latency_max_us = 300; /* a cancel waits for the jobs before it: round trips */
     p->in_flight_max = between(1000, 5000);
     p->read_max = (unsigned)between(100, 2000);
     p->open_max = p->read_max * (unsigned)between(1, 4);
