@@ -192,11 +192,14 @@ static bool clock_jumps(void)
 
 static void jump(struct sim_core *core)
 {
-    (void)core;
-    int64_t by_us = one_in(2) ? skewed(MS, 3 * SECOND) : -skewed(MS, 3 * SECOND);
     struct server *s = any_server();
-    fault("the clock of Redis %u jumps by %lld ms", s->index, (long long)by_us / MS);
-    server_set_clock(s, by_us);
+    int64_t by_us = one_in(2) ? skewed(MS, 3 * SECOND) : -skewed(MS, 3 * SECOND);
+    (void)core;
+    fault("the clock of Redis %u is set", s->index);
+    if (world.plan.only == ONLY_JUMPS || one_in(4))
+        server_choose_clock(s);
+    else
+        server_set_clock(s, by_us);
 }
 
 static bool has_far_jobs(void)
@@ -262,8 +265,9 @@ static const struct kind {
 
 static bool applies(const struct kind *kind)
 {
-    return (kind->begin == fail_moves || !world.plan.only_moves_fail) &&
-           (kind->applies == NULL || kind->applies());
+    if (world.plan.only != ALL_FAULTS)
+        return kind->begin == (world.plan.only == ONLY_MOVES ? fail_moves : jump);
+    return kind->applies == NULL || kind->applies();
 }
 
 static const struct kind *choose(void)

@@ -44,21 +44,25 @@ static const char *durability(void)
     return world.plan.checks_fsync ? "fsync" : of_replicas[world.plan.wait_for];
 }
 
-/* A slot of far jobs must be moved soon after a move has failed, also if no enqueue
- * mentions it again. */
-static void choose_moves(struct plan *p)
+/* A slot of far jobs must be moved in time though a move has failed or a clock was set,
+ * also if nothing else happens that mentions the slot. */
+static void choose_far(struct plan *p)
 {
-    p->only_moves_fail = true;
-    p->horizon_ms = between(1000, 4000);
+    p->only = one_in(2) ? ONLY_MOVES : ONLY_JUMPS;
+    p->cores = one_in(2) ? 1 : p->cores;
+    p->horizon_ms = p->only == ONLY_MOVES ? between(1000, 4000) : 120000;
     p->record_every_us = between(3, 10) * SECOND;
-    p->far_ms = between(20, 200) * 1000;
-    p->fault_every_us = between(1, 10) * SECOND;
+    p->far_ms = p->only == ONLY_MOVES ? between(20, 200) * 1000 : 7200000;
+    p->fault_every_us = (p->only == ONLY_MOVES ? between(1, 10) : 200) * SECOND;
+    p->faults_end_us = between(60, 1800) * SECOND;
     p->sink_fails = 0;
-    p->clock_jumps = p->by_key = false;
+    p->clock_jumps = p->only == ONLY_JUMPS;
+    p->by_key = false;
 }
 
 static void choose_plan(struct words keep)
 {
+    static const char *const only[] = {"", ", only moves fail", ", only clocks are set"};
     struct plan *p = &world.plan;
     p->cores = (unsigned)between(1, CORES_MAX);
     p->servers = 1;
@@ -93,19 +97,17 @@ static void choose_plan(struct words keep)
     if (seed_is_volume(world.seed))
         choose_volume(p);
     else if (one_in(16))
-        choose_moves(p);
+        choose_far(p);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
          "within %lld s, fsync %s, %u replicas, durability %s, order %s, "
-         "horizon %lld ms, %u buckets, %u consumers%s%s",
+         "horizon %lld ms, %u buckets, %u consumers%s%s%s",
          p->cores, (long long)(p->faults_end_us / SECOND),
          p->fault_every_us == NEVER ? -1 : (long long)(p->fault_every_us / MS),
          (long long)(p->record_every_us / MS), (long long)p->far_ms / 1000,
          p->fsync_always ? "always" : "everysec", p->replicas, durability(),
          p->by_key ? "key" : "none", (long long)p->horizon_ms, p->buckets, p->consumers,
-         p->clock_jumps       ? ", clock jumps"
-         : p->only_moves_fail ? ", only moves fail"
-                              : "",
-         p->sink_fails ? ", the sink fails" : "");
+         p->clock_jumps ? ", clock jumps" : "", p->sink_fails ? ", the sink fails" : "",
+         only[p->only]);
     plan_steps(p);
     tell("plan: %zu faults, %zu jobs", p->faults.n, p->jobs.n);
     plan_keep(p, keep.at, keep.n);

@@ -52,8 +52,12 @@ struct plan {
     unsigned buckets;   /* of each route */
     unsigned consumers; /* of the queue; 0: no queue */
     bool clock_jumps;
-    bool only_moves_fail; /* the only fault: due jobs must leave soon */
-    unsigned sink_fails;  /* one delivery in so many; 0: none */
+    enum {
+        ALL_FAULTS,
+        ONLY_MOVES,
+        ONLY_JUMPS
+    } only;              /* faults: then due jobs leave soon */
+    unsigned sink_fails; /* one delivery in so many; 0: none */
     int64_t horizon_ms, batch_max, in_flight_max;
     int64_t latency_max_us; /* to Redis, one way, mostly */
     struct steps faults, jobs;
@@ -207,6 +211,7 @@ void servers_sync(void *arg, int64_t number); /* every second from now on */
 void server_crash(struct server *s, size_t lost);
 void server_start(struct server *s);
 void server_set_clock(struct server *s, int64_t by_us); /* changes it */
+void server_choose_clock(struct server *s); /* at most an hour from the right time */
 /* The server has lost all that it executed since then. promised: but nothing that was
  * accepted. */
 void server_lost(struct server *s, int64_t since_us, bool promised);

@@ -24,7 +24,6 @@ static struct replica {
     int64_t whole_until_us; /* it has what was executed until then */
 } all[SERVERS_MAX][REDIS_REPLICAS_MAX];
 
-#define HOUR (3600 * SECOND)
 /* Twice this is below the 100 ms of a WAIT (store_wait.c): under load tarry accepts
  * nothing if its replicas are always later than that. */
 #define LAG_MAX_US (40 * MS)
@@ -250,8 +249,7 @@ static void promote(struct server *s, struct replica *chosen)
     redis_model_fail_over(s->redis, has, one_in(4));
     *redis_model_faults(s->redis) = (struct redis_faults){0};
     if (world.plan.clock_jumps)
-        server_set_clock(s, SERVERS_CLOCK_US - s->clock_us +
-                                (one_in(2) ? skewed(0, HOUR) : -skewed(0, HOUR)));
+        server_choose_clock(s);
     if (has < offset)
         server_lost(s, since_us, world.plan.wait_for > 0);
     after(one_in(2) ? 0 : skewed(MS, 5 * SECOND), start_server, s, 0);

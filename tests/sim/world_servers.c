@@ -75,6 +75,12 @@ void server_set_clock(struct server *s, int64_t by_us)
     replicas_note_time(s);
 }
 
+void server_choose_clock(struct server *s)
+{
+    int64_t off_us = one_in(2) ? skewed(0, 3600 * SECOND) : -skewed(0, 3600 * SECOND);
+    server_set_clock(s, SERVERS_CLOCK_US + off_us - s->clock_us);
+}
+
 int64_t servers_regained_us(void)
 {
     int64_t regained_us = 0;
