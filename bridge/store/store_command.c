@@ -40,6 +40,12 @@ static struct errand *errand_new(const struct slice *args, unsigned n)
 
 static void on_errand(void *arg, const struct redisReply *reply);
 
+/* The reply of the next command shows any error. */
+static void on_asking(void *arg, const struct redisReply *reply)
+{
+    (void)arg, (void)reply;
+}
+
 /* Follow a redirect. Returns false if the reply is none, or cannot be followed. */
 static bool redirected(struct errand *errand, const struct redisReply *reply)
 {
@@ -56,8 +62,8 @@ static bool redirected(struct errand *errand, const struct redisReply *reply)
         return false;
     errand->node = node;
     if (e == REDIS_MOVING)
-        redis_command(node->redis, (const struct slice[]){SLICE_LIT("ASKING")}, 1, NULL,
-                      NULL); /* the next reply shows any error */
+        redis_command(node->redis, (const struct slice[]){SLICE_LIT("ASKING")}, 1,
+                      on_asking, NULL);
     redis_command(node->redis, errand->args, errand->n, on_errand, errand);
     return true;
 }

@@ -172,6 +172,20 @@ def test_a_script_is_refused_while_other_keys_of_its_slot_are_moved(bench):
     way.tarry.stop()
 
 
+def test_a_command_of_a_key_that_has_moved_before_its_slot_is_sent_to_the_new_node(bench):
+    """The old node answers ASK, for as long as its other keys are moved."""
+    cluster = Cluster(bench)
+    way = ways.Way(bench, "http-http", route="buckets = 1;", redis=cluster)
+    assert way.tarry.ask("POST", "/v1/admin/routes/main/pause")[0] == 200
+    source, key = next((n, k) for n, k in cluster.keys("tarry:states"))
+    half_move(cluster, source, key)
+    assert way.tarry.ask("POST", "/v1/admin/routes/main/resume")[0] == 200
+    assert way.tarry.ask("POST", "/v1/admin/routes/main/drain")[0] == 200
+    destination, _ = next((n, k) for n, k in cluster.keys("tarry:states"))
+    assert destination is not source
+    way.tarry.stop()
+
+
 def test_each_call_of_a_bucket_names_a_key_that_never_exists(bench):
     """Otherwise a node that hands over a slot would start a script that it cannot finish: store_map.h."""
     cluster = Cluster(bench)
