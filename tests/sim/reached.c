@@ -22,7 +22,7 @@ static struct reached {
         int64_t n;
     } others[COUNTS_MAX];
 } * tables, *counts; /* of all processes, of this one */
-static char *shas[SCRIPTS];
+static const char *shas[SCRIPTS];
 
 /* Its text begins with "-- NAME.lua". */
 const char *reached_script(int script)
@@ -133,7 +133,7 @@ void reached_open(void)
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     must(tables != MAP_FAILED);
     for (int s = 0; s < SCRIPTS; s++)
-        shas[s] = g_compute_checksum_for_string(G_CHECKSUM_SHA1, script_texts[s], -1);
+        shas[s] = redis_model_prepare(slice_of(script_texts[s]));
 }
 
 void reached_watch(void)

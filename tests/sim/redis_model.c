@@ -247,7 +247,9 @@ static bool read_count(const struct buf *in, size_t *at, char letter, size_t *n)
     if (end == NULL)
         return false;
     must(in->p[*at] == letter);
-    *n = strtoul(in->p + *at + 1, NULL, 10);
+    *n = 0;
+    for (const char *p = in->p + *at + 1; *p >= '0' && *p <= '9'; p++)
+        *n = *n * 10 + (size_t)(*p - '0');
     *at = (size_t)(end - in->p) + 1;
     return true;
 }

@@ -42,6 +42,10 @@ typedef void redis_output_cb(void *arg, struct slice bytes);
 typedef void redis_command_cb(void *arg, const struct slice *args, unsigned count,
                               struct slice reply);
 
+/* Compiles a script before the first model, for all models of the process and of its
+ * children. Returns its SHA-1. */
+const char *redis_model_prepare(struct slice text);
+
 struct redis_model *redis_model_new(void);
 void redis_model_free(struct redis_model *m);
 /* Sets its clock, in us since 1970. May go back. */

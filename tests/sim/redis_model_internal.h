@@ -127,7 +127,7 @@ struct redis_model {
                         alike */
     /* scripts */
     lua_State *lua;
-    GPtrArray *scripts; /* struct script of redis_model_lua.c; also those flushed */
+    GPtrArray *scripts; /* struct script; also those flushed */
     bool replays;       /* the disk: all scripts are there */
     bool script_wrote, script_oom;
     struct buf call_args, call_reply; /* of redis.call(); kept for the next one */
@@ -190,13 +190,31 @@ uint64_t model_replicated(const struct redis_model *m);
 bool model_redirects(struct call *c, bool by_script);
 bool model_is_replica(const struct redis_model *m);
 
+/* --- redis_model_scripts.c --- */
+
+struct source {
+    struct slice *text;
+    char sha[41];
+    struct buf code; /* of Lua */
+};
+
+/* A script of one server. */
+struct script {
+    const struct source *source;
+    int reference; /* of the function, in Lua's registry */
+    bool loaded;   /* false: SCRIPT FLUSH has removed it */
+};
+
+/* Compiles the script. Replies with its SHA-1. */
+void model_script_load(struct call *c, struct slice text);
+void model_scripts_flush(struct redis_model *m);
+/* Returns NULL if it is not loaded; during a replay of the disk all are. */
+const struct script *model_find_script(const struct redis_model *m, struct slice sha);
+
 /* --- redis_model_lua.c --- */
 
 void model_lua_open(struct redis_model *m);
 void model_lua_close(struct redis_model *m);
-/* Compiles the script. Replies with its SHA-1. */
-void model_script_load(struct call *c, struct slice text);
-void model_scripts_flush(struct redis_model *m);
 void model_evalsha(struct call *c);
 
 #endif

@@ -251,20 +251,6 @@ static int no_new_global(lua_State *l)
     return luaL_error(l, "Attempt to modify a readonly table");
 }
 
-struct script {
-    struct slice *text;
-    char sha[41];
-    int reference; /* of the function, in Lua's registry */
-    bool loaded;   /* false: SCRIPT FLUSH has removed it */
-};
-
-static void script_free(void *arg)
-{
-    struct script *s = arg;
-    bytes_free(s->text);
-    free(s);
-}
-
 static void *lua_memory(void *arg, void *p, size_t old, size_t n)
 {
     (void)arg;
@@ -299,7 +285,7 @@ void model_lua_open(struct redis_model *m)
     lua_newtable(l);
     luaL_register(l, NULL, globals);
     lua_setmetatable(l, LUA_GLOBALSINDEX);
-    m->scripts = g_ptr_array_new_with_free_func(script_free);
+    m->scripts = g_ptr_array_new_with_free_func(free);
 }
 
 void model_lua_close(struct redis_model *m)
@@ -311,54 +297,6 @@ void model_lua_close(struct redis_model *m)
 }
 
 /* --------------------------------------------------------------------- scripts */
-
-/* Returns the script of the text. */
-static struct script *compile(struct redis_model *m, struct slice text)
-{
-    for (guint i = 0; i < m->scripts->len; i++) {
-        struct script *s = m->scripts->pdata[i];
-        if (slice_eq(*s->text, text))
-            return s;
-    }
-    struct script *s = mem_alloc(sizeof(*s));
-    char *sha =
-        g_compute_checksum_for_data(G_CHECKSUM_SHA1, (const guchar *)text.p, text.n);
-    g_strlcpy(s->sha, sha, sizeof(s->sha));
-    g_free(sha);
-    s->text = bytes_new(text);
-    if (luaL_loadbuffer(m->lua, text.p, text.n, "@user_script") != 0) {
-        fprintf(stderr, "redis model: %s\n", lua_tostring(m->lua, -1));
-        must(!"a script of tarry compiles");
-    }
-    s->reference = luaL_ref(m->lua, LUA_REGISTRYINDEX);
-    g_ptr_array_add(m->scripts, s);
-    return s;
-}
-
-void model_script_load(struct call *c, struct slice text)
-{
-    struct script *s = compile(c->m, text);
-    s->loaded = true;
-    reply_bulk(c, slice_of(s->sha));
-}
-
-void model_scripts_flush(struct redis_model *m)
-{
-    for (guint i = 0; i < m->scripts->len; i++)
-        ((struct script *)m->scripts->pdata[i])->loaded = false;
-}
-
-/* Returns the script if it is there; during a replay of the disk also if it was flushed.
- */
-static const struct script *find_script(const struct redis_model *m, struct slice sha)
-{
-    for (guint i = 0; i < m->scripts->len; i++) {
-        const struct script *s = m->scripts->pdata[i];
-        if (slice_is(sha, s->sha))
-            return s->loaded || m->replays ? s : NULL;
-    }
-    return NULL;
-}
 
 static void set_list(lua_State *l, const char *name, const struct slice *texts,
                      unsigned count)
@@ -408,12 +346,12 @@ void model_evalsha(struct call *c)
                            : "ERR Number of keys can't be greater than number of args");
         return;
     }
-    const struct script *script = find_script(m, c->args[1]);
+    const struct script *script = model_find_script(m, c->args[1]);
     if (script == NULL) {
         reply_error(c, "NOSCRIPT No matching script. Please use EVAL.");
         return;
     }
-    lua_pushstring(l, script->sha);
+    lua_pushstring(l, script->source->sha);
     lua_pushcclosure(l, on_error, 1);
     set_list(l, "KEYS", c->args + 3, (unsigned)keys);
     set_list(l, "ARGV", c->args + 3 + keys, c->count - 3 - (unsigned)keys);

@@ -62,29 +62,22 @@ static bool is_before(const struct moment *a, const struct moment *b)
     return a->us != b->us ? a->us < b->us : a->order < b->order;
 }
 
-static void swap(size_t a, size_t b)
-{
-    struct moment m = agenda.heap[a];
-    agenda.heap[a] = agenda.heap[b];
-    agenda.heap[b] = m;
-}
-
 void at(int64_t us, void (*fn)(void *arg, int64_t number), void *arg, int64_t number)
 {
     if (agenda.n == agenda.cap) {
         agenda.cap = agenda.cap ? 2 * agenda.cap : 1024;
         agenda.heap = mem_realloc(agenda.heap, agenda.cap * sizeof(*agenda.heap));
     }
+    const struct moment m = {us > world.now_us ? us : world.now_us,
+                             agenda.orders++,
+                             fn,
+                             arg,
+                             number,
+                             world.stream};
     size_t i = agenda.n++;
-    agenda.heap[i] = (struct moment){us > world.now_us ? us : world.now_us,
-                                     agenda.orders++,
-                                     fn,
-                                     arg,
-                                     number,
-                                     world.stream};
-    for (; i > 0 && is_before(&agenda.heap[i], &agenda.heap[(i - 1) / 2]);
-         i = (i - 1) / 2)
-        swap(i, (i - 1) / 2);
+    for (; i > 0 && is_before(&m, &agenda.heap[(i - 1) / 2]); i = (i - 1) / 2)
+        agenda.heap[i] = agenda.heap[(i - 1) / 2];
+    agenda.heap[i] = m;
 }
 
 void after(int64_t us, void (*fn)(void *arg, int64_t number), void *arg, int64_t number)
@@ -94,15 +87,16 @@ void after(int64_t us, void (*fn)(void *arg, int64_t number), void *arg, int64_t
 
 static struct moment take_first(void)
 {
-    struct moment first = agenda.heap[0];
-    agenda.heap[0] = agenda.heap[--agenda.n];
-    for (size_t i = 0, child; (child = 2 * i + 1) < agenda.n; i = child) {
+    struct moment first = agenda.heap[0], last = agenda.heap[--agenda.n];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < agenda.n; i = child) {
         child += child + 1 < agenda.n &&
                  is_before(&agenda.heap[child + 1], &agenda.heap[child]);
-        if (!is_before(&agenda.heap[child], &agenda.heap[i]))
+        if (!is_before(&agenda.heap[child], &last))
             break;
-        swap(i, child);
+        agenda.heap[i] = agenda.heap[child];
     }
+    agenda.heap[i] = last;
     return first;
 }
 
