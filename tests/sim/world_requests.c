@@ -61,7 +61,7 @@ static void on_cancel_answer(struct job_seen *ask, int outcome)
     tell("cancel of %lld: %s", (long long)job->record.number,
          outcome < 0 ? "no source" : said[outcome]);
     /* An earlier request for this cancel, whose answer was lost, may have removed it. */
-    bool maybe = (outcome == CANCEL_NOT_FOUND && ask->asked > 1) ||
+    bool maybe = ask->asked > 1 ||
                  outcome == CANCEL_UNKNOWN; /* executed, but too few replicas have it */
     job->may_drop = job->may_drop || outcome == CANCEL_TOO_LATE || maybe;
     if (outcome != CANCELLED)
