@@ -17,12 +17,12 @@ static void run_ok(struct call *c)
 
 static void run_time(struct call *c)
 {
-    char text[24];
+    char text[NUMBER_BYTES];
     reply_array(c, 2);
-    snprintf(text, sizeof(text), "%lld", (long long)(c->m->now_us / 1000000));
-    reply_bulk(c, slice_of(text));
-    snprintf(text, sizeof(text), "%lld", (long long)(c->m->now_us % 1000000));
-    reply_bulk(c, slice_of(text));
+    for (size_t i = 0; i < 2; i++) {
+        int64_t n = i ? c->m->now_us % 1000000 : c->m->now_us / 1000000;
+        reply_bulk(c, (struct slice){text, int_text(text, n)});
+    }
 }
 
 /* SCRIPT LOAD text, SCRIPT FLUSH */

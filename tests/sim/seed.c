@@ -69,7 +69,7 @@ static void choose_plan(struct words keep)
     p->faults_end_us = skewed(20, 1800) * SECOND;
     p->fault_every_us = one_in(10) ? NEVER : skewed(1, 100) * SECOND;
     p->record_every_us = skewed(10, 3000) * MS;
-    p->far_ms = one_in(3) ? 7200000 : skewed(1000, 600000);
+    p->far_ms = one_in(6) ? 7200000 : skewed(1000, 600000);
     p->fsync_always = one_in(2);
     p->by_key = one_in(4);
     p->buckets = !p->by_key && one_in(3) ? (unsigned)between(2, 4) : 1;
