@@ -115,15 +115,18 @@ enum stored {
     STORED_DEAD,    /* stored as a dead letter with its reason; acknowledge the message */
     STORED_NOTHING, /* there is nothing to store (a cancel was executed) */
     REFUSED,        /* only if ops->answers: why says what to do */
-    NOT_STORED      /* Redis has not stored the job; do NOT acknowledge */
+    NOT_STORED      /* Redis has not stored the job; do NOT acknowledge. reason "anew": an
+                     * older record had its offset; read it again as another
+                     * incarnation */
 };
+#define STORED_REASON_ANEW "anew"
 struct stored_reply {
     enum stored outcome;
     struct slice id; /* of the job; borrowed until the callback returns */
     int64_t
         due_ms; /* -1 with STORED_ALREADY: the due time of the stored job is not known */
-    const char *reason; /* REFUSED, STORED_DEAD: a name of enum reason; STORED_ALREADY:
-                         * see above; else "" */
+    const char *reason; /* REFUSED, STORED_DEAD: a name of enum reason; STORED_ALREADY,
+                         * NOT_STORED: see above; else "" */
     const char *why;    /* explanation for people, else "" */
 };
 typedef void stored_cb(void *arg, const struct stored_reply *reply);

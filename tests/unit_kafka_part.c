@@ -190,6 +190,22 @@ rewind_that_is_only_noted_waits_for_the_open_record_and_no_longer(void **state)
     assert_int_equal(part->offsets.position, 101);
 }
 
+static void recreated_topic_is_read_again_as_the_next_incarnation(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    struct kafka_read *first = kafka_part_read(part, 100, 0),
+                      *second = kafka_part_read(part, 101, 0);
+    kafka_part_recreated(second);
+    kafka_part_answer(second, false);
+    kafka_part_recreated(first);
+    kafka_part_answer(first, false);
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 100);
+    assert_int_equal(part->incarnation, 1);
+    assert_string_equal(buf_str(&kafka.written), "reading t/0=1 ");
+}
+
 static void mark_beside_a_reading_is_the_stored_offset_without_a_rewind(void **state)
 {
     struct kafka_part *part = part_at(100, 100);
@@ -220,6 +236,7 @@ UNIT(kafka_part)
         CASE(partition_without_a_mark_starts_at_its_last_rewind),
         CASE(rewind_waits_while_redis_is_asked_for_the_marks),
         CASE(rewind_that_is_only_noted_waits_for_the_open_record_and_no_longer),
+        CASE(recreated_topic_is_read_again_as_the_next_incarnation),
         CASE(mark_beside_a_reading_is_the_stored_offset_without_a_rewind),
         CASE(mark_beside_a_reading_is_the_beginning_where_nothing_is_stored),
     };

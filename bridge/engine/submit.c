@@ -184,6 +184,8 @@ static void on_enqueued(void *arg, char code)
         /* Redis may have stored the job, but on too few replicas. */
         sub->route->stats.not_stored += !count_stored(sub, change_safe(code));
         sub->reply.why = no_answer;
+        if (code == ENQUEUE_ANEW)
+            sub->reply.reason = STORED_REASON_ANEW;
         answer(sub, NOT_STORED);
     }
 }
@@ -224,8 +226,10 @@ static void on_cancel_done(void *arg, char code)
     struct submission *sub = arg;
     struct route_stats *stats = &sub->route->stats;
     enum cancelled said = submit_note_cancel(stats, code);
-    stats->cancels += code != 0 && code != CANCEL_READ_BEFORE;
-    stats->not_stored += code == 0;
+    stats->cancels += code != 0 && code != CANCEL_READ_BEFORE && code != CANCEL_ANEW;
+    stats->not_stored += code == 0 || code == CANCEL_ANEW;
+    if (code == CANCEL_ANEW)
+        sub->reply.reason = STORED_REASON_ANEW;
     if (code == CANCEL_READ_BEFORE && is_duplicate(sub, code)) {
         answer(sub, STORED_ALREADY); /* executed when it was read first */
     } else if (said == CANCELLED || said == CANCEL_UNKNOWN) {

@@ -136,6 +136,8 @@ static void on_stored(void *arg, const struct stored_reply *reply)
     struct kafka_part *part = read->owner;
     struct kafka_group *group = part->parts->owner;
 
+    if (reply->outcome == NOT_STORED && strcmp(reply->reason, STORED_REASON_ANEW) == 0)
+        kafka_part_recreated(read);
     kafka_part_answer(read, reply->outcome != NOT_STORED && reply->outcome != REFUSED);
     kafka_group_answered(group);
 }

@@ -384,6 +384,25 @@ struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
     return read;
 }
 
+void kafka_part_recreated(const struct kafka_read *read)
+{
+    struct kafka_part *part = read->owner;
+
+    if (part->revoked) /* its new owner finds it too */
+        return;
+    if (!part->recreated)
+        log_warn(part->parts->who,
+                 "%s/%" PRId32 ": offset %" PRId64
+                 " now contains a newer record: the topic was recreated or truncated, and "
+                 "tarry reads its new records",
+                 part->topic, part->partition, read->offset);
+    part->recreated = true;
+    raise_to(&part->commit_below, part->offsets.position);
+    raise_to(&part->commit_below, part->mark);
+    if (part->rewind_to < 0 || read->offset < part->rewind_to)
+        part->rewind_to = read->offset;
+}
+
 void kafka_part_answer(struct kafka_read *read, bool stored)
 {
     struct kafka_part *part = read->owner;

@@ -163,6 +163,9 @@ struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
                                    int64_t stamp_ms);
 /* The brokers no longer know the topic. A later topic of that name may be a new topic. */
 void kafka_parts_topic_missing(struct kafka_parts *parts, const char *topic);
+/* Redis has stored an older record at this offset: the topic was recreated, or lost its
+ * end. Call it before kafka_part_answer(), with stored false. */
+void kafka_part_recreated(const struct kafka_read *read);
 /* Passes on the engine's answer. Takes ownership of read; frees the part once it is
  * revoked and has no open reads. */
 void kafka_part_answer(struct kafka_read *read, bool stored);

@@ -75,17 +75,21 @@ def test_recreated_topic_is_stored_whole_in_a_queue_that_is_not_in_memory(bench,
 
 
 @pytest.mark.parametrize("after", ["90s", "1h"], ids=["near", "far"])
-def test_recreated_topic_is_stored_beside_the_pending_jobs_of_the_old_topic(bench, real_kafka, after):
+@pytest.mark.parametrize("old,timestamp", [(40, OLD_MS), (10, 0)], ids=["shorter", "newer"])
+def test_recreated_topic_is_stored_beside_the_pending_jobs_of_the_old_topic(bench, real_kafka, after, old, timestamp):
     """Records without a delay-id are identified by their offset: tarry must not confuse the new ones with the
     old ones."""
     a = Anew(bench, real_kafka, 'to = "q"; topic = "work";')
-    a.send(0, 40, after)
-    a.wait_stored(40)
+    a.send(0, old, after)
+    a.wait_stored(old)
     a.tarry.stop()
     a.make_anew()
+    if timestamp == 0:  # the new topic is longer than the old one before tarry reads it
+        a.send(100, 20)
     a.tarry.start()
-    a.send(100, 20, timestamp=OLD_MS)
+    if timestamp:
+        a.send(100, 20, timestamp=timestamp)
     a.wait_stored(20)
     assert a.pull(20) == list(range(100, 120))
-    assert pulls.Queues(a.tarry).counts("work")[1] == 40, "the jobs of the old topic wait"
+    assert pulls.Queues(a.tarry).counts("work")[1] == old, "the jobs of the old topic wait"
     a.tarry.stop()
