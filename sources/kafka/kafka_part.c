@@ -391,11 +391,12 @@ void kafka_part_recreated(const struct kafka_read *read)
     if (part->revoked) /* its new owner finds it too */
         return;
     if (!part->recreated)
-        log_warn(part->parts->who,
-                 "%s/%" PRId32 ": offset %" PRId64
-                 " now contains a newer record: the topic was recreated or truncated, and "
-                 "tarry reads its new records",
-                 part->topic, part->partition, read->offset);
+        log_warn(
+            part->parts->who,
+            "%s/%" PRId32 ": offset %" PRId64
+            " now contains a newer record: the topic was recreated or truncated, and "
+            "tarry reads its new records",
+            part->topic, part->partition, read->offset);
     part->recreated = true;
     raise_to(&part->commit_below, part->offsets.position);
     raise_to(&part->commit_below, part->mark);

@@ -19,7 +19,7 @@ static bool is_calm(void)
 static void check_accepted(void *arg, int64_t number)
 {
     const struct job_seen *job = arg;
-    if (job->accepted_us || job->ended)
+    if (job->accepted_us || job->ended || job->lost)
         return;
     if (is_calm())
         broken("%s %lld is not accepted, and there is no fault",

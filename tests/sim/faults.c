@@ -42,6 +42,7 @@ static void stall(struct sim_core *core)
     int64_t until_us = world.now_us + skewed(10 * MS, 40 * SECOND);
     fault_of(core, until_us, "core%u stands still", core->index);
     core_stall(core, until_us);
+    group_stalled(core);
 }
 
 /* Other numbers in flight, and other retries. Is no fault: it must cause no duplicate. */
@@ -254,6 +255,11 @@ static const struct kind {
     {1, loading, NULL},
     {1, flush_scripts, NULL},
     {4, jump, clock_jumps},
+    {2, log_truncate, log_is_made},
+    {1, log_grow, log_is_made},
+    {2, log_delete, log_is_made},
+    {3, group_drop, NULL},
+    {2, group_rewind, group_may_rewind},
     {4, fail_script, NULL},
     {1, fail_moves, has_far_jobs},
     {4, halt_replica, has_replicas},

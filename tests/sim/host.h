@@ -22,7 +22,8 @@ enum event_kind {
     EVENT_OPEN,    /* of: a connection (struct net); it is open */
     EVENT_DATA,    /* of: a connection; bytes */
     EVENT_CLOSED,  /* of: a connection; bytes: why */
-    EVENT_RECORDS, /* the source "log" may read more, or its assignment changed */
+    EVENT_GROUP,   /* the consumer of the source "log" has events */
+    EVENT_REWIND,  /* rewinds the route "log" to `number`, ms since 1970 */
     EVENT_REQUEST, /* the source "web" received request `number` */
     EVENT_PULL,    /* consumer `number` wants jobs */
     EVENT_FINISH,  /* consumer `number` acknowledges or releases a job */
@@ -51,6 +52,46 @@ struct record {
     const char *key;    /* NULL: none */
     bool queued;        /* a request: for the queue */
     bool cancels;       /* a request: cancels the job `id` */
+};
+
+/* Of a partition: an offset, or why there is none (rd_kafka_resp_err_t). */
+struct group_row {
+    int32_t partition;
+    int64_t offset;
+    int error;
+};
+
+/* What librdkafka reports to its user; see core_rdkafka.c. */
+enum { GROUP_ROWS_MAX = 6, GROUP_FETCH_MAX = 500 };
+struct group_event {
+    enum {
+        GROUP_ASSIGN,
+        GROUP_REVOKE,
+        GROUP_FETCH,
+        GROUP_COMMITTED,
+        GROUP_OFFSETS, /* the committed offsets that CALL_OFFSETS asked for */
+        GROUP_ERROR
+    } kind;
+    int error;      /* rd_kafka_resp_err_t */
+    uint64_t round; /* GROUP_OFFSETS: of the request */
+    unsigned n;
+    struct group_row rows[GROUP_ROWS_MAX];
+    unsigned record_count;
+    const struct record *records[GROUP_FETCH_MAX];
+};
+
+enum group_call {
+    CALL_JOIN,
+    CALL_LEAVE,
+    CALL_CLOSE, /* without leaving */
+    CALL_ASSIGN,
+    CALL_UNASSIGN,
+    CALL_PAUSE,
+    CALL_RESUME,
+    CALL_SEEK,
+    CALL_STORE,  /* these offsets may be committed */
+    CALL_COMMIT, /* also lower ones */
+    CALL_OFFSETS
 };
 
 /* What a consumer of the queue asks. */
@@ -87,20 +128,20 @@ struct sim_host {
     void (*send)(struct conn *conn, struct slice bytes);
     void (*close)(struct conn *conn); /* no event follows */
 
-    /* The source "log": returns the next record of the partitions of this core, or NULL.
-     */
-    const struct record *(*read)(struct sim_core *core);
-    void (*stored)(struct sim_core *core, const struct record *record,
-                   int outcome); /* enum stored */
-    /* Whether this core has a partition that it may read only after a rewind. */
-    bool (*lacks_marks)(struct sim_core *core);
-    /* Reads the partitions of this core again from their marks, as Redis returned them.
-     * -1: it has none. */
-    void (*rewind)(struct sim_core *core, const int64_t *marks);
-    /* Sets the offsets that may be committed, -1: nothing new; and commits those, when
-     * Redis has them as marks. */
-    void (*committable)(struct sim_core *core, int64_t *offsets);
-    void (*commit)(struct sim_core *core, const int64_t *offsets);
+    /* The source "log" as a member of a consumer group. call: returns an error of
+     * librdkafka or 0. event: returns false if there is none. */
+    int (*group_call)(struct sim_core *core, enum group_call call,
+                      const struct group_row *rows, unsigned n, uint64_t round);
+    bool (*group_event)(struct sim_core *core, struct group_event *event);
+    bool (*group_has_left)(struct sim_core *core);
+    bool (*group_is_lost)(struct sim_core *core); /* its assignment */
+    bool (*watermarks)(struct sim_core *core, int32_t partition, int64_t *low,
+                       int64_t *end);
+    /* Returns the offsets of the records since to_ms, a row for each partition. */
+    unsigned (*offsets_at)(int64_t to_ms, struct group_row *rows, int64_t *ends);
+    /* The answer to a record: enum stored. */
+    void (*stored)(struct sim_core *core, int64_t number, int outcome,
+                   const char *reason);
     /* Whether a source may submit: called when that changes. */
     void (*paused)(struct sim_core *core, int source, bool paused);
     /* The source "web". outcome: enum stored, or of a cancel enum cancelled. */
@@ -121,8 +162,6 @@ struct sim_host {
 struct sim_entry {
     const struct sim_host *host;
     struct sim_core *core;
-    unsigned read_max,
-        open_max; /* of the source "log": records at once, and not stored */
     int (*run)(const char *conf_file); /* returns the exit code of the daemon */
 };
 

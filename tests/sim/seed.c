@@ -33,8 +33,7 @@ static void choose_volume(struct plan *p)
     p->batch_max = between(200, 1000);
     p->latency_max_us = 300; /* a cancel waits for the jobs before it: round trips */
     p->in_flight_max = between(1000, 5000);
-    p->read_max = (unsigned)between(100, 2000);
-    p->open_max = p->read_max * (unsigned)between(1, 4);
+    p->read_max = (unsigned)between(100, GROUP_FETCH_MAX);
 }
 
 static const char *durability(void)
@@ -84,6 +83,9 @@ static void choose_plan(struct words keep)
         p->record_every_us = 100 * MS; /* a claim takes long */
     /* One job in a batch is too slow for a slow network. */
     p->batch_max = skewed(p->latency_max_us > 300 ? 100 : 1, 200);
+    p->latest = one_in(4);
+    p->static_members = one_in(3);
+    p->rewinds = one_in(4);
     p->horizon_ms = one_in(4) ? 0 : one_in(2) ? 120000 : between(1000, 20000);
     p->jobs_max = 4000;
     p->bursts = 20;
@@ -93,7 +95,6 @@ static void choose_plan(struct words keep)
     p->outcomes_every_us = 1;
     p->in_flight_max = 200;
     p->read_max = 20;
-    p->open_max = 50;
     if (seed_is_volume(world.seed))
         choose_volume(p);
     else if (one_in(16))
@@ -128,13 +129,14 @@ void seed_write_conf(void)
             "};\n"
             "http: { listen = \"\"; }; admin: { listen = \"\"; };\n"
             "daemon: { log = \"info\"; batch_max = %lld; };\n"
-            "sources: { log: { type = \"log\"; }; web: { type = \"web\"; }; };\n"
+            "sources: { log: { type = \"kafka\"; brokers = \"broker:9092\"; topics = [ "
+            "\"t\" ]; start = \"%s\"; }; web: { type = \"web\"; }; };\n"
             "sinks: { out: { type = \"remote\"; max_in_flight = %lld; };\n"
             "         lines: { type = \"queue\"; lease = \"5s\"; }; };\n"
             "routes: {\n"
             "  line: { from = \"web\"; to = \"lines\"; match = \"q\"; };\n",
             (long long)p->horizon_ms, durability(), (long long)p->batch_max,
-            (long long)in_flight_max);
+            p->latest ? "latest" : "earliest", (long long)in_flight_max);
     for (int i = 0; i < 2 - reconf.lacks_web; i++)
         fprintf(out,
                 "  %s: { from = \"%s\"; to = \"out\"; retry: { first = \"1s\"; factor = "

@@ -41,8 +41,7 @@ struct plan {
     unsigned jobs_max, bursts, burst_max; /* bursts: one in so many is of many jobs */
     unsigned queued, keys; /* one request in so many is for the queue; different keys */
     int64_t outcomes_every_us; /* the receiver answers then, at once */
-    unsigned read_max,
-        open_max;   /* of the source "log": records at once, and not stored */
+    unsigned read_max; /* records of the log that a reader fetches at once, mostly */
     int64_t far_ms; /* the longest delay */
     bool fsync_always;
     unsigned replicas;  /* of each server */
@@ -51,6 +50,9 @@ struct plan {
     bool by_key;        /* order = "key" */
     unsigned buckets;   /* of each route */
     unsigned consumers; /* of the queue; 0: no queue */
+    bool latest;         /* start = "latest" */
+    bool static_members; /* of the consumer group */
+    bool rewinds;        /* operators rewind the log */
     bool clock_jumps;
     enum {
         ALL_FAULTS,
@@ -250,12 +252,23 @@ void conns_of_crashed(struct server *s); /* the server has crashed */
 /* --- world_jobs.c, world_log.c, world_requests.c, world_receiver.c --- */
 
 void jobs_init(void);
-const struct record *jobs_read(struct sim_core *core);
-void jobs_stored(struct sim_core *core, const struct record *record, int outcome);
-bool jobs_lack_marks(struct sim_core *core);
-void jobs_rewind(struct sim_core *core, const int64_t *marks);
-void jobs_committable(struct sim_core *core, int64_t *offsets);
-void jobs_commit(struct sim_core *core, const int64_t *offsets);
+void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char *reason);
+unsigned log_offsets_at(int64_t to_ms, struct group_row *rows, int64_t *ends);
+bool log_is_made(void);
+void log_truncate(struct sim_core *core); /* faults */
+void log_grow(struct sim_core *core);
+void log_delete(struct sim_core *core);
+int group_call(struct sim_core *core, enum group_call what, const struct group_row *rows,
+               unsigned n, uint64_t round);
+bool group_event(struct sim_core *core, struct group_event *event);
+bool group_has_left(struct sim_core *core);
+bool group_is_lost(struct sim_core *core);
+bool group_watermarks(struct sim_core *core, int32_t partition, int64_t *low,
+                      int64_t *end);
+void group_stalled(struct sim_core *core); /* it stands still */
+bool group_may_rewind(void);
+void group_drop(struct sim_core *core); /* faults */
+void group_rewind(struct sim_core *core);
 const struct record *jobs_request(struct sim_core *core, int64_t number);
 void jobs_answered(struct sim_core *core, int64_t number, int outcome);
 void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,

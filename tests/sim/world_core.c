@@ -298,12 +298,13 @@ static const struct sim_host host = {
     .open = conn_open,
     .send = conn_send,
     .close = conn_close,
-    .read = jobs_read,
+    .group_call = group_call,
+    .group_event = group_event,
+    .group_has_left = group_has_left,
+    .group_is_lost = group_is_lost,
+    .watermarks = group_watermarks,
+    .offsets_at = log_offsets_at,
     .stored = jobs_stored,
-    .lacks_marks = jobs_lack_marks,
-    .rewind = jobs_rewind,
-    .committable = jobs_committable,
-    .commit = jobs_commit,
     .paused = alive_paused,
     .request = jobs_request,
     .answered = jobs_answered,
@@ -360,8 +361,6 @@ void core_start(struct sim_core *core)
     put_back(core->image);
     core->entry->host = &host;
     core->entry->core = core;
-    core->entry->read_max = world.plan.read_max;
-    core->entry->open_max = world.plan.open_max;
     if (c->stack == NULL)
         c->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

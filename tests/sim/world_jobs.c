@@ -163,8 +163,10 @@ void jobs_server_lost(int64_t since_us, bool promised)
         job->lost = job->lost ||
                     (job->accepted && job->record.offset < 0 && accepted_now) ||
                     cancelled_now;
-        if (job->record.offset >= 0 && accepted_now)
+        if (job->record.offset >= 0 && job->accepted && accepted_now) {
             job->accepted = false; /* until it is read and stored again */
+            job->lost = job->lost || !log_has(job);
+        }
         job->excused = job->excused || delivered_now;
     }
 }

@@ -12,6 +12,7 @@ struct job_seen {
     int key;               /* index of record.key; -1: none */
     struct sim_core *core; /* of a request: where it is; NULL: nowhere */
     unsigned life;
+    unsigned topic_life;        /* of a record: of its topic */
     unsigned asked;             /* of a request: how often it was sent */
     bool accepted, ended;       /* ended: the client asks no more */
     bool cancelled, dead, lost; /* lost: a crash of Redis may have lost it */
@@ -52,7 +53,8 @@ void calm_watch(struct job_seen *job); /* it is produced now */
 
 void log_init(void);
 void log_append(struct job_seen *job);
-bool log_is_stored(void); /* to its end */
+bool log_is_stored(void);                 /* to its end */
+bool log_has(const struct job_seen *job); /* so it can be read again */
 void log_judge(void);
 
 /* --- world_requests.c --- */

@@ -1,220 +1,250 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * world_log.c - the log: partitions of records, as Kafka has.
- *
- * Each partition is read by one live core. A record counts as stored when the core says
- * so. COMMIT_LAG_US later the core writes the offset to Redis as a mark, and then commits
- * it, as the Kafka source does. A new reader starts at the lower one of both; the reader
- * goes back to the mark if Redis may have lost writes.
+ * world_log.c - the topic "t": partitions of records with gaps in their offsets. It loses
+ * its oldest records, gets more partitions, and is deleted and made anew.
  */
-#include "tests/sim/world_jobs.h"
+#include "tests/sim/world_log.h"
 
 #include "bridge/plugin.h"
 
 #include <glib.h>
 
-#define COMMIT_LAG_US (2 * SECOND)
+enum { REWIND_S = 300 };
+
+static uint64_t stream;    /* of its chances */
+static unsigned lives;     /* of the topic */
+static unsigned count;     /* of partitions; 0: it does not exist */
+static int64_t rewound_us; /* when an operator last asked for it; 0: never */
+static GPtrArray *unsent;  /* struct job_seen: their producers wait for the topic */
 
 static struct partition {
-    GArray *numbers;                   /* of its records, by offset */
-    int64_t position, committed, done; /* done: all before are stored */
-    int64_t ripe;                      /* they were COMMIT_LAG_US ago */
-    int64_t written;                   /* the mark that its reader wrote last */
-    GArray *states;                    /* per offset: 0 unread, 1 open, 2 stored */
-    struct sim_core *reader;
-    unsigned open;
-    bool knows_mark; /* the reader; before, it reads nothing */
-    bool rewinds;    /* goes back to `back_to` when nothing is open */
-    int64_t back_to;
-    int64_t generation;
-} parts[PARTITIONS];
+    GPtrArray *records; /* struct job_seen, by offset */
+    int64_t low, end;
+} parts[PARTITIONS_MAX];
 
-static void tell_reader(struct partition *p)
+static struct job_seen *record_of(const struct partition *p, guint i)
 {
-    if (p->reader)
-        core_event(p->reader, &(struct event){.kind = EVENT_RECORDS});
+    return p->records->pdata[i];
 }
 
-static void go_back(struct partition *p, int64_t offset)
+/* Returns the index of the first record from that offset on. */
+static guint find(const struct partition *p, int64_t offset)
 {
-    for (guint i = (guint)offset; i < p->states->len; i++)
-        g_array_index(p->states, char, i) = 0;
-    p->position = offset;
-    p->done = offset;
-    p->ripe = p->ripe < offset ? p->ripe : offset;
-    p->written = -1;
-    p->rewinds = false;
-}
-
-static void assign(struct partition *p, struct sim_core *core)
-{
-    p->reader = core;
-    p->open = 0;
-    p->knows_mark = false;
-    p->generation++;
-    go_back(p, p->committed);
-    tell_reader(p);
-}
-
-bool jobs_lack_marks(struct sim_core *core)
-{
-    for (int i = 0; i < PARTITIONS; i++)
-        if (parts[i].reader == core && !parts[i].knows_mark)
-            return true;
-    return false;
-}
-
-void jobs_core_changed(struct sim_core *core)
-{
-    for (int i = 0; i < PARTITIONS; i++) {
-        if (!core->alive && parts[i].reader == core)
-            assign(&parts[i], any_core());
-        else if (core->alive && (parts[i].reader == NULL || one_in(world.plan.cores)))
-            assign(&parts[i], core);
+    guint low = 0, high = p->records->len;
+    while (low < high) {
+        guint middle = (low + high) / 2;
+        if (record_of(p, middle)->record.offset < offset)
+            low = middle + 1;
+        else
+            high = middle;
     }
+    return low;
 }
 
-const struct record *jobs_read(struct sim_core *core)
+/* ------------------------------------------------------------------------ readers */
+
+unsigned log_partitions(void)
 {
-    for (int i = 0; i < PARTITIONS; i++) {
-        struct partition *p = &parts[i];
-        if (p->reader != core || !p->knows_mark || p->rewinds ||
-            p->position >= (int64_t)p->numbers->len)
-            continue;
-        int64_t offset = p->position++;
-        g_array_index(p->states, char, offset) = 1;
-        p->open++;
-        struct job_seen *job = job_at(g_array_index(p->numbers, int64_t, offset));
-        job->core = core;
-        job->life = (unsigned)p->generation;
-        return &job->record;
+    return count;
+}
+
+int64_t log_low(int32_t partition)
+{
+    return parts[partition].low;
+}
+
+int64_t log_end(int32_t partition)
+{
+    return parts[partition].end;
+}
+
+unsigned log_fetch(int32_t partition, int64_t from, const struct record **to,
+                   unsigned max)
+{
+    const struct partition *p = &parts[partition];
+    unsigned n = 0;
+    for (guint i = find(p, from); i < p->records->len && n < max; i++)
+        to[n++] = &record_of(p, i)->record;
+    return n;
+}
+
+bool log_has(const struct job_seen *job)
+{
+    return job->topic_life == lives && count > 0 &&
+           job->record.offset >= parts[job->record.partition].low;
+}
+
+/* Nobody will read these records (again). */
+static void lose(const struct partition *p, guint end)
+{
+    for (guint i = 0; i < end; i++)
+        if (!record_of(p, i)->accepted)
+            record_of(p, i)->lost = true;
+}
+
+void log_skip(int32_t partition, int64_t until)
+{
+    lose(&parts[partition], find(&parts[partition], until));
+}
+
+unsigned log_offsets_at(int64_t to_ms, struct group_row *rows, int64_t *ends)
+{
+    rewound_us = world.now_us;
+    for (unsigned i = 0; i < count; i++) {
+        const struct partition *p = &parts[i];
+        rows[i] = (struct group_row){(int32_t)i, p->end, 0};
+        ends[i] = p->end;
+        for (guint k = p->records->len; k-- > 0;) {
+            struct job_seen *job = record_of(p, k);
+            if (job->record.written_ms < to_ms)
+                break;
+            job->excused = true; /* it is delivered again */
+            rows[i].offset = job->record.offset;
+        }
     }
-    return NULL;
+    return count;
 }
 
-static void resume(void *arg, int64_t generation)
+void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char *reason)
 {
-    struct partition *p = arg;
-    if (p->generation != generation || !p->rewinds || p->open > 0)
-        return;
-    tell("partition %d is read again from %lld", (int)(p - parts), (long long)p->back_to);
-    go_back(p, p->back_to);
-    tell_reader(p);
-}
-
-static void rewind_to(struct partition *p, int64_t offset)
-{
-    p->back_to = p->rewinds && p->back_to < offset ? p->back_to : offset;
-    p->rewinds = true;
-    after(between(10 * MS, SECOND), resume, p, p->generation);
-}
-
-static void ripen(void *arg, int64_t done)
-{
-    struct partition *p = arg;
-    if (done > p->ripe && done <= p->done)
-        p->ripe = done;
-}
-
-void jobs_committable(struct sim_core *core, int64_t *offsets)
-{
-    for (int i = 0; i < PARTITIONS; i++) {
-        struct partition *p = &parts[i];
-        bool is_new = p->reader == core && p->knows_mark && !p->rewinds && p->ripe > 0 &&
-                      p->ripe != p->written;
-        offsets[i] = is_new ? p->ripe : -1;
-    }
-}
-
-void jobs_commit(struct sim_core *core, const int64_t *offsets)
-{
-    for (int i = 0; i < PARTITIONS; i++) {
-        struct partition *p = &parts[i];
-        if (offsets[i] < 0 || p->reader != core || p->rewinds || offsets[i] > p->ripe)
-            continue; /* revoked, or rewound meanwhile */
-        p->committed = p->written = offsets[i];
-        tell("partition %d is committed up to %lld", i, (long long)offsets[i]);
-    }
-}
-
-void jobs_rewind(struct sim_core *core, const int64_t *marks)
-{
-    for (int i = 0; i < PARTITIONS; i++) {
-        struct partition *p = &parts[i];
-        int64_t mark = marks[i] > 0 ? marks[i] : 0;
-        if (p->reader != core)
-            continue;
-        if (!p->knows_mark)
-            go_back(p, mark < p->committed ? mark : p->committed);
-        else if (mark < p->position)
-            rewind_to(p, mark);
-        p->knows_mark = true;
-    }
-}
-
-void jobs_stored(struct sim_core *core, const struct record *record, int outcome)
-{
-    struct partition *p = &parts[record->partition];
-    struct job_seen *job = job_at(record->number);
-    if (p->reader != core || job->life != (unsigned)p->generation)
-        return; /* revoked */
-    p->open--;
-    tell("core%u: record %lld is %s", core->index, (long long)record->number,
-         outcome == NOT_STORED       ? "not stored"
-         : outcome == STORED_ALREADY ? "stored already"
-                                     : "stored");
-    if (outcome == NOT_STORED) {
-        rewind_to(p, record->offset);
-        return;
-    }
+    static const char *const said[] = {"stored",    "replaced", "stored already", "dead",
+                                       "cancelled", "refused",  "not stored"};
+    struct job_seen *job = job_at(number);
+    tell("core%u: record %lld is %s%s%s", core->index, (long long)number, said[outcome],
+         *reason ? ": " : "", reason);
     if (outcome == STORED_DEAD)
-        broken("record %lld became a dead letter", (long long)record->number);
-    job_accept(job);
-    g_array_index(p->states, char, record->offset) = 2;
-    int64_t before = p->done;
-    while (p->done < p->position && g_array_index(p->states, char, p->done) == 2)
-        p->done++;
-    if (p->done > before)
-        after(COMMIT_LAG_US, ripen, p, p->done);
-    if (p->rewinds && p->open == 0)
-        after(10 * MS, resume, p, p->generation);
+        broken("record %lld became a dead letter", (long long)number);
+    if (outcome != NOT_STORED && !job->accepted)
+        job_accept(job);
+}
+
+/* ---------------------------------------------------------------------- producing */
+
+static void append(struct job_seen *job)
+{
+    int32_t i = (int32_t)between(0, count - 1);
+    struct partition *p = &parts[i];
+    if (one_in(20)) /* the end of a transaction, or compacted */
+        p->end += between(1, 5);
+    job->topic_life = lives;
+    /* A rewind may be executed later, when the partition has an owner again. */
+    job->excused = rewound_us > 0 && rewound_us + REWIND_S * SECOND > world.now_us;
+    job->record.offset = p->end++;
+    job->record.partition = i;
+    job->record.written_ms = world.now_us / 1000 + 1;
+    g_ptr_array_add(p->records, job);
+    tell("partition %d: record %lld at offset %lld, due %lld", (int)i,
+         (long long)job->record.number, (long long)job->record.offset,
+         (long long)job->record.due_ms);
 }
 
 void log_append(struct job_seen *job)
 {
-    int i = (int)between(0, PARTITIONS - 1);
+    job->record.offset = job->record.partition = 0; /* it is a record, also if unsent */
+    if (count == 0) {
+        tell("record %lld waits for the topic", (long long)job->record.number);
+        g_ptr_array_add(unsent, job);
+        return;
+    }
+    append(job);
+    group_appended();
+}
+
+/* ------------------------------------------------------------------------- faults */
+
+bool log_is_made(void)
+{
+    return count > 0;
+}
+
+void log_truncate(struct sim_core *core)
+{
+    int32_t i = (int32_t)between(0, count - 1);
     struct partition *p = &parts[i];
-    char unread = 0;
-    job->record.offset = p->numbers->len;
-    job->record.partition = i;
-    g_array_append_val(p->numbers, job->record.number);
-    g_array_append_val(p->states, unread);
-    tell("partition %d: record %lld at offset %lld, due %lld", i,
-         (long long)job->record.number, (long long)job->record.offset,
-         (long long)job->record.due_ms);
-    tell_reader(p);
+    (void)core;
+    p->low = between(p->low, p->end);
+    fault("a partition loses its oldest records");
+    tell("partition %d begins at %lld", (int)i, (long long)p->low);
+    guint end = find(p, p->low);
+    lose(p, end);
+    if (end > 0)
+        g_ptr_array_remove_range(p->records, 0, end);
+}
+
+void log_grow(struct sim_core *core)
+{
+    (void)core;
+    if (count == PARTITIONS_MAX)
+        return;
+    fault("the topic gets another partition");
+    tell("it has %u", ++count);
+    group_more_partitions();
+}
+
+static void make(void *arg, int64_t number)
+{
+    if (!group_knows_it_is_gone()) { /* else it may never know */
+        after(100 * MS, make, arg, number);
+        return;
+    }
+    count = (unsigned)between(1, PARTITIONS_MAX);
+    lives++;
+    fault("the topic is made anew");
+    tell("it has %u partitions", count);
+    group_topic_made();
+    for (guint i = 0; i < unsent->len; i++)
+        append(unsent->pdata[i]);
+    g_ptr_array_set_size(unsent, 0);
+    group_appended();
+}
+
+void log_delete(struct sim_core *core)
+{
+    (void)core;
+    fault("the topic is deleted");
+    for (unsigned i = 0; i < count; i++) {
+        lose(&parts[i], parts[i].records->len);
+        g_ptr_array_set_size(parts[i].records, 0);
+        parts[i].low = parts[i].end = 0;
+    }
+    count = 0;
+    group_topic_gone();
+    uint64_t *before = draw_from(&stream);
+    after(skewed(100 * MS, 20 * SECOND), make, NULL, 0);
+    draw_from(before);
 }
 
 void log_init(void)
 {
-    for (int i = 0; i < PARTITIONS; i++) {
-        parts[i].numbers = g_array_new(FALSE, FALSE, sizeof(int64_t));
-        parts[i].states = g_array_new(FALSE, FALSE, 1);
-    }
+    stream = stream_new('l', 0);
+    unsent = g_ptr_array_new();
+    count = 3;
+    for (int i = 0; i < PARTITIONS_MAX; i++)
+        parts[i].records = g_ptr_array_new();
+    group_init();
+}
+
+/* ------------------------------------------------------------------------ judging */
+
+static const struct job_seen *first_unread(void)
+{
+    for (unsigned i = 0; i < count; i++)
+        for (guint k = 0; k < parts[i].records->len; k++)
+            if (!record_of(&parts[i], k)->accepted && !record_of(&parts[i], k)->lost)
+                return record_of(&parts[i], k);
+    return unsent->len > 0 ? unsent->pdata[0] : NULL;
 }
 
 bool log_is_stored(void)
 {
-    bool stored = true;
-    for (int i = 0; i < PARTITIONS; i++)
-        stored = stored && parts[i].done == (int64_t)parts[i].numbers->len;
-    return stored;
+    return first_unread() == NULL;
 }
 
 void log_judge(void)
 {
-    for (int i = 0; i < PARTITIONS && !world.failed; i++)
-        if (parts[i].done < (int64_t)parts[i].numbers->len)
-            broken("partition %d is read and stored only up to %lld", i,
-                   (long long)parts[i].done);
+    const struct job_seen *job = first_unread();
+    if (job)
+        broken("record %lld at offset %lld of partition %d is not stored",
+               (long long)job->record.number, (long long)job->record.offset,
+               (int)job->record.partition);
 }

@@ -2,31 +2,20 @@
 /*
  * core_plugins.c - the sources and sinks of the simulation; replaces bridge/plugins.c.
  *
- * "log": partitions with offsets and commits, as Kafka. "web": each request waits for its
- * answer, as HTTP; it can also cancel. "remote": delivers to the world.
+ * "log": core_kafka.c. "web": each request waits for its answer, as HTTP; it can also
+ * cancel. "remote": delivers to the world.
  */
 #include "bridge/plugin.h"
 #include "bridge/cli/cli.h"
 #include "bridge/conf/conf.h"
 #include "bridge/engine/kv.h"
 #include "tests/sim/core/core.h"
+#include "tests/sim/core/core_kafka.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MARKS_MS = 1000 };
-
 /* A core has at most one of each. NULL: not started. */
-static struct log_source {
-    struct source *src;
-    bool paused, stopping;
-    unsigned open;
-    /* The marks in Redis: a request has no answer yet; the partitions must be rewound to
-     * them; a lost request was repeated at once. */
-    bool asks, writes, rewinds, repeated;
-    struct timer *marks;
-    int64_t offsets[PARTITIONS]; /* that are being written; -1: not this one */
-} * the_log;
 static struct web_source {
     struct source *src;
     unsigned open;
@@ -57,186 +46,7 @@ static struct job *job_of(const struct record *r)
     return job;
 }
 
-/* ---------------------------------------------------------------------- the log */
-
-static void read_more(struct log_source *self);
-
-struct reading {
-    struct log_source *self;
-    const struct record *record;
-};
-
-static void on_stored(void *arg, const struct stored_reply *reply)
-{
-    struct reading *reading = arg;
-    struct log_source *self = reading->self;
-    self->open--;
-    HOST->stored(CORE, reading->record, (int)reply->outcome);
-    free(reading);
-    read_more(self);
-}
-
-static void end_log(struct log_source *self)
-{
-    if (self->stopping && !self->asks && !self->writes)
-        source_stopped(self->src);
-}
-
-static void ask_marks(struct log_source *self);
-
-/* A lost request is repeated at once, as a source may do. */
-static void on_marks(void *arg, enum kv_code code, const struct kv_item *items,
-                     unsigned n)
-{
-    struct log_source *self = arg;
-    int64_t marks[PARTITIONS] = {-1, -1, -1};
-    self->asks = false;
-    if (self->stopping) {
-        end_log(self);
-    } else if (code != KV_OK && !self->repeated) {
-        self->repeated = true;
-        ask_marks(self);
-    } else if (code == KV_OK && self->rewinds) {
-        for (unsigned i = 0; i < n; i++)
-            marks[strtoul(items[i].field.p, NULL, 10)] =
-                strtoll(items[i].value.p, NULL, 10);
-        self->rewinds = false;
-        HOST->rewind(CORE, marks);
-        read_more(self);
-    }
-}
-
-static void ask_marks(struct log_source *self)
-{
-    if (self->asks || self->stopping)
-        return;
-    self->asks = true;
-    kv_list(self->src, "marks", on_marks, self);
-}
-
-static void on_written(void *arg, enum kv_code code)
-{
-    struct log_source *self = arg;
-    self->writes = false;
-    if (code == KV_OK && the_log == self && !self->rewinds)
-        HOST->commit(CORE, self->offsets);
-    end_log(self);
-}
-
-static void write_marks(struct log_source *self)
-{
-    char fields[PARTITIONS][8], values[PARTITIONS][24];
-    struct kv_item items[PARTITIONS];
-    unsigned n = 0;
-    if (self->writes || self->rewinds)
-        return;
-    HOST->committable(CORE, self->offsets);
-    for (int i = 0; i < PARTITIONS; i++) {
-        if (self->offsets[i] < 0)
-            continue;
-        snprintf(fields[n], sizeof(fields[n]), "%d", i);
-        snprintf(values[n], sizeof(values[n]), "%lld", (long long)self->offsets[i]);
-        items[n] = (struct kv_item){slice_of(fields[n]), slice_of(values[n])};
-        n++;
-    }
-    if (n == 0)
-        return;
-    self->writes = true;
-    kv_put_all(self->src, "marks", items, n, on_written, self);
-}
-
-/* Every second. Also reads the marks without a need, as the Kafka source does. */
-static void on_marks_due(void *arg)
-{
-    struct log_source *self = arg;
-    if (the_log != self)
-        return;
-    self->repeated = false;
-    write_marks(self);
-    ask_marks(self);
-}
-
-static void read_more(struct log_source *self)
-{
-    const struct record *record;
-    if (HOST->lacks_marks(CORE) && !self->rewinds) {
-        self->rewinds = true;
-        ask_marks(self);
-    }
-    if (self->rewinds)
-        return;
-    for (unsigned i = 0; i < sim_entry.read_max && !self->paused && !self->stopping &&
-                         self->open < sim_entry.open_max;
-         i++) {
-        record = HOST->read(CORE);
-        if (record == NULL)
-            return;
-        struct reading *reading = mem_alloc(sizeof(*reading));
-        *reading = (struct reading){self, record};
-        self->open++;
-        source_submit(self->src, job_of(record), on_stored, reading);
-    }
-}
-
-static void begin_reading(void *arg)
-{
-    if (the_log == arg)
-        read_more(the_log);
-}
-
-static int log_start(struct source *src, void *arg, struct err *err)
-{
-    struct log_source *self = the_log = arg;
-    (void)err;
-    self->src = src;
-    self->marks = timer_every(MARKS_MS, on_marks_due, self);
-    loop_post(begin_reading, self);
-    return 0;
-}
-
-static void log_pause(struct source *src, void *arg, bool paused)
-{
-    struct log_source *self = arg;
-    (void)src;
-    self->paused = paused;
-    HOST->paused(CORE, SOURCE_LOG, paused);
-    read_more(self);
-}
-
-static void log_rewind(struct source *src, void *arg)
-{
-    struct log_source *self = arg;
-    (void)src;
-    self->rewinds = true;
-    ask_marks(self);
-}
-
-static void log_stop(struct source *src, void *arg)
-{
-    struct log_source *self = arg;
-    self->stopping = true;
-    timer_del(self->marks);
-    self->marks = NULL;
-    if (the_log == self) {
-        the_log = NULL;
-        HOST->paused(CORE, SOURCE_LOG, false);
-    }
-    (void)src;
-    end_log(self);
-}
-
 static const struct opt no_opts[] = {{0}};
-
-static const struct source_ops source_log = {
-    .name = "log",
-    .help = "A log of the simulation.",
-    .size = sizeof(struct log_source),
-    .opts = no_opts,
-    .start = log_start,
-    .pause = log_pause,
-    .rewind_to_stored = log_rewind,
-    .stop = log_stop,
-};
 
 /* --------------------------------------------------------------------- requests */
 
@@ -388,8 +198,8 @@ void core_plugin_event(const struct event *event)
         on_finish(event->number);
     } else if (event->kind == EVENT_REQUEST) {
         on_request(event->number);
-    } else if (the_log) {
-        read_more(the_log);
+    } else {
+        core_kafka_on_event(event);
     }
 }
 
