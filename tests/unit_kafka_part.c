@@ -190,6 +190,57 @@ rewind_that_is_only_noted_waits_for_the_open_record_and_no_longer(void **state)
     assert_int_equal(part->offsets.position, 101);
 }
 
+static void topic_that_is_missing_is_read_again_from_its_last_record(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    for (int64_t offset = 100; offset < 103; offset++) {
+        struct kafka_read *read = kafka_part_read(part, offset, offset);
+        kafka_part_answer(read, true);
+    }
+    kafka_parts_topic_missing(&kafka.parts, "t");
+    kafka_parts_topic_missing(&kafka.parts, "t");
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 102);
+    assert_null(kafka_part_read(part, 102, 500)); /* another record */
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 0);
+    assert_int_equal(part->incarnation, 1);
+}
+
+static void
+topic_that_was_missing_and_lacks_its_last_record_is_read_from_its_start(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    struct kafka_read *read = kafka_part_read(part, 100, 7);
+    kafka_part_answer(read, true);
+    kafka_parts_topic_missing(&kafka.parts, "t");
+    assert_true(goes_on(part));
+    assert_null(kafka_part_read(part, 102, 500));
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 0);
+    assert_int_equal(part->incarnation, 0); /* Redis knows whether its records are new */
+    read = kafka_part_read(part, 102, 500);
+    assert_non_null(read);
+    kafka_part_answer(read, true);
+}
+
+static void topic_that_was_missing_and_is_the_same_continues(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    struct kafka_read *read = kafka_part_read(part, 100, 7);
+    kafka_part_answer(read, true);
+    kafka_parts_topic_missing(&kafka.parts, "t");
+    assert_true(goes_on(part));
+    read = kafka_part_read(part, 100, 7);
+    assert_non_null(read);
+    kafka_part_answer(read, true);
+    assert_int_equal(part->incarnation, 0);
+    assert_int_equal(part->offsets.position, 101);
+}
+
 static void recreated_topic_is_read_again_as_the_next_incarnation(void **state)
 {
     struct kafka_part *part = part_at(100, 100);
@@ -236,6 +287,9 @@ UNIT(kafka_part)
         CASE(partition_without_a_mark_starts_at_its_last_rewind),
         CASE(rewind_waits_while_redis_is_asked_for_the_marks),
         CASE(rewind_that_is_only_noted_waits_for_the_open_record_and_no_longer),
+        CASE(topic_that_is_missing_is_read_again_from_its_last_record),
+        CASE(topic_that_was_missing_and_lacks_its_last_record_is_read_from_its_start),
+        CASE(topic_that_was_missing_and_is_the_same_continues),
         CASE(recreated_topic_is_read_again_as_the_next_incarnation),
         CASE(mark_beside_a_reading_is_the_stored_offset_without_a_rewind),
         CASE(mark_beside_a_reading_is_the_beginning_where_nothing_is_stored),

@@ -8,7 +8,6 @@
  */
 #include "sources/kafka/kafka_part.h"
 
-#include "bridge/base/fault.h"
 #include "bridge/base/mem.h"
 #include "bridge/base/retry.h"
 #include "sources/kafka/kafka_client.h"
@@ -225,8 +224,11 @@ static bool is_recreated(const struct kafka_part *part, int64_t offset)
 static void rewind_now(struct kafka_part *part)
 {
     const int64_t was = part->offsets.position, done = part->offsets.done;
-    const int64_t offset = kafka_offsets_rewind(&part->offsets, part->rewind_to);
+    int64_t offset = kafka_offsets_rewind(&part->offsets, part->rewind_to);
 
+    /* It cannot be compared: the last record was not stored, or Redis lost it. */
+    if (part->topic_missing && offset > 0 && offset != part->probe_offset)
+        offset = kafka_offsets_rewind(&part->offsets, 0);
     timer_stop(part->rewind); /* it may have been set during the request to Redis */
     part->rewind_to = part->mark_sent = -1;
     part->generation = ++part->parts->generations;
@@ -317,33 +319,42 @@ static bool is_out_of_order(struct kafka_part *part, int64_t offset)
     return true;
 }
 
-/* Checks whether a topic that was missing was recreated: reads its last record again and
- * compares the timestamp. True: ignore the record. */
+/* Checks whether a topic that was missing was recreated: compares the timestamp of the
+ * last record, which is read again. If that record is gone, Redis finds out: the
+ * partition is read again from its first record. True: ignore the record. */
 static bool has_changed(struct kafka_part *part, int64_t offset, int64_t stamp_ms)
 {
-    if (part->topic_missing) {
-        part->topic_missing = false;
-        if (part->last_offset < 0 || part->last_ms == 0)
-            return false;
-        part->probe_offset = part->rewind_to = part->last_offset;
-        rewind_soon(part);
-        return true;
-    }
-    const bool differs = offset == part->probe_offset && stamp_ms != part->last_ms;
-    if (offset >= part->probe_offset)
-        part->probe_offset = -1;
-    if (!differs)
+    const int64_t last = part->probe_offset;
+
+    part->topic_missing = false;
+    if (offset < last)
         return false;
+    part->probe_offset = -1;
+    if (last < 0 || (offset == last && stamp_ms == part->last_ms))
+        return false;
+    part->recreated = offset == last;
     log_warn(part->parts->who,
              "%s/%" PRId32 ": offset %" PRId64
-             " now contains another record: the topic was recreated, and tarry reads it "
-             "from the start",
-             part->topic, part->partition, offset);
+             " now contains %s record: %s, and tarry reads it from the start",
+             part->topic, part->partition, last, part->recreated ? "another" : "no",
+             part->recreated ? "the topic was recreated" : "it may be another topic");
     raise_to(&part->commit_below, part->offsets.position);
-    part->recreated = true;
     part->rewind_to = 0;
     rewind_soon(part);
     return true;
+}
+
+/* Reads the last record again as soon as the topic exists. A record after it may never be
+ * written. */
+static void probe(struct kafka_part *part)
+{
+    part->topic_missing = true;
+    if (part->last_offset < 0 || part->last_ms == 0)
+        return;
+    part->probe_offset = part->last_offset;
+    if (part->rewind_to < 0 || part->last_offset < part->rewind_to)
+        part->rewind_to = part->last_offset;
+    rewind_soon(part);
 }
 
 void kafka_parts_topic_missing(struct kafka_parts *parts, const char *topic)
@@ -351,8 +362,8 @@ void kafka_parts_topic_missing(struct kafka_parts *parts, const char *topic)
     struct kafka_part *part;
 
     TAILQ_FOREACH (part, &parts->list, link)
-        if (strcmp(part->topic, topic) == 0)
-            part->topic_missing = true;
+        if (strcmp(part->topic, topic) == 0 && !part->topic_missing)
+            probe(part);
 }
 
 void kafka_part_set_start(struct kafka_part *part, int64_t offset)
@@ -454,52 +465,4 @@ void kafka_part_rewind_to_mark(struct kafka_part *part, int64_t mark)
     if (part->rewind_to < 0 || to < part->rewind_to)
         part->rewind_to = to;
     rewind_soon(part);
-}
-
-int64_t kafka_part_committable(struct kafka_part *part)
-{
-    const bool stays = part->rewind_to < 0 && !part->recreated && !part->rewinds_next &&
-                       !(part->pauses & PAUSE_MARKS);
-
-    if (!stays)
-        return -1;
-    return part->ignore_lag && part->offsets.done >= 0
-               ? part->offsets.done
-               : kafka_lag_ripe(&part->lag, loop_mono_ms());
-}
-
-/* librdkafka commits only offsets above the last commit. After a topic was recreated,
- * lower offsets need an explicit commit. */
-static void commit_lower(struct kafka_parts *parts,
-                         const rd_kafka_topic_partition_list_t *list)
-{
-    rd_kafka_topic_partition_list_t *lower = NULL;
-
-    for (int i = 0; i < list->cnt; i++) {
-        const rd_kafka_topic_partition_t *row = &list->elems[i];
-        const struct kafka_part *part =
-            kafka_part_find(parts, row->topic, row->partition);
-        if (part && row->offset < part->commit_below)
-            list_add(&lower, part)->offset = row->offset;
-    }
-    if (lower == NULL)
-        return;
-    rd_kafka_commit(parts->rk, lower, 1); /* the outcome arrives as an event */
-    rd_kafka_topic_partition_list_destroy(lower);
-}
-
-void kafka_parts_store(struct kafka_parts *parts, rd_kafka_topic_partition_list_t *list)
-{
-    if (list == NULL)
-        return;
-    if (parts->rk) {
-        rd_kafka_resp_err_t code = rd_kafka_offsets_store(parts->rk, list);
-        FAULT("S4");
-        if (code) /* _STATE: just revoked; the new owner reads from the mark */
-            log_limited(&parts->commits, LOG_WARN, parts->who,
-                        "cannot pass offsets to librdkafka for the commit: %s",
-                        rd_kafka_err2str(code));
-        commit_lower(parts, list);
-    }
-    rd_kafka_topic_partition_list_destroy(list);
 }

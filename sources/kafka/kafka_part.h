@@ -180,6 +180,8 @@ void kafka_part_reading_written(struct kafka_part *part, int64_t mark);
  * mark -1 (none): rewinds to the start if reading began less than a minute ago, else to
  * the last mark written. */
 void kafka_part_rewind_to_mark(struct kafka_part *part, int64_t mark);
+/* ------------------------------------------------------------- kafka_commit.c */
+
 /* Returns the offset that may be marked and committed; -1: not known, or not now. */
 int64_t kafka_part_committable(struct kafka_part *part);
 
