@@ -42,14 +42,14 @@ struct plan {
     unsigned queued, keys; /* one request in so many is for the queue; different keys */
     int64_t outcomes_every_us; /* the receiver answers then, at once */
     unsigned read_max; /* records of the log that a reader fetches at once, mostly */
-    int64_t far_ms; /* the longest delay */
+    int64_t far_ms;    /* the longest delay */
     bool fsync_always;
-    unsigned replicas;  /* of each server */
-    unsigned wait_for;  /* durability = "replicas:N"; 0: none */
-    bool checks_fsync;  /* durability = "fsync" */
-    bool by_key;        /* order = "key" */
-    unsigned buckets;   /* of each route */
-    unsigned consumers; /* of the queue; 0: no queue */
+    unsigned replicas;   /* of each server */
+    unsigned wait_for;   /* durability = "replicas:N"; 0: none */
+    bool checks_fsync;   /* durability = "fsync" */
+    bool by_key;         /* order = "key" */
+    unsigned buckets;    /* of each route */
+    unsigned consumers;  /* of the queue; 0: no queue */
     bool latest;         /* start = "latest" */
     bool static_members; /* of the consumer group */
     bool rewinds;        /* operators rewind the log */

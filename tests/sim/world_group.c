@@ -16,6 +16,7 @@ enum { SESSION_S = 10, STATIC_SESSION_S = 45 };
 uint64_t group_stream;
 struct member *group_now[CORES_MAX];
 GPtrArray *group_members;
+unsigned group_topic_lives;
 struct group_part group_parts[PARTITIONS_MAX];
 static bool rebalances;
 
@@ -158,7 +159,6 @@ struct commit {
     unsigned life; /* of the topic */
     bool releases, is_lost;
 };
-static unsigned topic_lives;
 
 static void on_commit(void *arg, int64_t number)
 {
@@ -170,7 +170,7 @@ static void on_commit(void *arg, int64_t number)
     if (c->offset >= 0) {
         if (!m->in_group || group_parts[c->partition].owner != m)
             error = RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID;
-        else if (c->is_lost || c->life != topic_lives ||
+        else if (c->is_lost || c->life != group_topic_lives ||
                  (unsigned)c->partition >= log_partitions())
             error = RD_KAFKA_RESP_ERR__TIMED_OUT;
         else
@@ -190,7 +190,7 @@ void group_commit(struct member *m, int32_t partition, int64_t offset, bool rele
     uint64_t *before = draw_from(&group_stream);
     bool is_slow = one_in(10) && !world.healed;
     int64_t us = world.now_us + skewed(MS, is_slow ? 3 * SECOND : 30 * MS);
-    *c = (struct commit){m, partition, offset, topic_lives, releases, false};
+    *c = (struct commit){m, partition, offset, group_topic_lives, releases, false};
     c->is_lost = !world.healed && world.plan.fault_every_us != NEVER && one_in(30);
     m->arrives_us = us > m->arrives_us ? us : m->arrives_us;
     at(m->arrives_us, on_commit, c, 0);
@@ -360,7 +360,7 @@ static void tell_gone(void *arg, int64_t number)
 void group_topic_gone(void)
 {
     uint64_t *before = draw_from(&group_stream);
-    topic_lives++;
+    group_topic_lives++;
     for (int i = 0; i < PARTITIONS_MAX; i++)
         group_parts[i].committed = -1;
     for (unsigned i = 0; i < world.plan.cores; i++)

@@ -11,8 +11,10 @@
 struct held {
     bool assigned, paused, at_end; /* at_end: it has reported that */
     int64_t position, received;    /* to fetch next; after the last one received, or -1 */
+    int64_t start;                 /* where it was assigned or sought */
     int64_t may_commit, committed; /* -1: none */
     int64_t low, end;              /* of the last fetch; -1: none yet */
+    unsigned life;                 /* of the topic, when it last fetched */
     unsigned version, ahead;       /* ahead: fetched, not received */
 };
 
@@ -36,6 +38,7 @@ struct member {
 
 extern uint64_t group_stream; /* of their chances */
 extern struct member *group_now[CORES_MAX];
+extern unsigned group_topic_lives;
 extern GPtrArray *group_members; /* of all lives */
 extern struct group_part {
     struct member *owner; /* NULL: none */

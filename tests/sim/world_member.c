@@ -80,6 +80,9 @@ static void fetch_part(struct member *m, int32_t i)
     struct held *h = &m->held[i];
     struct queued read;
     check_range(h, i);
+    if (h->life != group_topic_lives && h->received < 0) /* it cannot know */
+        log_skip(i, h->position);
+    h->life = group_topic_lives;
     h->low = log_low(i);
     h->end = log_end(i);
     unsigned max = (unsigned)between(1, one_in(3) ? 3 : world.plan.read_max);
@@ -133,14 +136,13 @@ void member_fetch_soon(struct member *m)
     draw_from(before);
 }
 
-/* Drops what was fetched and not received, and continues there. -1: at the same place. */
+/* Drops what was fetched and not received, and continues there. */
 static void move(struct held *h, int64_t position)
 {
     h->version++;
     h->ahead = 0;
     h->at_end = false;
-    if (position >= 0)
-        h->position = position;
+    h->position = position;
 }
 
 /* -------------------------------------------------------------- calls of librdkafka */
@@ -160,7 +162,9 @@ static void assign(struct member *m, const struct group_row *row)
     if (world.plan.latest && committed < 0)
         log_skip(row->partition, offset);
     *h = (struct held){.assigned = true,
+                       .life = group_topic_lives,
                        .position = offset,
+                       .start = offset,
                        .received = -1,
                        .may_commit = -1,
                        .committed = -1,
@@ -179,7 +183,7 @@ static void unassign(struct member *m, const struct group_row *row)
     else
         group_release(m, row->partition);
     h->assigned = false;
-    move(h, -1);
+    move(h, h->start);
 }
 
 /* After an event was applied. */
@@ -210,12 +214,10 @@ static int call_row(struct member *m, enum group_call call, const struct group_r
         assign(m, row);
     else if (!h->assigned)
         return RD_KAFKA_RESP_ERR__STATE;
-    else if (call == CALL_PAUSE && !h->paused)
-        move(h, h->received);
-    else if (call == CALL_RESUME && h->paused)
-        move(h, h->received);
+    else if ((call == CALL_PAUSE && !h->paused) || (call == CALL_RESUME && h->paused))
+        move(h, h->received >= 0 ? h->received : h->start);
     else if (call == CALL_SEEK)
-        move(h, row->offset);
+        move(h, h->start = row->offset);
     else if (call == CALL_STORE)
         h->may_commit = row->offset;
     else if (call == CALL_COMMIT)
