@@ -23,6 +23,7 @@ enum event_kind {
     EVENT_DATA,    /* of: a connection; bytes */
     EVENT_CLOSED,  /* of: a connection; bytes: why */
     EVENT_GROUP,   /* the consumer of the source "log" has events */
+    EVENT_SESSION, /* the source "session" has events */
     EVENT_REWIND,  /* rewinds the route "log" to `number`, ms since 1970 */
     EVENT_REQUEST, /* the source "web" received request `number` */
     EVENT_PULL,    /* consumer `number` wants jobs */
@@ -94,6 +95,15 @@ enum group_call {
     CALL_OFFSETS
 };
 
+/* What the broker sends to the source "session". */
+struct session_event {
+    enum { SESSION_CONNECTED, SESSION_MESSAGE, SESSION_CLOSED } kind;
+    bool present, dup; /* present: the broker has kept the session */
+    unsigned msgid;
+    const struct record *record;
+};
+enum session_call { SESSION_CONNECT, SESSION_ACK, SESSION_DISCONNECT };
+
 /* What a consumer of the queue asks. */
 struct ask {
     unsigned max; /* of a pull */
@@ -139,7 +149,10 @@ struct sim_host {
                        int64_t *end);
     /* Returns the offsets of the records since to_ms, a row for each partition. */
     unsigned (*offsets_at)(int64_t to_ms, struct group_row *rows, int64_t *ends);
-    /* The answer to a record: enum stored. */
+    /* count: messages that are acknowledged, in the order of this connection. */
+    void (*session_call)(struct sim_core *core, enum session_call call, unsigned count);
+    bool (*session_event)(struct sim_core *core, struct session_event *event);
+    /* The answer to a record or message: enum stored. */
     void (*stored)(struct sim_core *core, int64_t number, int outcome,
                    const char *reason);
     /* Whether a source may submit: called when that changes. */

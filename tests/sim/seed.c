@@ -86,6 +86,7 @@ static void choose_plan(struct words keep)
     p->latest = one_in(4);
     p->static_members = one_in(3);
     p->rewinds = one_in(4);
+    p->sessions = one_in(2);
     p->horizon_ms = one_in(4) ? 0 : one_in(2) ? 120000 : between(1000, 20000);
     p->jobs_max = 4000;
     p->bursts = 20;
@@ -130,7 +131,8 @@ void seed_write_conf(void)
             "http: { listen = \"\"; }; admin: { listen = \"\"; };\n"
             "daemon: { log = \"info\"; batch_max = %lld; };\n"
             "sources: { log: { type = \"kafka\"; brokers = \"broker:9092\"; topics = [ "
-            "\"t\" ]; start = \"%s\"; }; web: { type = \"web\"; }; };\n"
+            "\"t\" ]; start = \"%s\"; };\n"
+            "           session: { type = \"session\"; }; web: { type = \"web\"; }; };\n"
             "sinks: { out: { type = \"remote\"; max_in_flight = %lld; };\n"
             "         lines: { type = \"queue\"; lease = \"5s\"; }; };\n"
             "routes: {\n"
@@ -139,11 +141,11 @@ void seed_write_conf(void)
             p->latest ? "latest" : "earliest", (long long)in_flight_max);
     for (int i = 0; i < 2 - reconf.lacks_web; i++)
         fprintf(out,
-                "  %s: { from = \"%s\"; to = \"out\"; retry: { first = \"1s\"; factor = "
+                "  %s: { from = [ %s ]; to = \"out\"; retry: { first = \"1s\"; factor = "
                 "%u.0; max = \"20s\"; };\n"
                 "       order = \"%s\"; buckets = %u; };\n",
-                i ? "web" : "log", i ? "web" : "log", factor, p->by_key ? "key" : "none",
-                reconf.buckets[i]);
+                i ? "web" : "log", i ? "\"web\"" : "\"log\", \"session\"", factor,
+                p->by_key ? "key" : "none", reconf.buckets[i]);
     fprintf(out, "};\n");
     must(fclose(out) == 0);
 }

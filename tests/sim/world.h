@@ -53,6 +53,7 @@ struct plan {
     bool latest;         /* start = "latest" */
     bool static_members; /* of the consumer group */
     bool rewinds;        /* operators rewind the log */
+    bool sessions;       /* some producers use the session */
     bool clock_jumps;
     enum {
         ALL_FAULTS,
@@ -317,6 +318,17 @@ void reconf_end(void); /* of the faults: writes the right configuration */
 bool reconf_refused(struct sim_core *core);
 /* Redis has executed lua/meta.lua; or a crash has lost its last commands. */
 void reconf_meta(bool crashed);
+
+/* --- world_session.c --- */
+
+void session_init(void);
+void session_call(struct sim_core *core, enum session_call call, unsigned count);
+bool session_event(struct sim_core *core, struct session_event *event);
+void session_core_changed(struct sim_core *core);
+bool session_exists(void);
+void session_cut(struct sim_core *core); /* faults */
+void session_take_over(struct sim_core *core);
+void session_lose(struct sim_core *core);
 
 /* --- judge.c --- */
 

@@ -289,6 +289,7 @@ void group_abandon(struct member *m)
 
 void jobs_core_changed(struct sim_core *core)
 {
+    session_core_changed(core);
     uint64_t *before = draw_from(&group_stream);
     struct member *m = group_now[core->index];
     if (!core->alive && m && m->is_open)

@@ -15,7 +15,8 @@ struct held {
     int64_t may_commit, committed; /* -1: none */
     int64_t low, end;              /* of the last fetch; -1: none yet */
     unsigned life;                 /* of the topic, when it last fetched */
-    unsigned version, ahead;       /* ahead: fetched, not received */
+    bool is_of_mark; /* "latest" without an offset of the group: the end, or a mark */
+    unsigned version, ahead; /* ahead: fetched, not received */
 };
 
 struct queued {

@@ -117,6 +117,8 @@ static void produce(struct step *step)
     struct job_seen *job = add_produced(step);
     if (one_in(2))
         add_record(job);
+    else if (world.plan.sessions && one_in(2))
+        session_append(job);
     else
         add_request(job);
     calm_watch(job);
@@ -142,6 +144,7 @@ void jobs_init(void)
 {
     jobs = g_ptr_array_new();
     log_init();
+    session_init();
     by_number = mem_alloc(2 * world.plan.jobs.n * sizeof(struct job_seen *));
     produce_due(NULL, 0);
     for (int i = 0; i < KEYS_MAX; i++)
@@ -253,7 +256,7 @@ bool jobs_are_done(void)
             break;
         check_left(job);
     }
-    return done && log_is_stored();
+    return done && log_is_stored() && session_is_stored();
 }
 
 int64_t jobs_latest_us(void)

@@ -57,6 +57,11 @@ bool log_is_stored(void);                 /* to its end */
 bool log_has(const struct job_seen *job); /* so it can be read again */
 void log_judge(void);
 
+/* --- world_session.c --- */
+
+void session_append(struct job_seen *job);
+bool session_is_stored(void);
+
 /* --- world_requests.c --- */
 
 void request_send(void *arg, int64_t number); /* arg: NULL */

@@ -110,7 +110,8 @@ void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char 
     static const char *const said[] = {"stored",    "replaced", "stored already", "dead",
                                        "cancelled", "refused",  "not stored"};
     struct job_seen *job = job_at(number);
-    tell("core%u: record %lld is %s%s%s", core->index, (long long)number, said[outcome],
+    const char *kind = job->record.offset < 0 ? "message" : "record";
+    tell("core%u: %s %lld is %s%s%s", core->index, kind, (long long)number, said[outcome],
          *reason ? ": " : "", reason);
     if (outcome == STORED_DEAD)
         broken("record %lld became a dead letter", (long long)number);
@@ -118,6 +119,8 @@ void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char 
      * records as those of the old one. */
     if (outcome == STORED && job->accepted && job->topic_life > 0)
         job->excused = true;
+    if (outcome == NOT_STORED && job->record.offset < 0)
+        job->excused = true; /* perhaps it is, and it will have another id */
     if (outcome != NOT_STORED && !job->accepted)
         job_accept(job);
 }

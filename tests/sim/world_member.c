@@ -80,9 +80,11 @@ static void fetch_part(struct member *m, int32_t i)
     struct held *h = &m->held[i];
     struct queued read;
     check_range(h, i);
-    if (h->life != group_topic_lives && h->received < 0) /* it cannot know */
+    /* It has read nothing, so it cannot know that its offset is of an earlier topic. */
+    if (h->received < 0 && (h->life != group_topic_lives || h->is_of_mark))
         log_skip(i, h->position);
-    h->life = group_topic_lives;
+    else
+        h->life = group_topic_lives;
     h->low = log_low(i);
     h->end = log_end(i);
     unsigned max = (unsigned)between(1, one_in(3) ? 3 : world.plan.read_max);
@@ -158,11 +160,9 @@ static void assign(struct member *m, const struct group_row *row)
     }
     tell("core%u begins partition %d at %lld", m->core->index, (int)row->partition,
          (long long)offset);
-    /* A group without an offset begins at the end, or at the mark of an earlier topic. */
-    if (world.plan.latest && committed < 0)
-        log_skip(row->partition, offset);
     *h = (struct held){.assigned = true,
                        .life = group_topic_lives,
+                       .is_of_mark = world.plan.latest && committed < 0,
                        .position = offset,
                        .start = offset,
                        .received = -1,

@@ -2,8 +2,8 @@
 /*
  * core_plugins.c - the sources and sinks of the simulation; replaces bridge/plugins.c.
  *
- * "log": core_kafka.c. "web": each request waits for its answer, as HTTP; it can also
- * cancel. "remote": delivers to the world.
+ * "log": core_kafka.c; "session": core_session.c. "web": each request waits for its
+ * answer, as HTTP; it can also cancel. "remote": delivers to the world.
  */
 #include "bridge/plugin.h"
 #include "bridge/cli/cli.h"
@@ -11,6 +11,7 @@
 #include "bridge/engine/kv.h"
 #include "tests/sim/core/core.h"
 #include "tests/sim/core/core_kafka.h"
+#include "tests/sim/core/core_session.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static struct remote_sink {
 } * the_sink;
 
 /* Text of the world; NULL: absent. */
-static struct job *job_of(const struct record *r)
+struct job *core_job(const struct record *r)
 {
     char text[32];
     struct err err;
@@ -69,7 +70,7 @@ static void on_request(int64_t number)
         source_cancel(the_web->src, SLICE_LIT("web"), slice_of(r->id), on_cancelled,
                       (void *)(intptr_t)number);
     else
-        source_submit(the_web->src, job_of(r), on_answer, (void *)(intptr_t)number);
+        source_submit(the_web->src, core_job(r), on_answer, (void *)(intptr_t)number);
 }
 
 static void on_pulled(void *arg, enum queue_code code, const struct queue_job *jobs,
@@ -198,13 +199,16 @@ void core_plugin_event(const struct event *event)
         on_finish(event->number);
     } else if (event->kind == EVENT_REQUEST) {
         on_request(event->number);
+    } else if (event->kind == EVENT_SESSION) {
+        core_session_on_event();
     } else {
         core_kafka_on_event(event);
     }
 }
 
 extern const struct sink_ops sink_queue;
-const struct source_ops *const source_plugins[] = {&source_log, &source_web, NULL};
+const struct source_ops *const source_plugins[] = {&source_log, &source_session,
+                                                   &source_web, NULL};
 const struct sink_ops *const sink_plugins[] = {&sink_remote, &sink_queue, NULL};
 
 int plugins_worker(int argc, char **argv)
