@@ -102,6 +102,7 @@ static void add_record(struct job_seen *job)
 
 static void add_request(struct job_seen *job)
 {
+    job->of_web = true;
     job->record.queued = world.plan.consumers > 0 && one_in(world.plan.queued);
     job->record.id = mem_format("job-%lld", (long long)job->record.number);
     tell("request %lld, due %lld", (long long)job->record.number,

@@ -9,6 +9,7 @@
 struct job_seen {
     struct record record;
     uint64_t *stream;      /* of its chances */
+    bool of_web;           /* its route */
     int key;               /* index of record.key; -1: none */
     struct sim_core *core; /* of a request: where it is; NULL: nowhere */
     unsigned life;

@@ -3,7 +3,7 @@
  * world_order.c - order = "key": no job leaves before one of its key that is due earlier
  * and was accepted before its due time.
  *
- * A lane has the accepted jobs of one key and one kind of source, in a heap: the one that
+ * A lane has the accepted jobs of one key and one route, in a heap: the one that
  * is due first is on top. A job that has left remains until it is on top.
  */
 #include "tests/sim/world_jobs.h"
@@ -19,7 +19,7 @@ static struct lane *lane_of(const struct job_seen *job)
 {
     bool applies = world.plan.by_key && !world.plan.clock_jumps && job->key >= 0 &&
                    job->record.due_ms > 0 && !job->record.queued;
-    return applies ? &lanes[job->record.offset < 0][job->key] : NULL;
+    return applies ? &lanes[job->of_web][job->key] : NULL;
 }
 
 static bool is_before(const struct lane *lane, size_t a, size_t b)
