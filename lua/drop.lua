@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: BSD-2-Clause
--- drop.lua - deletes jobs of a queue. To delete all, the caller repeats the call until it returns 0.
+-- drop.lua - deletes jobs of a queue. If it returns max or more, there may be further ones.
 local n, lived = 0, 0
 
 local function dropped(count)
@@ -21,19 +21,21 @@ local function drop(key, ids)
   end
 end
 
--- Deletes the far jobs of the first slot and returns their number. The caller repeats it until none is left.
+-- Deletes far jobs, slot by slot.
 local function drop_far()
+  local taken = 0
   local start = slot >= 0 and far().first() or -1
-  if start < 0 then
-    return
+  while start >= 0 and taken < max do
+    local front = far_moves().front(start, math.min(max - taken, 1000))
+    far_moves().pop(front)
+    for _, job in ipairs(front.jobs) do
+      forget(job.id)
+    end
+    dropped(#front.jobs)
+    taken = taken + front.taken
+    start = far().first()
   end
-  local front = far_moves().front(start, math.min(max, 1000))
-  far_moves().pop(front)
-  for _, job in ipairs(front.jobs) do
-    forget(job.id)
-  end
-  dropped(#front.jobs)
-  n = n + front.taken
+  n = n + taken
 end
 
 if which == WHICH_DEAD then

@@ -48,6 +48,14 @@ def test_a_consumer_that_waits_gets_far_jobs_of_its_queue_on_time(queues):
     assert queues.counts("work") == (0, 0, 0, 0, 0) and far_of(queues) == 0
 
 
+def test_a_deleted_queue_keeps_no_far_job(queues):
+    due = now_ms() + 600000
+    queues.batch("work", [{"payload": "x", "id": f"j{n}", "deliver-at": str(due + 3600000 * n)} for n in range(5)])
+    assert far_of(queues) == 5
+    assert queues.ask("DELETE", queues.path("work"), all="true").status == 200
+    assert far_of(queues) == 0 and queues.counts("work") == (0, 0, 0, 0, 0)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("queues", ["8s"], indirect=True)
 def test_a_large_slot_of_a_queue_moves_without_a_consumer(queues):

@@ -130,6 +130,18 @@ def test_all_jobs_are_dropped_and_dead_or_ready_ones_are_not_far(q):
     assert q.client.ttl(q.key["sums"]) > 0, "the sums end with the last job"
 
 
+def test_a_call_that_drops_less_than_its_limit_leaves_no_far_job(q):
+    q.put(*[(f"job{n}", FAR + n * HOUR) for n in range(9)], ("near", NOW + 5))
+    assert q.drop(NOW, "a", 100) == 10
+    assert q.rest() == [] and q.sums()["dropped"] == 10
+
+
+def test_a_call_that_reaches_its_limit_of_far_jobs_says_so(q):
+    q.put(*[(f"job{n}", FAR + n // 2 * HOUR) for n in range(9)])
+    assert q.drop(NOW, "a", 3) >= 3 and len(q.far()[0]) >= 5
+    assert q.drop(NOW, "a", 100) > 0 and q.rest() == []
+
+
 def test_the_sums_are_kept_while_far_jobs_exist(q):
     q.put("a")
     q.finish(NOW, *q.pull(NOW + 1)[0])
