@@ -28,6 +28,7 @@ enum event_kind {
     EVENT_REQUEST, /* the source "web" received request `number` */
     EVENT_PULL,    /* consumer `number` wants jobs */
     EVENT_FINISH,  /* consumer `number` acknowledges or releases a job */
+    EVENT_LAB,     /* the source "lab": a call (of: struct lab_call of the world) */
     EVENT_OUTCOME, /* of: a delivery (struct delivery); outcome; bytes: why */
     EVENT_SIGNAL,  /* number: the signal */
 };
@@ -119,6 +120,63 @@ struct pulled {
     int64_t lease; /* its end by the clock of Redis, ms */
 };
 
+/* --- the laboratory: calls of the core by the source "lab", deliveries to the sink "lab"
+ * --- */
+
+enum lab_op {
+    LAB_SUBMIT,
+    LAB_CANCEL,
+    LAB_PULL,
+    LAB_ACK,     /* with a lease; 0: of any holder */
+    LAB_DELETE,  /* in any state */
+    LAB_RELEASE, /* due again in ms */
+    LAB_TOUCH,   /* for ms from now */
+    LAB_DESTROY, /* all jobs of the queue */
+    LAB_DEAD     /* lists, replays or drops dead letters of a bucket */
+};
+enum { LAB_HEADERS = 6, LAB_ID_MAX = 200 };
+
+struct lab_ask {
+    enum lab_op op;
+    const char *topic; /* of a LAB_CANCEL or LAB_DEAD: the route */
+    const char *id;    /* "": none; of a LAB_DEAD: only this one */
+    int64_t number;    /* of a LAB_SUBMIT: the payload */
+    const char *headers[LAB_HEADERS][2];
+    int64_t lease, ms;
+    unsigned max;
+    /* LAB_DEAD: */
+    char what; /* DEAD_WHAT_... */
+    int64_t bucket, after_ms;
+    const char *after;
+};
+
+struct lab_item {   /* a job that was pulled, or a dead letter */
+    int64_t number; /* of a dead letter: when it was buried, ms */
+    int64_t lease;
+    unsigned attempts;
+    char id[LAB_ID_MAX];
+};
+
+struct lab_answer {
+    int code; /* enum stored, cancelled or queue_code; -1: no source, or no answer of
+                 Redis */
+    int64_t lease;
+    const struct lab_item *items;
+    unsigned n;
+    bool more; /* dead letters behind after_ms, after */
+    int64_t after_ms, done, buckets;
+    const char *after;
+};
+
+struct lab_delivery {
+    int64_t number;
+    const char *id, *route_target;
+    int64_t due_ms, timeout_ms;
+    int64_t run; /* 0: it does not repeat */
+    unsigned attempt;
+    bool dead;
+};
+
 enum { SOURCE_LOG, SOURCE_WEB, SOURCES };
 
 struct sim_host {
@@ -168,6 +226,11 @@ struct sim_host {
     /* The sink: the world sends an EVENT_OUTCOME later. */
     void (*deliver)(struct sim_core *core, void *delivery, struct slice payload,
                     unsigned attempt, int64_t timeout_ms, bool dead);
+    const struct lab_ask *(*lab_ask)(struct sim_core *core, void *call);
+    void (*lab_answer)(struct sim_core *core, void *call,
+                       const struct lab_answer *answer);
+    void (*lab_deliver)(struct sim_core *core, void *delivery,
+                        const struct lab_delivery *what);
 };
 
 /* What core.so exports, as `sim_entry`. The world sets all but run() before it calls

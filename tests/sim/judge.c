@@ -23,7 +23,7 @@ static long long count(const char *command, const char *key)
     return n;
 }
 
-static void audit(const char *pool, const char *kind, const char *part)
+static void audit(const char *pool, const char *ids, const char *kind, const char *part)
 {
     struct redis_model *redis = server_of(slice_of(pool))->redis;
     struct buf sha = {0}, out = {0};
@@ -31,18 +31,31 @@ static void audit(const char *pool, const char *kind, const char *part)
                                  slice_of(script_texts[SCRIPT_AUDIT])};
     redis_model_command(redis, load, 3, &sha);
     const struct slice call[] = {
-        SLICE_LIT("EVALSHA"),    {sha.p + sizeof("$40\r\n") - 1, 40},
-        SLICE_LIT("1"),          slice_of(pool),
-        SLICE_LIT(""),           slice_of(kind),
-        slice_of(part),          SLICE_LIT("0"),
-        SLICE_LIT("1000000"),    SLICE_LIT(""),
-        SLICE_LIT("tarry:wake"), SLICE_LIT("judge")};
+        SLICE_LIT("EVALSHA"), {sha.p + sizeof("$40\r\n") - 1, 40},
+        SLICE_LIT("2"),       slice_of(pool),
+        slice_of(ids),        SLICE_LIT(""),
+        slice_of(kind),       slice_of(part),
+        SLICE_LIT("0"),       SLICE_LIT("1000000"),
+        SLICE_LIT(""),        SLICE_LIT("tarry:wake"),
+        SLICE_LIT("judge")};
     redis_model_command(redis, call, sizeof(call) / sizeof(call[0]), &out);
     /* A finding: more than the nine fixed fields. */
     if (out.n < 4 || strncmp(out.p, "*9\r\n", 4) != 0)
         broken("audit of %s, %s: %s", pool, part, buf_str(&out));
     buf_free(&sha);
     buf_free(&out);
+}
+
+void judge_bucket(const char *base, const char *ids, const char *kind)
+{
+    static const char *const parts[] = {"delay", "unack", "error", "done",  "held",
+                                        "place", "lead",  "away",  "tries", "ended",
+                                        "ttl",   "far",   "pool",  "sums"};
+    char pool[96], whole[96];
+    snprintf(pool, sizeof(pool), "%s:pool", base);
+    snprintf(whole, sizeof(whole), "%s:whole", base);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !world.failed; i++)
+        audit(pool, ids ? ids : whole, kind, parts[i]);
 }
 
 #define QUEUE "tarry:{lines:q}"
@@ -68,19 +81,9 @@ bool judge_is_quiet(void)
 
 void judge_redis(int64_t dead)
 {
-    static const char *const parts[] = {"delay", "unack", "error", "done",  "held",
-                                        "place", "lead",  "away",  "tries", "ended",
-                                        "ttl",   "far",   "pool",  "sums"};
     long long pool = count_of_routes("HLEN", "pool"),
               error = count_of_routes("ZCARD", "error");
-    for (size_t r = 0; r < 2 * reconf.buckets_max; r++)
-        for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !world.failed; i++) {
-            char key[64];
-            snprintf(key, sizeof(key), "tarry:{%s/%zu}:pool", routes[r % 2], r / 2);
-            audit(key, world.plan.by_key ? "k" : "", parts[i]);
-        }
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !world.failed; i++)
-        audit(QUEUE ":pool", "q", parts[i]);
+    judge_audit();
     if (!world.failed && (!judge_is_quiet() || error > dead))
         broken(
             "G8: %lld bodies and %lld dead letters remain in Redis; %lld were rejected",

@@ -27,6 +27,7 @@ static void choose_volume(struct plan *p)
     p->record_every_us = p->faults_end_us / (2 * p->jobs_max / p->burst_max + 1);
     p->far_ms = between(1000, 20000);
     p->queued = 200;
+    p->lab = 0;
     p->keys = KEYS_MAX;
     p->sink_fails = p->sink_fails ? 200 : 0;
     p->outcomes_every_us = between(10, 100) * MS;
@@ -88,6 +89,8 @@ static void choose_plan(struct words keep)
     p->rewinds = one_in(4);
     p->sessions = one_in(2);
     p->horizon_ms = one_in(4) ? 0 : one_in(2) ? 120000 : between(1000, 20000);
+    p->lab = one_in(3) ? (unsigned)between(1, 3) : 0;
+    p->global_ids = one_in(2);
     p->jobs_max = 4000;
     p->bursts = 20;
     p->burst_max = 60;
@@ -124,21 +127,25 @@ void seed_write_conf(void)
     unsigned factor = (unsigned)between(1, 3);
     FILE *out = fopen(conf_file, "w");
     must(out != NULL);
-    fprintf(out,
-            "redis: { url = \"redis://127.0.0.1:6379\"; horizon = \"%lldms\"; durability "
-            "= \"%s\"; "
-            "};\n"
-            "http: { listen = \"\"; }; admin: { listen = \"\"; };\n"
-            "daemon: { log = \"info\"; batch_max = %lld; };\n"
-            "sources: { log: { type = \"kafka\"; brokers = \"broker:9092\"; topics = [ "
-            "\"t\" ]; start = \"%s\"; };\n"
-            "           session: { type = \"session\"; }; web: { type = \"web\"; }; };\n"
-            "sinks: { out: { type = \"remote\"; max_in_flight = %lld; };\n"
-            "         lines: { type = \"queue\"; lease = \"5s\"; }; };\n"
-            "routes: {\n"
-            "  line: { from = \"web\"; to = \"lines\"; match = \"q\"; };\n",
-            (long long)p->horizon_ms, durability(), (long long)p->batch_max,
-            p->latest ? "latest" : "earliest", (long long)in_flight_max);
+    fprintf(
+        out,
+        "redis: { url = \"redis://127.0.0.1:6379\"; horizon = \"%lldms\"; durability "
+        "= \"%s\"; "
+        "};\n"
+        "http: { listen = \"\"; }; admin: { listen = \"\"; };\n"
+        "daemon: { log = \"info\"; batch_max = %lld; };\n"
+        "sources: { log: { type = \"kafka\"; brokers = \"broker:9092\"; topics = [ "
+        "\"t\" ]; start = \"%s\"; };\n"
+        "           session: { type = \"session\"; }; web: { type = \"web\"; };%s };\n"
+        "sinks: { out: { type = \"remote\"; max_in_flight = %lld; };\n"
+        "         lines: { type = \"queue\"; lease = \"5s\"; };\n",
+        (long long)p->horizon_ms, durability(), (long long)p->batch_max,
+        p->latest ? "latest" : "earliest", p->lab ? " lab: { type = \"lab\"; };" : "",
+        (long long)in_flight_max);
+    lab_write_conf(out, false);
+    fprintf(out, "};\nroutes: {\n"
+                 "  line: { from = \"web\"; to = \"lines\"; match = \"q\"; };\n");
+    lab_write_conf(out, true);
     for (int i = 0; i < 2 - reconf.lacks_web; i++)
         fprintf(out,
                 "  %s: { from = [ %s ]; to = \"out\"; retry: { first = \"1s\"; factor = "
@@ -173,12 +180,14 @@ void seed_simulate(uint64_t seed, struct words keep)
     draw_from(&stream);
     choose_plan(keep);
     reconf_init();
+    lab_init();
     seed_write_conf();
     servers_init();
     reached_watch();
     jobs_init();
     alive_init();
     consumers_init();
+    judge_audits();
     for (unsigned i = 0; i < world.plan.cores; i++)
         core_start(&cores[i]);
     after(SECOND, servers_sync, NULL, 0);

@@ -54,6 +54,8 @@ struct plan {
     bool static_members; /* of the consumer group */
     bool rewinds;        /* operators rewind the log */
     bool sessions;       /* some producers use the session */
+    unsigned lab;        /* one job in so many is one of the laboratory; 0: none */
+    bool global_ids;     /* of its queues */
     bool clock_jumps;
     enum {
         ALL_FAULTS,
@@ -331,10 +333,33 @@ void session_cut(struct sim_core *core); /* faults */
 void session_take_over(struct sim_core *core);
 void session_lose(struct sim_core *core);
 
+/* --- lab.c: further features (lab.h) --- */
+
+void lab_write_conf(FILE *out, bool routes); /* else the source and the sinks */
+void lab_init(void);
+bool lab_produce(struct step *step); /* whether the step is one of the laboratory */
+const struct lab_ask *lab_ask(struct sim_core *core, void *call);
+void lab_answer(struct sim_core *core, void *call, const struct lab_answer *answer);
+void lab_deliver(struct sim_core *core, void *delivery, const struct lab_delivery *d);
+void lab_server_lost(int64_t since_us);
+int64_t lab_latest_us(void);
+bool lab_is_done(void);
+void lab_judge(void);
+
 /* --- judge.c --- */
 
 /* Whether only dead letters remain in Redis. */
 bool judge_is_quiet(void);
 void judge_redis(int64_t dead);
+/* Audits a bucket. base: of its keys; ids: of a queue with global ids, else NULL. */
+void judge_bucket(const char *base, const char *ids, const char *kind);
+
+/* --- judge_keys.c --- */
+
+/* lua/audit.lua of each bucket in Redis. At any time. */
+void judge_audit(void);
+void judge_audits(void); /* begins to do so, now and then */
+/* Which keys remain, when all jobs have left. */
+void judge_keys(void);
 
 #endif

@@ -314,6 +314,9 @@ static const struct sim_host host = {
     .pulled = consumer_pulled,
     .finished = consumer_finished,
     .deliver = jobs_deliver,
+    .lab_ask = lab_ask,
+    .lab_answer = lab_answer,
+    .lab_deliver = lab_deliver,
 };
 
 /* ------------------------------------------------------------------------- lives */

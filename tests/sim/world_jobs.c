@@ -115,6 +115,8 @@ static void produce(struct step *step)
 {
     draw_from(&step->stream);
     world.plan.jobs.begun = step->number + 1;
+    if (lab_produce(step))
+        return;
     struct job_seen *job = add_produced(step);
     if (one_in(2))
         add_record(job);
@@ -157,6 +159,7 @@ void jobs_init(void)
 void jobs_server_lost(int64_t since_us, bool promised)
 {
     reconf_meta(true);
+    lab_server_lost(since_us);
     for (guint i = 0; i < jobs->len; i++) {
         struct job_seen *job = jobs->pdata[i];
         bool accepted_now = !promised && job->accepted_us >= since_us;
@@ -257,7 +260,7 @@ bool jobs_are_done(void)
             break;
         check_left(job);
     }
-    return done && log_is_stored() && session_is_stored();
+    return done && log_is_stored() && session_is_stored() && lab_is_done();
 }
 
 int64_t jobs_latest_us(void)
@@ -265,6 +268,8 @@ int64_t jobs_latest_us(void)
     int64_t latest_us = world.now_us;
     if (servers_regained_us() > latest_us)
         latest_us = servers_regained_us();
+    if (lab_latest_us() > latest_us)
+        latest_us = lab_latest_us();
     for (guint i = 0; i < jobs->len; i++)
         latest_us =
             due_us(jobs->pdata[i]) > latest_us ? due_us(jobs->pdata[i]) : latest_us;
@@ -278,6 +283,9 @@ void jobs_judge(void)
             broken("G2: %lld is not delivered",
                    (long long)((struct job_seen *)jobs->pdata[i])->record.number);
     log_judge();
+    lab_judge();
     if (!world.failed)
         judge_redis(jobs_dead());
+    if (!world.failed)
+        judge_keys();
 }

@@ -11,5 +11,6 @@ extern struct sim_entry sim_entry;
 
 void core_net_event(const struct event *event);
 void core_plugin_event(const struct event *event);
+void core_lab_event(void *call);
 
 #endif

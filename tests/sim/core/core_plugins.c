@@ -197,6 +197,8 @@ void core_plugin_event(const struct event *event)
         on_pull(event->number);
     } else if (event->kind == EVENT_FINISH) {
         on_finish(event->number);
+    } else if (event->kind == EVENT_LAB) {
+        core_lab_event(event->of);
     } else if (event->kind == EVENT_REQUEST) {
         on_request(event->number);
     } else if (event->kind == EVENT_SESSION) {
@@ -206,10 +208,12 @@ void core_plugin_event(const struct event *event)
     }
 }
 
-extern const struct sink_ops sink_queue;
+extern const struct sink_ops sink_queue, sink_lab;
+extern const struct source_ops source_lab;
 const struct source_ops *const source_plugins[] = {&source_log, &source_session,
-                                                   &source_web, NULL};
-const struct sink_ops *const sink_plugins[] = {&sink_remote, &sink_queue, NULL};
+                                                   &source_web, &source_lab, NULL};
+const struct sink_ops *const sink_plugins[] = {&sink_remote, &sink_queue, &sink_lab,
+                                               NULL};
 
 int plugins_worker(int argc, char **argv)
 {
