@@ -257,9 +257,6 @@ static void *lua_memory(void *arg, void *p, size_t old, size_t n)
     return block_resize(p, old, n);
 }
 
-/* Redis' limit for the garbage of its scripts matters to nobody here. */
-enum { GARBAGE_PERCENT = 1000 };
-
 void model_lua_open(struct redis_model *m)
 {
     static const luaL_Reg redis[] = {
@@ -271,7 +268,6 @@ void model_lua_open(struct redis_model *m)
         {"__index", no_global}, {"__newindex", no_new_global}, {NULL, NULL}};
     lua_State *l = m->lua = lua_newstate(lua_memory, NULL);
     must(l != NULL);
-    lua_gc(l, LUA_GCSETPAUSE, GARBAGE_PERCENT);
     luaL_openlibs(l);
     lua_pushlightuserdata(l, m);
     luaL_openlib(l, "redis", redis, 1);
