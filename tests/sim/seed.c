@@ -26,7 +26,7 @@ static void choose_volume(struct plan *p)
     p->bursts = 1;
     p->record_every_us = p->faults_end_us / (2 * p->jobs_max / p->burst_max + 1);
     p->far_ms = between(1000, 20000);
-    p->queued = 200;
+    p->queued = p->messages = 200; /* they come a few at a time */
     p->lab = 0;
     p->keys = KEYS_MAX;
     p->sink_fails = p->sink_fails ? 200 : 0;
@@ -94,7 +94,7 @@ static void choose_plan(struct words keep)
     p->jobs_max = 4000;
     p->bursts = 20;
     p->burst_max = 60;
-    p->queued = 2;
+    p->queued = p->messages = 2;
     p->keys = 6;
     p->outcomes_every_us = 1;
     p->in_flight_max = 200;

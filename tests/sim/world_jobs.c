@@ -120,7 +120,7 @@ static void produce(struct step *step)
     struct job_seen *job = add_produced(step);
     if (one_in(2))
         add_record(job);
-    else if (world.plan.sessions && one_in(2))
+    else if (world.plan.sessions && one_in(world.plan.messages))
         session_append(job);
     else
         add_request(job);
