@@ -133,12 +133,10 @@ struct batch {
      * end with a timestamp. */
     struct batcher_partition partitions[BATCH_PARTITIONS_MAX];
     unsigned partition_count;
-    /* For store_wait.c: executed batches that wait for replicas, the answer codes, and
-     * whether the current WAIT covers this batch. */
+    /* For store_wait.c: executed batches that wait for replicas, and the answer codes. */
     TAILQ_ENTRY(batch) unreplicated;
     char *codes;
     size_t code_count;
-    bool wait_sent;
 };
 /* How the changes of a batcher become the arguments of its script; filled in by calls.c.
  * */

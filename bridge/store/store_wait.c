@@ -4,10 +4,10 @@
  * have it.
  *
  * Each server has at most one WAIT open, on the connection that carried the changes.
- * Changes executed meanwhile are covered by the next WAIT. WAIT returns a number of
- * replicas, not an error. If the number is too small, the changes stay unanswered and
- * WAIT is repeated. After a lost connection the outcome is unknown, so the changes are
- * sent again.
+ * Redis answers in order: all changes that were answered before WAIT are covered by it.
+ * WAIT returns a number of replicas, not an error. If the number is too small, the
+ * changes stay unanswered and WAIT is repeated. After a lost connection the outcome is
+ * unknown, so the changes are sent again.
  */
 #include "bridge/base/loop.h"
 #include "bridge/base/mem.h"
@@ -27,7 +27,6 @@ void wait_for_replicas(struct node *node, struct batch *batch, struct slice code
 {
     batch->codes = mem_strndup(codes.p, codes.n);
     batch->code_count = codes.n;
-    batch->wait_sent = false;
     TAILQ_INSERT_TAIL(&node->unreplicated, batch, unreplicated);
 }
 
@@ -68,8 +67,7 @@ static void on_wait(void *arg, const struct redisReply *reply)
     } else {
         complain(node, have, failing_over);
     }
-    for (batch = TAILQ_FIRST(&node->unreplicated); batch && batch->wait_sent;
-         batch = next) {
+    for (batch = TAILQ_FIRST(&node->unreplicated); batch; batch = next) {
         next = TAILQ_NEXT(batch, unreplicated);
         if (enough) {
             TAILQ_REMOVE(&node->unreplicated, batch, unreplicated);
@@ -82,7 +80,6 @@ static void on_wait(void *arg, const struct redisReply *reply)
 
 int64_t wait_flush(struct node *node, int64_t now_us)
 {
-    struct batch *batch;
     char n[16], block[16];
     if (TAILQ_EMPTY(&node->unreplicated) || node->waiting || node->state != NODE_UP)
         return -1;
@@ -90,8 +87,6 @@ int64_t wait_flush(struct node *node, int64_t now_us)
         return node->wait_again_us - now_us;
     snprintf(n, sizeof(n), "%u", node->store->conf.durability.replicas);
     snprintf(block, sizeof(block), "%d", BLOCK_MS);
-    TAILQ_FOREACH (batch, &node->unreplicated, unreplicated)
-        batch->wait_sent = true;
     node->waiting = true;
     redis_command(node->redis,
                   (const struct slice[]){SLICE_LIT("WAIT"), slice_of(n), slice_of(block)},
