@@ -9,11 +9,16 @@
 const char conf_file[] =
     "sim.conf"; /* in the working folder: its name is in the stories */
 
-enum { VOLUME_SHARE = 32, SHORT_SEEDS = 1000 };
+enum { VOLUME_SHARE = 32, SHORT_SEEDS = 1000, FAR_SHARE = 8 };
 
 bool seed_is_volume(uint64_t seed)
 {
     return seed % VOLUME_SHARE == 7;
+}
+
+bool seed_is_far(uint64_t seed)
+{
+    return seed % FAR_SHARE == 3;
 }
 
 /* Many jobs in few turns: large batches, bursts that are due together, few faults. */
@@ -48,7 +53,7 @@ static const char *durability(void)
  * also if nothing else happens that mentions the slot. */
 static void choose_far(struct plan *p)
 {
-    p->only = one_in(2) ? ONLY_MOVES : ONLY_JUMPS;
+    p->only = world.seed / FAR_SHARE % 2 ? ONLY_MOVES : ONLY_JUMPS;
     p->cores = one_in(2) ? 1 : p->cores;
     p->horizon_ms = p->only == ONLY_MOVES ? between(1000, 4000) : 120000;
     p->record_every_us = between(3, 10) * SECOND;
@@ -101,7 +106,7 @@ static void choose_plan(struct words keep)
     p->read_max = 20;
     if (seed_is_volume(world.seed))
         choose_volume(p);
-    else if (one_in(16))
+    else if (seed_is_far(world.seed))
         choose_far(p);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
          "within %lld s, fsync %s, %u replicas, durability %s, order %s, "

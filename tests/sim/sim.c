@@ -8,8 +8,8 @@
  * The first seed that fails is shortened. Exits with 1 if one fails. SIM_FROM=N: begins
  * with the seed N; otherwise the time chooses it. SIM_TWICE=1: simulates each seed twice
  * and compares the stories. SIM_FIRST=1: ends at the first that fails, and does not
- * shorten it. SIM_PLANS=volume: only seeds of very many jobs. SIM_JOBS=N: so many seeds
- * at once; otherwise one for each CPU.
+ * shorten it. SIM_PLANS=volume: only seeds of very many jobs; far: of far jobs.
+ * SIM_JOBS=N: so many seeds at once; otherwise one for each CPU.
  */
 #include "tests/sim/shorten.h"
 
@@ -26,8 +26,8 @@ enum { SEED_CPU_S = 300, AHEAD_MAX = 512 };
 static struct {
     const char *folder; /* of the program and the stories */
     struct words keep;
-    bool alone, twice; /* alone: one seed, whose story is kept */
-    bool volume;       /* only seeds of many jobs */
+    bool alone, twice;           /* alone: one seed, whose story is kept */
+    bool (*only)(uint64_t seed); /* simulates only these; NULL: all */
     unsigned at_once, failures_max;
     double begun_s, limit_s;
 } run;
@@ -169,7 +169,7 @@ static uint64_t simulate_from(uint64_t seed)
     uint64_t last = seed;
     while (sum.failures < run.failures_max) {
         for (; may_start(); seed++) {
-            while (run.volume && !seed_is_volume(seed))
+            while (run.only && !run.only(seed))
                 seed++;
             start(seed);
         }
@@ -190,7 +190,8 @@ static void read_environment(void)
     const char *plans = getenv("SIM_PLANS"), *jobs = getenv("SIM_JOBS");
     long cpus = jobs ? atol(jobs) : sysconf(_SC_NPROCESSORS_ONLN);
     run.twice = getenv("SIM_TWICE") != NULL;
-    run.volume = !run.alone && plans && strcmp(plans, "volume") == 0;
+    if (!run.alone && plans)
+        run.only = strcmp(plans, "volume") == 0 ? seed_is_volume : seed_is_far;
     run.failures_max = getenv("SIM_FIRST") ? 1 : 10;
     run.at_once = cpus < 1 ? 1 : cpus < CHILDREN_MAX ? (unsigned)cpus : CHILDREN_MAX - 1;
 }
