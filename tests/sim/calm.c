@@ -49,10 +49,7 @@ static void check_leaves(void *arg, int64_t number)
         at(servers_due_us(job->record.due_ms) + SOON_US, check_leaves, arg, number);
         return;
     }
-    /* The due time of a job without one, and a lease, wait for a clock that was set back.
-     */
-    bool is_late = servers_regained_us() + SOON_US < world.now_us;
-    if (is_late && is_calm() && !receiver_was_busy() && !is_far_off() && job->accepted &&
+    if (is_calm() && !receiver_was_busy() && !is_far_off() && job->accepted &&
         job->accepted_us + SOON_US < world.now_us)
         broken("G2: %lld was due at %.3f, is not delivered, and there is no fault",
                (long long)number, (double)servers_due_us(job->record.due_ms) / 1e6);

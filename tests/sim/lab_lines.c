@@ -451,7 +451,8 @@ static int64_t latest_us(void)
         const struct line *line = lines->pdata[i];
         latest_ms = line->due_ms > latest_ms ? line->due_ms : latest_ms;
     }
-    return servers_due_us(latest_ms);
+    int64_t due_us = servers_due_us(latest_ms);
+    return due_us > servers_regained_us() ? due_us : servers_regained_us();
 }
 
 static bool is_done(void)

@@ -47,35 +47,7 @@ static long long jobs_of(const char *route, unsigned buckets)
     return n;
 }
 
-/* The number changes only while the route has no jobs. */
-void reconf_meta(bool crashed)
-{
-    for (int i = 0; i < ROUTES_MAX; i++) {
-        char field[32];
-        snprintf(field, sizeof(field), "route:%s", routes[i]);
-        unsigned now = (unsigned)ask("HGET", "tarry:meta", field), was = in_redis[i];
-        in_redis[i] = now;
-        if (now == was || was == 0 || crashed)
-            continue;
-        long long jobs = jobs_of(routes[i], was);
-        tell("the route %s has %u buckets now; it had %u", routes[i], now, was);
-        if (jobs > 0)
-            broken("the buckets of the route %s change from %u to %u, with %lld jobs",
-                   routes[i], was, now, jobs);
-    }
-}
-
-bool reconf_has_buckets(void)
-{
-    return !world.plan.by_key;
-}
-
 static int64_t restored_us; /* the configuration is the right one, at the latest */
-
-int64_t reconf_us(void)
-{
-    return restored_us;
-}
 
 static void write_right(void)
 {
@@ -92,12 +64,6 @@ static void reload_all(void)
         core_signal(&cores[i], SIGHUP);
 }
 
-void reconf_end(void)
-{
-    write_right();
-    reload_all();
-}
-
 static void restore(void *arg, int64_t number)
 {
     (void)arg;
@@ -105,6 +71,44 @@ static void restore(void *arg, int64_t number)
     tell("the configuration is the right one again");
     if (number)
         reload_all();
+}
+
+/* The number changes only while the route has no jobs. */
+void reconf_meta(bool crashed)
+{
+    for (int i = 0; i < ROUTES_MAX; i++) {
+        char field[32];
+        snprintf(field, sizeof(field), "route:%s", routes[i]);
+        unsigned now = (unsigned)ask("HGET", "tarry:meta", field), was = in_redis[i];
+        in_redis[i] = now;
+        if (now == was || was == 0 || crashed)
+            continue;
+        long long jobs = jobs_of(routes[i], was);
+        tell("the route %s has %u buckets now; it had %u", routes[i], now, was);
+        if (jobs > 0)
+            broken("the buckets of the route %s change from %u to %u, with %lld jobs",
+                   routes[i], was, now, jobs);
+        if (now != reconf.buckets[i]) { /* a core accepts it that started before */
+            restored_us = world.now_us + SECOND;
+            after(SECOND, restore, NULL, 1);
+        }
+    }
+}
+
+bool reconf_has_buckets(void)
+{
+    return !world.plan.by_key;
+}
+
+int64_t reconf_us(void)
+{
+    return restored_us;
+}
+
+void reconf_end(void)
+{
+    write_right();
+    reload_all();
 }
 
 /* A restart meanwhile reads it too. */
