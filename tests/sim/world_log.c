@@ -239,11 +239,13 @@ void log_init(void)
 
 /* ------------------------------------------------------------------------ judging */
 
+/* A record that a crash may have lost is not necessarily read again; it must leave. */
 static const struct job_seen *first_unread(void)
 {
     for (unsigned i = 0; i < count; i++)
         for (guint k = 0; k < parts[i].records->len; k++)
-            if (!record_of(&parts[i], k)->accepted && !record_of(&parts[i], k)->lost)
+            if (record_of(&parts[i], k)->accepted_us == 0 &&
+                !record_of(&parts[i], k)->lost)
                 return record_of(&parts[i], k);
     return unsent->len > 0 ? unsent->pdata[0] : NULL;
 }
