@@ -158,7 +158,7 @@ static void fail_script(struct sim_core *core)
 {
     struct server *s = any_server();
     (void)core;
-    int script = (int)between(0, SCRIPTS - 1);
+    int script = one_in(3) ? SCRIPT_ENQUEUE : (int)between(0, SCRIPTS - 1);
     const char *error = script_errors[between(0, 3)];
     fault("Redis fails the next calls of a script");
     fail_calls(s, script, error, (unsigned)skewed(1, 30));

@@ -115,6 +115,8 @@ void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char 
          *reason ? ": " : "", reason);
     if (outcome == STORED_DEAD)
         broken("record %lld became a dead letter", (long long)number);
+    if (outcome == STORED && job->accepted && job->record.offset < 0 && !job->excused)
+        broken("message %lld is stored twice", (long long)number);
     /* Before the source notices that the topic is a new one, it may store some of its
      * records as those of the old one. */
     if (outcome == STORED && job->accepted && job->topic_life > 0)
