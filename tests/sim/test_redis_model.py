@@ -28,8 +28,9 @@ def start(program, folder, name, port=0):
     child = subprocess.Popen([program, "--port", str(port), "--unixsocket", path, "--save", "", "--dir", str(folder),
                               "--repl-diskless-sync-delay", "0"], stdout=subprocess.DEVNULL)
     for _ in range(500):
-        if os.path.exists(path):
-            break
+        with socket.socket(socket.AF_UNIX) as probe:
+            if probe.connect_ex(path) == 0:
+                break
         time.sleep(0.01)
     return child, path
 
