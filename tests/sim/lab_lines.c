@@ -195,6 +195,14 @@ static void destroy(struct step *step)
     lab_send(call);
 }
 
+/* No job has had this id. */
+static void on_unknown(struct lab_call *call, const struct lab_answer *answer)
+{
+    (void)call;
+    if (answer && answer->code != QUEUE_NONE && answer->code != QUEUE_AWAY)
+        broken("lab: the end of a job that never was is answered %d", answer->code);
+}
+
 static void produce(struct step *step, int64_t number)
 {
     static struct lab_call of_step; /* only its stream */
@@ -217,6 +225,9 @@ static void produce(struct step *step, int64_t number)
     submit(line, again && one_in(2));
     if (one_in(60))
         destroy(step);
+    if (one_in(20))
+        lab_send(lab_call_new(LAB_DELETE, queues[between(0, QUEUES - 1)].name, "never",
+                              on_unknown, NULL, &step->stream));
 }
 
 /* --------------------------------------------------------------------- consuming */
@@ -251,8 +262,8 @@ static void on_finished(struct lab_call *call, const struct lab_answer *answer)
         line->ended_us < call->first_us && call->ask.op != LAB_DELETE)
         broken("lab: a token of %lld counts, but it was %s at %.6f", number,
                line->ended_by, (double)line->ended_us / 1e6);
-    bool is_present =
-        line->id->last == line && !line->closed; /* no new job replaces it */
+    /* No new job replaces it, and no expiry ends it. */
+    bool is_present = line->id->last == line && !line->closed && line->expires_ms == 0;
     if (sure && is_present && answer->code != QUEUE_OK &&
         line->lease_ms == hold->lease_ms && lab_is_calm_since(call->sent_us) &&
         !world.plan.clock_jumps && hold->lease_ms > servers_latest_ms() + 500)

@@ -60,6 +60,8 @@ static void on_stored(struct lab_call *call, const struct lab_answer *answer)
         lab_send_later(call, skewed(10 * MS, 5 * SECOND));
         return;
     }
+    if (answer->code == STORED_ALREADY && job->runs == 1)
+        job->closed = true; /* the dead letter of that run was there before */
     job->accepted_us = world.now_us;
 }
 
