@@ -185,6 +185,26 @@ static void offsets_added_before_a_reset_never_ripen(void **state)
     assert_int_equal(kafka_lag_ripe(&l, 101700), 21);
 }
 
+/* In a cluster the mark may be on another server than the job. If the job's server
+ * crashes before it has written to its disk, the offset must not be committed meanwhile.
+ */
+static void an_offset_is_safe_once_redis_has_answered_after_the_lag(void **state)
+{
+    (void)state;
+    struct kafka_lag l;
+    kafka_lag_init(&l, 1600);
+    kafka_lag_add(&l, 0, 7);
+    assert_int_equal(kafka_lag_safe(&l, 1000, 900), -1);
+    assert_int_equal(kafka_lag_safe(&l, 1700, 1000), -1); /* ripe now */
+    assert_int_equal(kafka_lag_safe(&l, 9000, 1699), -1); /* silent since */
+    assert_int_equal(kafka_lag_safe(&l, 9000, -1), -1);   /* down */
+    assert_int_equal(kafka_lag_safe(&l, 9500, 9400), 7);
+    kafka_lag_add(&l, 10000, 8);
+    assert_int_equal(kafka_lag_safe(&l, 20000, 20000), 8);
+    kafka_lag_reset(&l, 5);
+    assert_int_equal(kafka_lag_safe(&l, 20001, 0), 5);
+}
+
 /* Compare with every note that was made, at random times, with lags of all sizes. */
 static void the_age_of_the_ripe_offset_exceeds_the_lag_by_at_most_a_slot(void **state)
 {
@@ -260,6 +280,7 @@ UNIT(kafka_offsets)
         cmocka_unit_test(an_offset_is_ripe_only_after_the_lag),
         cmocka_unit_test(without_a_lag_everything_is_ripe_at_once),
         cmocka_unit_test(offsets_added_before_a_reset_never_ripen),
+        cmocka_unit_test(an_offset_is_safe_once_redis_has_answered_after_the_lag),
         cmocka_unit_test(the_age_of_the_ripe_offset_exceeds_the_lag_by_at_most_a_slot),
         cmocka_unit_test(any_order_of_answers_commits_the_longest_stored_prefix),
     };

@@ -8,6 +8,7 @@
  */
 #include "bridge/engine/kv.h"
 #include "bridge/engine/bridge.h"
+#include "bridge/engine/route.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,6 +29,20 @@ struct ask {
 };
 
 /* --- watchers --- */
+
+int64_t kv_answered_ms(const struct source *src)
+{
+    int64_t least_ms = loop_mono_ms();
+    EACH_ROUTE (src->bridge, route) {
+        const struct store *st = route->sink->store;
+        bool is_of_kv = st == src->bridge->store && store_server_count(st) == 1;
+        if (is_of_kv || !route_comes_from(route, src))
+            continue;
+        int64_t answered_ms = store_answered_ms(st);
+        least_ms = answered_ms < least_ms ? answered_ms : least_ms;
+    }
+    return least_ms;
+}
 
 void kv_watch(struct source *src, void (*cb)(void *arg), void *arg)
 {

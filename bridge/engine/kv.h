@@ -43,6 +43,10 @@ void kv_get(struct source *src, const char *kv, struct slice field, kv_get_cb *c
 typedef void kv_list_cb(void *arg, enum kv_code code, const struct kv_item *items,
                         unsigned n);
 void kv_list(struct source *src, const char *kv, kv_list_cb *cb, void *arg);
+/* The monotonic time in ms until which the servers of the source's jobs are known to have
+ * run; -1: one is not usable. Ask before a put that must not outlive those jobs: the
+ * answer to a put proves it only of the server that has the kv. */
+int64_t kv_answered_ms(const struct source *src);
 /* Set the source's watcher. cb is called when this or another instance has changed a
  * store of this source, and when changes may have been missed (Redis was unreachable). */
 void kv_watch(struct source *src, void (*cb)(void *arg), void *arg);

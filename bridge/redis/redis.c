@@ -38,6 +38,11 @@ int64_t redis_silent_ms(const struct redis *r)
     return r->lost_ms > 0 ? loop_mono_ms() - r->lost_ms : waits_ms(r);
 }
 
+int64_t redis_heard_ms(const struct redis *r)
+{
+    return r->heard_ms;
+}
+
 /* Checks the oldest open command. The timer is set when the first command is sent. */
 static void on_deadline(void *arg)
 {

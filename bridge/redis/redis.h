@@ -134,6 +134,8 @@ void redis_push(struct redis *r);
  * and until its first reply: since the last reply that was missing on an earlier
  * connection, or since redis_new(). */
 int64_t redis_silent_ms(const struct redis *r);
+/* The monotonic time of the last reply on this connection, in ms; 0: none. */
+int64_t redis_heard_ms(const struct redis *r);
 /* Subscribes to the channels, also after each reconnection; call it once. Borrows
  * channels until redis_free(). The connection then accepts no other commands. */
 void redis_subscribe(struct redis *r, const char *const *channels, size_t count,

@@ -79,6 +79,10 @@ const char *store_trouble(const struct store *st);
  * known after at most 1 s + STORE_SILENT_MS. */
 enum { STORE_SILENT_MS = 800 };
 int64_t store_silent_ms(const struct store *st);
+/* The monotonic time in ms at which all servers had replied: the last reply of the one
+ * that has been silent for the longest. -1: a server is not usable. */
+int64_t store_answered_ms(const struct store *st);
+unsigned store_server_count(const struct store *st);
 /* Appends the text of store_trouble(), behind "Redis has not answered for 3 s: " if
  * store_silent_ms() is not 0. Appends nothing if there is no problem. */
 void store_add_trouble(const struct store *st, struct buf *out);

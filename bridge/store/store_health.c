@@ -59,6 +59,21 @@ int64_t store_silent_ms(const struct store *st)
     return node ? redis_silent_ms(node->redis) : 0;
 }
 
+int64_t store_answered_ms(const struct store *st)
+{
+    int64_t least_ms = loop_mono_ms();
+    for (unsigned i = 0; i < st->node_count; i++) {
+        int64_t heard_ms = redis_heard_ms(st->nodes[i]->redis);
+        least_ms = heard_ms < least_ms ? heard_ms : least_ms;
+    }
+    return store_is_up(st) ? least_ms : -1;
+}
+
+unsigned store_server_count(const struct store *st)
+{
+    return st->node_count;
+}
+
 void store_add_trouble(const struct store *st, struct buf *out)
 {
     const struct node *node = silent_node(st);

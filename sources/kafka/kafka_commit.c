@@ -2,16 +2,16 @@
 /* kafka_commit.c - which offsets of a partition may be committed, and their commit. */
 #include "sources/kafka/kafka_part.h"
 
-int64_t kafka_part_committable(struct kafka_part *part)
+int64_t kafka_part_committable(struct kafka_part *part, int64_t answered_ms)
 {
     const bool stays = part->rewind_to < 0 && !part->recreated && !part->rewinds_next &&
                        !(part->pauses & PAUSE_MARKS);
 
-    if (!stays)
+    if (!stays || answered_ms < 0)
         return -1;
     return part->ignore_lag && part->offsets.done >= 0
                ? part->offsets.done
-               : kafka_lag_ripe(&part->lag, loop_mono_ms());
+               : kafka_lag_safe(&part->lag, loop_mono_ms(), answered_ms);
 }
 
 /* librdkafka commits only offsets above the last commit. After a topic was recreated,

@@ -187,9 +187,10 @@ static void write_marks(struct kafka_marks *m)
 {
     struct kafka_fields changed = {0};
     struct kafka_part *part;
+    const int64_t answered_ms = kv_answered_ms(m->parts->src);
 
     TAILQ_FOREACH (part, &m->parts->list, link) {
-        const int64_t offset = kafka_part_committable(part);
+        const int64_t offset = kafka_part_committable(part, answered_ms);
         if (offset < 0 || offset == part->mark)
             continue;
         part->mark_sent = offset;

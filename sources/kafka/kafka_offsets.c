@@ -79,7 +79,7 @@ enum { SLOTS_PER_LAG = 16 };
 
 void kafka_lag_init(struct kafka_lag *l, int64_t lag_ms)
 {
-    *l = (struct kafka_lag){.lag_ms = lag_ms, .ripe = -1};
+    *l = (struct kafka_lag){.lag_ms = lag_ms, .ripe = -1, .safe = -1, .asked = -1};
 }
 
 static int64_t slot_ms(const struct kafka_lag *l)
@@ -120,8 +120,20 @@ int64_t kafka_lag_ripe(struct kafka_lag *l, int64_t now_ms)
     return l->ripe;
 }
 
+int64_t kafka_lag_safe(struct kafka_lag *l, int64_t now_ms, int64_t answered_ms)
+{
+    if (answered_ms < l->asked_ms)
+        return l->safe;
+    l->safe = l->asked;
+    l->asked = kafka_lag_ripe(l, now_ms);
+    l->asked_ms = now_ms;
+    if (answered_ms >= now_ms)
+        l->safe = l->asked;
+    return l->safe;
+}
+
 void kafka_lag_reset(struct kafka_lag *l, int64_t offset)
 {
     l->count = 0;
-    l->ripe = offset;
+    l->ripe = l->safe = l->asked = offset;
 }

@@ -66,12 +66,18 @@ struct kafka_lag {
     } slot[KAFKA_LAG_SLOTS];
     unsigned first, count;
     int64_t ripe; /* -1: nothing yet */
+    /* safe: Redis is known to have run until it was ripe; -1: nothing yet. asked: the
+     * next one; it was ripe at asked_ms. */
+    int64_t safe, asked, asked_ms;
 };
 
 void kafka_lag_init(struct kafka_lag *l, int64_t lag_ms);
 void kafka_lag_add(struct kafka_lag *l, int64_t now_ms, int64_t offset);
 /* Returns the last offset noted at least lag_ms ago; -1: none. */
 int64_t kafka_lag_ripe(struct kafka_lag *l, int64_t now_ms);
+/* Returns the last offset that was ripe at answered_ms, or at an earlier call; -1: none.
+ */
+int64_t kafka_lag_safe(struct kafka_lag *l, int64_t now_ms, int64_t answered_ms);
 /* Drops all noted offsets. offset is ripe from now on; -1: no offset is ripe. */
 void kafka_lag_reset(struct kafka_lag *l, int64_t offset);
 
@@ -182,8 +188,9 @@ void kafka_part_reading_written(struct kafka_part *part, int64_t mark);
 void kafka_part_rewind_to_mark(struct kafka_part *part, int64_t mark);
 /* ------------------------------------------------------------- kafka_commit.c */
 
-/* Returns the offset that may be marked and committed; -1: not known, or not now. */
-int64_t kafka_part_committable(struct kafka_part *part);
+/* Returns the offset that may be marked and committed; -1: not known, or not now.
+ * answered_ms: of kv_answered_ms(). */
+int64_t kafka_part_committable(struct kafka_part *part, int64_t answered_ms);
 
 /* Passes to librdkafka the offsets to commit, and takes ownership of list. librdkafka
  * commits by its own timer. */
