@@ -45,14 +45,14 @@ static void check_leaves(void *arg, int64_t number)
     const struct job_seen *job = arg;
     if (job_has_left(job) || job->sent_us || has_group(job))
         return;
-    if (servers_due_us(job->record.due_ms) + SOON_US > world.now_us) {
-        at(servers_due_us(job->record.due_ms) + SOON_US, check_leaves, arg, number);
+    if (job_due_us(job) + SOON_US > world.now_us) {
+        at(job_due_us(job) + SOON_US, check_leaves, arg, number);
         return;
     }
     if (is_calm() && !receiver_was_busy() && !is_far_off() && job->accepted &&
         job->accepted_us + SOON_US < world.now_us)
         broken("G2: %lld was due at %.3f, is not delivered, and there is no fault",
-               (long long)number, (double)servers_due_us(job->record.due_ms) / 1e6);
+               (long long)number, (double)job_due_us(job) / 1e6);
     after(SOON_US, check_leaves, arg, number);
 }
 

@@ -70,6 +70,12 @@ static void slow(struct sim_core *core)
     conns_slow(core, world.now_us + skewed(MS, 12 * SECOND));
 }
 
+static void block(struct sim_core *core)
+{
+    struct server *s = any_server();
+    conns_block(core, s, world.now_us + skewed(10 * MS, 20 * SECOND));
+}
+
 /* ------------------------------------------------------------------------- Redis */
 
 static void start_server(void *arg, int64_t number)
@@ -231,6 +237,11 @@ static void promote(struct sim_core *core)
     fail_over();
 }
 
+static bool is_cluster(void)
+{
+    return world.plan.masters > 0;
+}
+
 /* ------------------------------------------------------------------------- table */
 
 /* To add a fault is to add a row. begin: calls fault() when it begins and, if it lasts,
@@ -244,6 +255,7 @@ static const struct kind {
     {4, stop, NULL},
     {4, cut, NULL},
     {4, cut_quietly, NULL},
+    {3, block, NULL},
     {4, slow, NULL},
     {4, stall, NULL},
     {4, reload, NULL},
@@ -268,6 +280,9 @@ static const struct kind {
     {4, halt_replica, has_replicas},
     {2, lose_replica, has_replicas},
     {6, promote, has_replicas},
+    {16, cluster_move_slot, is_cluster},
+    {3, cluster_fail_over, is_cluster},
+    {3, cluster_isolate, is_cluster},
     {2, reconf_less_routes, NULL},
     {4, reconf_other_buckets, reconf_has_buckets},
 };

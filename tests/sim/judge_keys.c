@@ -26,7 +26,8 @@ static const struct row {
     {"tarry:meta", STAYS},
     {"tarry:alive", STAYS},
     {"tarry:states", STAYS},
-    {"tarry:{*}:kv:*", STAYS},       /* of a source */
+    {"tarry:history", STAYS},  /* each save sets its time to live, but that may be lost */
+    {"tarry:{*}:kv:*", STAYS}, /* of a source */
     {"tarry:{*}:queues", STAYS},     /* entries are removed after option `forget` */
     {"tarry:{*}:ids", WITH_LETTERS}, /* of a sink with global ids */
     {"tarry:{lab}:sums", STAYS},     /* of the same: the last claim */
@@ -114,6 +115,12 @@ static void audit_of(const char *key)
                                : "");
 }
 
+/* A node that was replaced keeps its data; the keys of a slot that moves are on two. */
+static bool is_whole(const char *key, const struct server *s)
+{
+    return server_of(slice_of(key)) == s && !cluster_moves(slice_of(key));
+}
+
 static void each_key(void (*fn)(const char *key))
 {
     char *save = NULL;
@@ -126,7 +133,7 @@ static void each_key(void (*fn)(const char *key))
         /* *N, then $LENGTH and the text of each */
         for (char *line = strtok_r((char *)buf_str(&reply), "\r\n", &save);
              line && !world.failed; line = strtok_r(NULL, "\r\n", &save))
-            if (*line != '*' && *line != '$')
+            if (*line != '*' && *line != '$' && is_whole(line, &servers[i]))
                 fn(line);
         buf_free(&reply);
     }

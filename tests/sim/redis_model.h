@@ -118,6 +118,7 @@ struct redis_view {
 unsigned redis_model_slot(struct slice key);
 /* The caller changes it at any time. The first call makes the server a node. */
 struct redis_view *redis_model_view(struct redis_model *m);
+bool redis_model_has_key(struct redis_model *m, struct slice key);
 /* Sets key to the name of one of its keys; slot -1: of any slot. Returns false if there
  * is none. */
 bool redis_model_find_key(struct redis_model *m, int slot, uint64_t which,

@@ -243,6 +243,11 @@ static GArray *ask_texts(struct redis_model *m, const struct slice *args, unsign
     return read_texts(reply);
 }
 
+bool redis_model_has_key(struct redis_model *m, struct slice key)
+{
+    return live(m, key) != NULL;
+}
+
 bool redis_model_find_key(struct redis_model *m, int slot, uint64_t which,
                           struct buf *key)
 {

@@ -9,7 +9,7 @@
 const char conf_file[] =
     "sim.conf"; /* in the working folder: its name is in the stories */
 
-enum { VOLUME_SHARE = 32, SHORT_SEEDS = 1000, FAR_SHARE = 8 };
+enum { VOLUME_SHARE = 32, SHORT_SEEDS = 1000, FAR_SHARE = 8, CLUSTER_SHARE = 4 };
 
 bool seed_is_volume(uint64_t seed)
 {
@@ -19,6 +19,11 @@ bool seed_is_volume(uint64_t seed)
 bool seed_is_far(uint64_t seed)
 {
     return seed % FAR_SHARE == 3;
+}
+
+bool seed_is_cluster(uint64_t seed)
+{
+    return seed % CLUSTER_SHARE == 2;
 }
 
 /* Many jobs in few turns: large batches, bursts that are due together, few faults. */
@@ -65,6 +70,16 @@ static void choose_far(struct plan *p)
     p->by_key = false;
 }
 
+/* The buckets of a route are on different nodes. */
+static void choose_cluster(struct plan *p)
+{
+    p->replicas = p->wait_for = p->lab = 0;
+    p->masters = (unsigned)between(2, 3);
+    p->servers = p->masters + (unsigned)between(0, 1);
+    if (!p->by_key)
+        p->buckets = (unsigned)between(1, 6);
+}
+
 static void choose_plan(struct words keep)
 {
     static const char *const only[] = {"", ", only moves fail", ", only clocks are set"};
@@ -108,16 +123,18 @@ static void choose_plan(struct words keep)
         choose_volume(p);
     else if (seed_is_far(world.seed))
         choose_far(p);
+    else if (seed_is_cluster(world.seed))
+        choose_cluster(p);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
          "within %lld s, fsync %s, %u replicas, durability %s, order %s, "
-         "horizon %lld ms, %u buckets, %u consumers%s%s%s",
+         "horizon %lld ms, %u buckets, %u consumers, %u servers, %u masters%s%s%s",
          p->cores, (long long)(p->faults_end_us / SECOND),
          p->fault_every_us == NEVER ? -1 : (long long)(p->fault_every_us / MS),
          (long long)(p->record_every_us / MS), (long long)p->far_ms / 1000,
          p->fsync_always ? "always" : "everysec", p->replicas, durability(),
          p->by_key ? "key" : "none", (long long)p->horizon_ms, p->buckets, p->consumers,
-         p->clock_jumps ? ", clock jumps" : "", p->sink_fails ? ", the sink fails" : "",
-         only[p->only]);
+         p->servers, p->masters, p->clock_jumps ? ", clock jumps" : "",
+         p->sink_fails ? ", the sink fails" : "", only[p->only]);
     plan_steps(p);
     tell("plan: %zu faults, %zu jobs", p->faults.n, p->jobs.n);
     plan_keep(p, keep.at, keep.n);
@@ -134,9 +151,7 @@ void seed_write_conf(void)
     must(out != NULL);
     fprintf(
         out,
-        "redis: { url = \"redis://127.0.0.1:6379\"; horizon = \"%lldms\"; durability "
-        "= \"%s\"; "
-        "};\n"
+        "redis: { url = \"%s\"; horizon = \"%lldms\"; durability = \"%s\"; };\n"
         "http: { listen = \"\"; }; admin: { listen = \"\"; };\n"
         "daemon: { log = \"info\"; batch_max = %lld; };\n"
         "sources: { log: { type = \"kafka\"; brokers = \"broker:9092\"; topics = [ "
@@ -144,6 +159,8 @@ void seed_write_conf(void)
         "           session: { type = \"session\"; }; web: { type = \"web\"; };%s };\n"
         "sinks: { out: { type = \"remote\"; max_in_flight = %lld; };\n"
         "         lines: { type = \"queue\"; lease = \"5s\"; };\n",
+        p->masters ? "redis+cluster://127.0.0.1:6379,127.0.0.1:6380"
+                   : "redis://127.0.0.1:6379",
         (long long)p->horizon_ms, durability(), (long long)p->batch_max,
         p->latest ? "latest" : "earliest", p->lab ? " lab: { type = \"lab\"; };" : "",
         (long long)in_flight_max);
@@ -171,6 +188,7 @@ static void heal(void)
     world.healed = true;
     reconf_end();
     servers_heal();
+    cluster_heal();
     for (unsigned i = 0; i < world.plan.cores; i++)
         if (!cores[i].alive)
             core_start(&cores[i]);
@@ -188,6 +206,7 @@ void seed_simulate(uint64_t seed, struct words keep)
     lab_init();
     seed_write_conf();
     servers_init();
+    cluster_init();
     reached_watch();
     jobs_init();
     alive_init();

@@ -21,8 +21,9 @@ struct words {
 
 /* --- seed.c --- */
 
-bool seed_is_volume(uint64_t seed); /* its plan has many jobs */
-bool seed_is_far(uint64_t seed);    /* few, and only faults that concern far jobs */
+bool seed_is_volume(uint64_t seed);  /* its plan has many jobs */
+bool seed_is_far(uint64_t seed);     /* few, and only faults that concern far jobs */
+bool seed_is_cluster(uint64_t seed); /* it has a Redis Cluster */
 /* Simulates it in this process. */
 void seed_simulate(uint64_t seed, struct words keep);
 

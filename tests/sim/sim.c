@@ -8,7 +8,8 @@
  * The first seed that fails is shortened. Exits with 1 if one fails. SIM_FROM=N: begins
  * with the seed N; otherwise the time chooses it. SIM_TWICE=1: simulates each seed twice
  * and compares the stories. SIM_FIRST=1: ends at the first that fails, and does not
- * shorten it. SIM_PLANS=volume: only seeds of very many jobs; far: of far jobs.
+ * shorten it. SIM_PLANS=volume: only seeds of very many jobs; far: of far jobs;
+ * cluster: of a Redis Cluster.
  * SIM_JOBS=N: so many seeds at once; otherwise one for each CPU.
  */
 #include "tests/sim/shorten.h"
@@ -191,7 +192,9 @@ static void read_environment(void)
     long cpus = jobs ? atol(jobs) : sysconf(_SC_NPROCESSORS_ONLN);
     run.twice = getenv("SIM_TWICE") != NULL;
     if (!run.alone && plans)
-        run.only = strcmp(plans, "volume") == 0 ? seed_is_volume : seed_is_far;
+        run.only = strcmp(plans, "volume") == 0    ? seed_is_volume
+                   : strcmp(plans, "cluster") == 0 ? seed_is_cluster
+                                                   : seed_is_far;
     run.failures_max = getenv("SIM_FIRST") ? 1 : 10;
     run.at_once = cpus < 1 ? 1 : cpus < CHILDREN_MAX ? (unsigned)cpus : CHILDREN_MAX - 1;
 }

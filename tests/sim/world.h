@@ -35,6 +35,7 @@ struct steps {
 /* What one seed is like. */
 struct plan {
     unsigned cores, servers;
+    unsigned masters; /* of a Redis Cluster; 0: it is none */
     int64_t faults_end_us;
     int64_t fault_every_us;               /* mean; NEVER: none */
     int64_t record_every_us;              /* mean */
@@ -206,7 +207,7 @@ extern struct server servers[SERVERS_MAX];     /* the first plan.servers of them
 void servers_init(void);
 struct server *server_at(const char *host, const char *port); /* NULL: there is none */
 struct server *any_server(void);
-struct server *server_of(struct slice key); /* that stores the key */
+struct server *server_of(struct slice key); /* that has the key, or may get it */
 int64_t server_now_us(const struct server *s);
 void server_tick(struct server *s); /* sets the clock of the model */
 /* The latest time that any of them has had. */
@@ -222,6 +223,8 @@ void server_choose_clock(struct server *s); /* at most an hour from the right ti
  * accepted. */
 void server_lost(struct server *s, int64_t since_us, bool promised);
 /* Returns when the last clock that was set back shows its former time again. */
+/* `to` gets keys with times by the clock of `from`. */
+void server_inherits(struct server *to, struct server *from);
 int64_t servers_regained_us(void);
 int64_t servers_last_loss_us(void); /* when a crash lost commands; 0: never */
 bool servers_are_up(void);
@@ -239,6 +242,19 @@ void replica_halts(void); /* receives nothing for a time */
 void replica_leaves(void);
 void fail_over(void);
 
+/* --- world_cluster.c: the servers as a Redis Cluster; plan.masters 0: nothing --- */
+
+void cluster_init(void);
+struct server *cluster_holder(struct slice key);
+bool cluster_moves(struct slice key); /* its slot is on its way */
+void cluster_server_starts(struct server *s);
+/* Faults: a slot moves to another node; a node replaces another; a node does not hear the
+ * others. */
+void cluster_move_slot(struct sim_core *core);
+void cluster_fail_over(struct sim_core *core);
+void cluster_isolate(struct sim_core *core);
+void cluster_heal(void); /* after servers_heal() */
+
 /* --- world_net.c: connections --- */
 
 /* host, port: of a server; the connection is refused if there is none. */
@@ -250,7 +266,9 @@ void conns_of_dead(struct sim_core *core); /* the core was killed */
 /* Cuts connections of a core: both ends notice (quietly false), or none of them. */
 void conns_cut(struct sim_core *core, bool quietly);
 void conns_slow(struct sim_core *core,
-                int64_t until_us);       /* its replies are held until then */
+                int64_t until_us); /* its replies are held until then */
+/* Nothing of this core reaches the server until then, and nobody is told. */
+void conns_block(struct sim_core *core, struct server *s, int64_t until_us);
 void conns_of_crashed(struct server *s); /* the server has crashed */
 
 /* --- world_jobs.c, world_log.c, world_requests.c, world_receiver.c --- */

@@ -41,6 +41,7 @@ void job_accept(struct job_seen *job)
 {
     job->accepted = true;
     job->accepted_us = world.now_us;
+    job->accepted_ms = servers_latest_ms();
     job->lost = job_spans_loss(job);
     /* The core repeats an enqueue whose answer was lost, after the job has already left:
      * docs/explanation/duplicates.md. */
@@ -188,16 +189,19 @@ bool job_has_left(const struct job_seen *job)
     return job->lost || job->may_drop;
 }
 
-static int64_t due_us(const struct job_seen *job)
+/* Without a due time it is due when it is accepted, by the clock that is ahead of the
+ * others. */
+int64_t job_due_us(const struct job_seen *job)
 {
-    return servers_due_us(job->record.due_ms);
+    bool has_clocks = world.plan.masters > 0 && job->record.due_ms == 0;
+    return servers_due_us(has_clocks ? job->accepted_ms : job->record.due_ms);
 }
 
 /* G2, and that due jobs leave in time once the faults have ended. job: has not left. */
 static void check_left(const struct job_seen *job)
 {
     int64_t from_us =
-        due_us(job) > world.last_fault_us ? due_us(job) : world.last_fault_us;
+        job_due_us(job) > world.last_fault_us ? job_due_us(job) : world.last_fault_us;
     if (servers_regained_us() > from_us) /* leases and retries wait for the clock */
         from_us = servers_regained_us();
     if (world.now_us > from_us + DEADLINE_S * SECOND)
@@ -207,7 +211,7 @@ static void check_left(const struct job_seen *job)
                                         : "record",
                (long long)job->record.number,
                job->accepted ? "was accepted" : "was never accepted",
-               (double)due_us(job) / 1e6);
+               (double)job_due_us(job) / 1e6);
 }
 
 /* All jobs by their due time; those before `first` have left for ever. */
@@ -257,7 +261,7 @@ bool jobs_are_done(void)
         if (job_has_left(job))
             continue;
         done = false;
-        if (due_us(job) > world.now_us)
+        if (job_due_us(job) > world.now_us)
             break;
         check_left(job);
     }
@@ -272,8 +276,8 @@ int64_t jobs_latest_us(void)
     if (lab_latest_us() > latest_us)
         latest_us = lab_latest_us();
     for (guint i = 0; i < jobs->len; i++)
-        latest_us =
-            due_us(jobs->pdata[i]) > latest_us ? due_us(jobs->pdata[i]) : latest_us;
+        latest_us = job_due_us(jobs->pdata[i]) > latest_us ? job_due_us(jobs->pdata[i])
+                                                           : latest_us;
     return latest_us + (DEADLINE_S + 2) * SECOND;
 }
 

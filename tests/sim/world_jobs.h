@@ -21,6 +21,7 @@ struct job_seen {
     bool excused;  /* a fault of this very job may cause duplicates: a late answer, a
                       repeated request */
     int64_t first_asked_us, asked_us, accepted_us, cancelled_us;
+    int64_t accepted_ms;       /* accepted_us by the latest clock of Redis */
     int64_t handed_us, got_us; /* to a sink or consumer, at the receiver */
     struct sim_core
         *handed_by;   /* a core that delivers it; NULL: it fails, or a consumer */
@@ -44,6 +45,7 @@ bool job_has_left(const struct job_seen *job);
 bool is_calm_since(int64_t us);
 /* Whether a crash may have lost what Redis answered, though the answer came after it. */
 bool job_spans_loss(const struct job_seen *asked);
+int64_t job_due_us(const struct job_seen *job);
 void job_accept(struct job_seen *job); /* the core says that it is stored */
 
 /* --- calm.c --- */

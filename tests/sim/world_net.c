@@ -26,6 +26,7 @@ struct conn {
 };
 static TAILQ_HEAD(conns, conn) conns = TAILQ_HEAD_INITIALIZER(conns);
 static unsigned conn_numbers;
+static int64_t blocked_until_us[CORES_MAX][SERVERS_MAX];
 
 struct parcel {
     struct conn *conn;
@@ -129,6 +130,9 @@ static void connect_now(void *arg, int64_t number)
     (void)number;
     if (conn->net == NULL || !conn->core->alive || conn->core->life != conn->life)
         return;
+    if (conn->server &&
+        world.now_us < blocked_until_us[conn->core->index][conn->server->index])
+        return;
     if (conn->server == NULL || conn->server->down) {
         send_down(conn, EVENT_CLOSED, SLICE_LIT("connect: Connection refused"));
         return;
@@ -211,6 +215,20 @@ void conns_cut(struct sim_core *core, bool quietly)
         leave_server(conn, quietly ? between(0, QUIET_CUT_US) : between(0, 5 * MS));
         if (!quietly)
             send_down(conn, EVENT_CLOSED, SLICE_LIT("Connection reset by peer"));
+    }
+}
+
+void conns_block(struct sim_core *core, struct server *s, int64_t until_us)
+{
+    struct conn *conn;
+    fault_of(core, until_us + QUIET_CUT_US, "core%u does not reach Redis %u for %lld ms",
+             core->index, s->index, (long long)(until_us - world.now_us) / 1000);
+    blocked_until_us[core->index][s->index] = until_us;
+    TAILQ_FOREACH (conn, &conns, link) {
+        if (conn->core != core || conn->server != s || conn->net == NULL)
+            continue;
+        conn->up_until_us = conn->down_until_us = world.now_us - 1;
+        leave_server(conn, between(0, QUIET_CUT_US));
     }
 }
 

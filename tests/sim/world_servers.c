@@ -26,6 +26,8 @@ void servers_init(void)
         s->port = FIRST_PORT + i;
         s->redis = redis_model_new();
         s->clock_us = SERVERS_CLOCK_US;
+        if (i > 0 && world.plan.clock_jumps)
+            s->clock_us += skewed(0, 2 * SECOND) - skewed(0, 2 * SECOND);
         server_tick(s);
         if (world.plan.fsync_always)
             set_fsync_always(s->redis);
@@ -48,8 +50,7 @@ struct server *any_server(void)
 
 struct server *server_of(struct slice key)
 {
-    (void)key;
-    return &servers[0];
+    return world.plan.masters > 0 ? cluster_holder(key) : &servers[0];
 }
 
 /* ------------------------------------------------------------------------- clocks */
@@ -79,6 +80,16 @@ void server_choose_clock(struct server *s)
 {
     int64_t off_us = one_in(2) ? skewed(0, 3600 * SECOND) : -skewed(0, 3600 * SECOND);
     server_set_clock(s, SERVERS_CLOCK_US + off_us - s->clock_us);
+}
+
+void server_inherits(struct server *to, struct server *from)
+{
+    server_tick(to);
+    server_tick(from);
+    if (from->latest_ms > to->latest_ms)
+        to->latest_ms = from->latest_ms;
+    if (to->latest_ms * MS - to->clock_us > to->regained_us)
+        to->regained_us = to->latest_ms * MS - to->clock_us;
 }
 
 int64_t servers_regained_us(void)
@@ -151,6 +162,7 @@ void server_start(struct server *s)
 {
     tell("Redis %u starts", s->index);
     s->down = false;
+    cluster_server_starts(s);
 }
 
 int64_t servers_last_loss_us(void)
