@@ -8,7 +8,7 @@
 #include <fnmatch.h>
 #include <stdlib.h>
 
-enum { AUDIT_S = 120 };
+enum { AUDIT_S = 600 };
 
 /* The number of queues is unlimited, so a queue without jobs keeps only keys that expire.
  */

@@ -7,8 +7,9 @@
 
 #include <stdlib.h>
 
-extern const struct lab_feature lab_lines, lab_paced, lab_runs;
-static const struct lab_feature *const features[] = {&lab_lines, &lab_paced, &lab_runs};
+extern const struct lab_feature lab_lines, lab_paced, lab_runs, lab_dead;
+static const struct lab_feature *const features[] = {&lab_lines, &lab_paced, &lab_runs,
+                                                     &lab_dead};
 enum { FEATURES = sizeof(features) / sizeof(features[0]) };
 
 /* ------------------------------------------------------------------------- calls */

@@ -152,7 +152,10 @@ static void dead(void *call, const struct lab_ask *ask)
     TAILQ_FOREACH (route, &the_lab->src->bridge->routes, link) {
         if (strcmp(route->conf->name, ask->topic) != 0)
             continue;
-        store_dead(route->scheds[ask->bucket]->bucket, &how, on_dead, call);
+        int64_t bucket = *ask->id ? route_bucket_number(route, how.id) : ask->bucket;
+        if (bucket >= route->bucket_count)
+            break; /* not read from Redis yet */
+        store_dead(route->scheds[bucket]->bucket, &how, on_dead, call);
         return;
     }
     answer_code(call, -1, 0);
