@@ -7,6 +7,7 @@
 -- if they ran one after another at that rate. It may be ahead of now by the time of the burst.
 rate = tonumber(rate)
 local step_us, ahead_us, used_us, known
+local ROUNDING = 1e-9 -- of a job: the division is not exact
 local by_rate, by_flight = math.huge, math.huge -- limits of this claim
 if rate then
   step_us = 1000000 / rate
@@ -14,7 +15,8 @@ if rate then
   known = redis.call('HGET', base .. ':pace', pace_owner)
   -- Limit the time ahead, because the clock or the rate may have changed.
   used_us = math.min(math.max(tonumber(known or 0), now_us), now_us + ahead_us)
-  by_rate = math.floor((now_us + ahead_us - used_us) / step_us)
+  -- now_us + ahead_us would lose fractions of a us, and with a burst of 1 the only job.
+  by_rate = math.floor((ahead_us - (used_us - now_us)) / step_us + ROUNDING)
 end
 if flight_max then
   by_flight = math.max(flight_max - redis.call('ZCARD', unack), 0)

@@ -205,6 +205,14 @@ def test_without_shared_each_daemon_has_a_rate_of_its_own(bench):
     h.stop()
 
 
+def test_a_rate_whose_interval_is_no_whole_number_of_us_is_kept(bench):
+    h = Hook(bench, "rate = 48;")  # the default burst is 1
+    h.post_many([{"payload": "x", "id": f"j{i}"} for i in range(25)])
+    h.hook.wait_count(25, 5)
+    expect_rate([a.ns / 1e9 for a in h.hook.arrivals], 48, 1)
+    h.stop()
+
+
 @pytest.mark.slow
 def test_a_rate_below_one_a_second_is_kept(bench):
     h = Hook(bench, "rate = 0.8;")

@@ -356,6 +356,16 @@ def test_no_window_of_time_sees_more_than_the_rate_and_the_burst(bucket):
             assert len(delivered) - burst >= 0.5 * rate * (delivered[-1] - delivered[0]) / 1000
 
 
+@pytest.mark.parametrize("now", [10**12, 1764000000000, 1795000000000, 2200000000000])
+def test_each_rate_permits_its_burst_at_any_time(bucket, now):
+    bucket.enqueue([(f"j{n}", 1) for n in range(3000)], now=1)
+    for rate in [*range(1, 200), 0.3, 333.3, 1001, 99999]:
+        for burst in (1, 3, 7):
+            bucket.limits = (rate, burst, f"{rate} {burst}", "")
+            _, _, jobs = bucket.claim(now, most=burst + 2)
+            assert len(jobs) == burst, (rate, burst)
+
+
 def test_at_a_rate_the_wait_is_neither_too_short_nor_too_long(bucket):
     bucket.limits = (1000, 10, "", "")
     bucket.enqueue([(f"j{n}", 1) for n in range(100)])
