@@ -195,6 +195,8 @@ void consumer_finished(struct sim_core *core, int64_t consumer, int code)
         return;
     }
     job->handed_us = world.now_us;
+    /* Without the answer to its request the core may send it to Redis again. */
+    job->excused = job->excused || !job->accepted;
     if (code == QUEUE_OK && !c->ask.release && !job->acked) {
         job->asked_end = true; /* an earlier holder may have been refused meanwhile */
         job->acked = true;
