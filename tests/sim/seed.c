@@ -40,6 +40,7 @@ static void choose_volume(struct plan *p)
     p->lab = 0;
     p->keys = KEYS_MAX;
     p->sink_fails = p->sink_fails ? 200 : 0;
+    p->slow_us = 0;
     p->outcomes_every_us = between(10, 100) * MS;
     p->batch_max = between(200, 1000);
     p->latency_max_us = 300; /* a cancel waits for the jobs before it: round trips */
@@ -66,6 +67,7 @@ static void choose_far(struct plan *p)
     p->fault_every_us = (p->only == ONLY_MOVES ? between(1, 10) : 200) * SECOND;
     p->faults_end_us = between(60, 1800) * SECOND;
     p->sink_fails = 0;
+    p->slow_us = 0;
     p->clock_jumps = p->only == ONLY_JUMPS;
     p->by_key = false;
 }
@@ -118,6 +120,11 @@ static void choose_plan(struct words keep)
     p->keys = 6;
     p->outcomes_every_us = 1;
     p->in_flight_max = 200;
+    if (one_in(6)) { /* an instance that stood still comes back while another delivers */
+        p->slow_us = 8 * SECOND;
+        p->sink_fails = 2;
+        p->record_every_us = p->record_every_us < SECOND ? SECOND : p->record_every_us;
+    }
     p->read_max = 20;
     if (seed_is_volume(world.seed))
         choose_volume(p);
@@ -134,7 +141,10 @@ static void choose_plan(struct words keep)
          p->fsync_always ? "always" : "everysec", p->replicas, durability(),
          p->by_key ? "key" : "none", (long long)p->horizon_ms, p->buckets, p->consumers,
          p->servers, p->masters, p->clock_jumps ? ", clock jumps" : "",
-         p->sink_fails ? ", the sink fails" : "", only[p->only]);
+         p->slow_us      ? ", the sink fails and is slow"
+         : p->sink_fails ? ", the sink fails"
+                         : "",
+         only[p->only]);
     plan_steps(p);
     tell("plan: %zu faults, %zu jobs", p->faults.n, p->jobs.n);
     plan_keep(p, keep.at, keep.n);

@@ -25,8 +25,9 @@ static struct {
     unsigned next_id;
     struct sim_core *core; /* connected; NULL: none */
     unsigned life, run;
-    bool is_lost; /* the next connection gets a new session */
-    bool chooses; /* a core will be connected */
+    unsigned acking; /* messages whose acknowledgement is on its way */
+    bool is_lost;    /* the next connection gets a new session */
+    bool chooses;    /* a core will be connected */
 } session;
 static bool wants[CORES_MAX]; /* to be connected */
 static GPtrArray *events[CORES_MAX];
@@ -111,8 +112,19 @@ static void choose_soon(void)
     draw_from(before);
 }
 
+/* The acknowledgement of the first messages is lost: they are sent again, as new ones. */
+static void lose_acks(unsigned count)
+{
+    for (unsigned i = 0; i < count && i < session.queue->len; i++) {
+        struct message *m = session.queue->pdata[i];
+        m->job->excused = true;
+    }
+}
+
 static void end_run(void)
 {
+    lose_acks(session.acking);
+    session.acking = 0;
     session.core = NULL;
     session.run++;
     session.sent_now = 0;
@@ -176,6 +188,7 @@ static void on_ack(void *arg, int64_t number)
     (void)number;
     if (ack->run == session.run && is_connected()) {
         tell("%u messages are acknowledged", ack->count);
+        session.acking -= ack->count;
         must(ack->count <= session.sent_now);
         for (unsigned i = 0; i < ack->count; i++) {
             struct message *m = session.queue->pdata[i];
@@ -202,9 +215,12 @@ void session_call(struct sim_core *core, enum session_call call, unsigned count)
         static int64_t arrives_us; /* in order */
         struct ack *ack = mem_alloc(sizeof(*ack));
         *ack = (struct ack){count, session.run};
+        session.acking += count;
         int64_t us = world.now_us + skewed(100, 20 * MS);
         arrives_us = us > arrives_us ? us : arrives_us;
         at(arrives_us, on_ack, ack, 0);
+    } else if (call == SESSION_ACK) { /* it has not noticed the end of the connection */
+        lose_acks(count);
     } else if (call == SESSION_DISCONNECT) {
         wants[core->index] = false;
         if (session.core == core)
