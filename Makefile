@@ -127,7 +127,7 @@ sim_model := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/sim/redis_model*.c) br
 # The daemon without what tests/sim/core/ replaces.
 $(B)/core.so: $(filter-out $(addprefix $(B)/obj/bridge/,plugins.o $(addprefix base/,loop.o timer.o child.o net.o \
     net_tls.o)) $(B)/obj/sources/% $(B)/obj/sinks/%,$(parts)) $(B)/obj/sinks/queue.o \
-    $(patsubst %,$(B)/obj/sources/kafka/kafka%.o,_commit _conf _group _job _marks _offsets _part _start) $(B)/obj/sources/kafka/kafka.o \
+    $(patsubst %,$(B)/obj/sources/kafka/kafka%.o,_commit _conf _group _job _marks _offsets _part _pause _start) $(B)/obj/sources/kafka/kafka.o \
     $(B)/obj/sources/mqtt/mqtt_flight.o $(B)/obj/sources/mqtt/mqtt_packet.o \
     $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/sim/core/*.c))
 	$(CC) $(ld_all) -no-pie -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,--wrap=source_submit -o $@ $^ $(LIBS)

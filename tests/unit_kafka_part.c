@@ -96,11 +96,16 @@ static bool goes_on(const struct kafka_part *part)
     return part->pauses == 0;
 }
 
-static void store(struct kafka_part *part, int64_t offset)
+static void store_at(struct kafka_part *part, int64_t offset, int64_t stamp_ms)
 {
-    struct kafka_read *read = kafka_part_read(part, offset, 0);
+    struct kafka_read *read = kafka_part_read(part, offset, stamp_ms);
     assert_non_null(read);
     kafka_part_answer(read, true);
+}
+
+static void store(struct kafka_part *part, int64_t offset)
+{
+    store_at(part, offset, 0);
 }
 
 static void rewind_seeks_when_redis_has_the_next_reading(void **state)
@@ -257,6 +262,104 @@ static void recreated_topic_is_read_again_as_the_next_incarnation(void **state)
     assert_string_equal(buf_str(&kafka.written), "reading t/0=1 ");
 }
 
+static void
+rewind_of_a_partition_whose_topic_may_be_new_waits_for_its_first_record(void **state)
+{
+    struct kafka_part *part = part_at(-1, 100);
+    (void)state;
+    kafka_part_rewind(part, "r:1", 40);
+    assert_int_equal(part->pauses, 0);
+    assert_int_equal(part->offsets.position, -1); /* else the first records are skipped */
+    store(part, 50);
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 40);
+    assert_string_equal(buf_str(&kafka.written), "reading t/0=0 r:1 t/0=40 ");
+}
+
+static void rewind_of_a_new_topic_reads_the_next_incarnation_from_its_start(void **state)
+{
+    struct kafka_part *part = part_at(-1, 100);
+    (void)state;
+    kafka_part_rewind(part, "r:1", 40);
+    struct kafka_read *read = kafka_part_read(part, 0, 0);
+    assert_non_null(read);
+    kafka_part_recreated(read);
+    kafka_part_answer(read, false);
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 0);
+    assert_string_equal(buf_str(&kafka.written), "reading t/0=1 r:1 ");
+    assert_false(part->rewind_waits);
+}
+
+static void rewind_while_the_topic_is_missing_waits_until_it_is_compared(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    store_at(part, 100, 7);
+    kafka_parts_topic_missing(&kafka.parts, "t");
+    assert_true(goes_on(part));
+    kafka_part_rewind(part, "r:1", 40);
+    kafka_part_rewind(part, "r:1 s:2", 60);
+    run_ms(BACKOFF_MS);
+    assert_int_equal(kafka.writes, 0);
+    store_at(part, 100, 7);
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 40);
+    assert_string_equal(part->rewinds_done, "r:1 s:2");
+}
+
+static void
+rewind_while_the_topic_is_missing_reads_a_partition_from_its_start_if_none_was_read(
+    void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    kafka_parts_topic_missing(&kafka.parts, "t");
+    kafka_part_rewind(part, "r:1", 40);
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 0);
+    assert_int_equal(kafka.writes, 0); /* as the old reading: nothing is stored twice */
+    store(part, 60);
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 40);
+    assert_string_equal(part->rewinds_done, "r:1");
+}
+
+/* Return a partition that has read up to 102, and was rewound to 100 when its topic went
+ * missing. */
+static struct kafka_part *rewound_and_missing(void)
+{
+    struct kafka_part *part = part_at(100, 100);
+    for (int64_t offset = 100; offset < 103; offset++)
+        store_at(part, offset, offset);
+    kafka_part_rewind(part, "r:1", 100);
+    assert_true(goes_on(part));
+    kafka_parts_topic_missing(&kafka.parts, "t");
+    assert_true(goes_on(part));
+    return part;
+}
+
+static void topic_that_was_missing_after_a_rewind_is_compared_and_continues(void **state)
+{
+    struct kafka_part *part = rewound_and_missing();
+    (void)state;
+    assert_null(kafka_part_read(part, 102, 102)); /* it is sought for the comparison */
+    assert_true(goes_on(part));
+    store_at(part, 100, 100);
+    store_at(part, 101, 101);
+    assert_int_equal(part->incarnation, 0);
+}
+
+static void topic_that_was_recreated_after_a_rewind_is_read_from_its_start(void **state)
+{
+    struct kafka_part *part = rewound_and_missing();
+    (void)state;
+    assert_null(kafka_part_read(part, 102, 500));
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 0);
+    assert_int_equal(part->incarnation, 1);
+}
+
 static void mark_beside_a_reading_is_the_stored_offset_without_a_rewind(void **state)
 {
     struct kafka_part *part = part_at(100, 100);
@@ -291,6 +394,13 @@ UNIT(kafka_part)
         CASE(topic_that_was_missing_and_lacks_its_last_record_is_read_from_its_start),
         CASE(topic_that_was_missing_and_is_the_same_continues),
         CASE(recreated_topic_is_read_again_as_the_next_incarnation),
+        CASE(rewind_of_a_partition_whose_topic_may_be_new_waits_for_its_first_record),
+        CASE(rewind_of_a_new_topic_reads_the_next_incarnation_from_its_start),
+        CASE(rewind_while_the_topic_is_missing_waits_until_it_is_compared),
+        CASE(
+            rewind_while_the_topic_is_missing_reads_a_partition_from_its_start_if_none_was_read),
+        CASE(topic_that_was_missing_after_a_rewind_is_compared_and_continues),
+        CASE(topic_that_was_recreated_after_a_rewind_is_read_from_its_start),
         CASE(mark_beside_a_reading_is_the_stored_offset_without_a_rewind),
         CASE(mark_beside_a_reading_is_the_beginning_where_nothing_is_stored),
     };

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kafka_part.c - pauses and rewinds each partition, and stores its offsets.
- *
- * librdkafka (2.0.2) resumes a paused partition after the last record read, regardless of
- * earlier seeks. So each resume here is followed by a seek to our own position.
- * librdkafka drops records fetched in between.
+ * kafka_part.c - reads and rewinds each partition, and finds out whether its topic was
+ * recreated.
  */
 #include "sources/kafka/kafka_part.h"
 
@@ -107,79 +104,6 @@ void kafka_part_drop(struct kafka_part *part)
         part_free(part);
 }
 
-/* -------------------------------------------------------------------- pausing */
-
-static rd_kafka_topic_partition_t *list_add(rd_kafka_topic_partition_list_t **list,
-                                            const struct kafka_part *part)
-{
-    if (*list == NULL)
-        *list = rd_kafka_topic_partition_list_new(1);
-    return rd_kafka_topic_partition_list_add(*list, part->topic, part->partition);
-}
-
-/* Takes ownership of list. If librdkafka fails to pause a partition, its records are
- * ignored. */
-static void pause_list(struct kafka_parts *parts, rd_kafka_topic_partition_list_t *list)
-{
-    if (list == NULL)
-        return;
-    if (parts->rk)
-        rd_kafka_pause_partitions(parts->rk, list);
-    rd_kafka_topic_partition_list_destroy(list);
-}
-
-/* Takes ownership of list, which contains the offsets to continue at. */
-static void resume_list(struct kafka_parts *parts, rd_kafka_topic_partition_list_t *list)
-{
-    if (list == NULL)
-        return;
-    if (parts->rk) {
-        rd_kafka_resume_partitions(parts->rk, list);
-        /* Partitions without a read record stay at the group's offset. */
-        for (int i = list->cnt - 1; i >= 0; i--)
-            if (list->elems[i].offset < 0)
-                rd_kafka_topic_partition_list_del_by_idx(list, i);
-        rd_kafka_error_t *error =
-            list->cnt > 0 ? rd_kafka_seek_partitions(parts->rk, list, 0) : NULL;
-        if (error)
-            log_warn(parts->who, "cannot seek: %s", rd_kafka_error_string(error));
-        rd_kafka_error_destroy(error);
-    }
-    rd_kafka_topic_partition_list_destroy(list);
-}
-
-/* Adds and removes reasons to pause part; part NULL: all partitions. */
-static void set_pauses(struct kafka_parts *parts, struct kafka_part *part, unsigned more,
-                       unsigned less)
-{
-    rd_kafka_topic_partition_list_t *paused = NULL, *resumed = NULL;
-    const bool all = part == NULL;
-
-    for (part = all ? TAILQ_FIRST(&parts->list) : part; part;
-         part = all ? TAILQ_NEXT(part, link) : NULL) {
-        const unsigned before = part->pauses;
-        part->pauses = (before | more) & ~less;
-        if (before == 0 && part->pauses != 0)
-            list_add(&paused, part);
-        else if (before != 0 && part->pauses == 0)
-            list_add(&resumed, part)->offset = part->offsets.position;
-    }
-    pause_list(parts, paused);
-    resume_list(parts, resumed);
-}
-
-void kafka_parts_pause(struct kafka_parts *parts, struct kafka_part *part,
-                       enum kafka_pause_reason why)
-{
-    set_pauses(parts, part, why, 0);
-}
-
-void kafka_parts_resume(struct kafka_parts *parts, struct kafka_part *part,
-                        enum kafka_pause_reason why)
-{
-    set_pauses(parts, part, 0, why);
-}
-
 /* -------------------------------------------------------------------- reading */
 
 static void raise_to(int64_t *offset, int64_t least)
@@ -197,14 +121,16 @@ static void rewind_soon(struct kafka_part *part)
         timer_set(part->rewind, retry_broker_ms(++part->rewind_count));
 }
 
-/* Returns whether the topic was recreated: the partition ends below our position, or
- * below the mark in Redis. Call it for an offset below our position, or if Redis has a
- * mark but the group has no offset. has_changed() compares timestamps. */
+/* Returns whether the topic was recreated: the partition ends below our position, below
+ * the record read last, or below the mark in Redis. Call it for an offset below our
+ * position, or if Redis has a mark but the group has no offset. has_changed() compares
+ * timestamps. */
 static bool is_recreated(const struct kafka_part *part, int64_t offset)
 {
     int64_t known = part->offsets.position, low, high;
 
     raise_to(&known, part->mark);
+    raise_to(&known, part->last_offset + 1);
     if (part->parts->rk == NULL ||
         rd_kafka_get_watermark_offsets(part->parts->rk, part->topic, part->partition,
                                        &low, &high) != RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -226,8 +152,8 @@ static void rewind_now(struct kafka_part *part)
     const int64_t was = part->offsets.position, done = part->offsets.done;
     int64_t offset = kafka_offsets_rewind(&part->offsets, part->rewind_to);
 
-    /* It cannot be compared: the last record was not stored, or Redis lost it. */
-    if (part->topic_missing && offset > 0 && offset != part->probe_offset)
+    /* There is no record that can be compared. */
+    if (part->topic_missing && offset > 0 && part->probe_offset < offset)
         offset = kafka_offsets_rewind(&part->offsets, 0);
     timer_stop(part->rewind); /* it may have been set during the request to Redis */
     part->rewind_to = part->mark_sent = -1;
@@ -235,11 +161,8 @@ static void rewind_now(struct kafka_part *part)
     if (offset >= 0 && offset < part->start)
         part->start = offset; /* if Redis loses its writes from now on, these records are
                                * read again */
-    if (offset != part->probe_offset) {
+    if (part->probe_offset < offset)
         part->probe_offset = -1;
-        if (offset <= part->last_offset)
-            part->last_offset = -1;
-    }
     part->pauses &= ~(unsigned)PAUSE_WINDOW; /* the window is empty */
     if (offset >= 0 && (offset < done || offset < part->lag.ripe))
         kafka_lag_reset(&part->lag, offset);
@@ -256,7 +179,7 @@ static void on_rewind(void *arg)
 
     if (part->pauses & PAUSE_MARKS) /* the mark is being read from Redis */
         timer_set(part->rewind, retry_broker_ms(1));
-    else if (part->recreated || part->rewinds_next)
+    else if (part->recreated || (part->rewinds_next && !part->rewind_waits))
         kafka_marks_write_reading(part);
     else
         rewind_now(part);
@@ -272,21 +195,22 @@ void kafka_part_reading_written(struct kafka_part *part, int64_t mark)
     }
     part->recreated = false;
     part->mark = mark;
+    if (part->rewinds_next == NULL)
+        part->rewind_waits = false;
     rewind_now(part);
-    if (part->rewinds_next)
+    if (part->rewinds_next && !part->rewind_waits)
         rewind_soon(part);
 }
 
-void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t offset)
+/* Returns whether the next record shows if the topic is a new one. */
+static bool may_be_new(const struct kafka_part *part)
 {
-    char *asked = mem_strdup(rewinds); /* rewinds may point into part */
+    return part->maybe_new || part->topic_missing || part->probe_offset >= 0 ||
+           (part->start < 0 && part->mark >= 0);
+}
 
-    free(part->rewinds_next);
-    part->rewinds_next = asked;
-    /* If no record was read yet, do not skip those below offset. */
-    if (part->mark >= 0)
-        kafka_part_set_start(part,
-                             offset >= 0 && offset < part->mark ? offset : part->mark);
+static void rewind_lower(struct kafka_part *part, int64_t offset)
+{
     raise_to(&part->commit_below, part->offsets.position);
     if (part->start >= 0 && offset >= 0 &&
         (part->rewind_to < 0 || offset < part->rewind_to))
@@ -294,16 +218,50 @@ void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t off
     rewind_soon(part);
 }
 
+/* In a new topic, a seek to offset would skip the records below it. */
+void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t offset)
+{
+    char *asked = mem_strdup(rewinds); /* rewinds may point into part */
+    const bool is_writing = part->rewinds_next && !part->rewind_waits;
+
+    free(part->rewinds_next);
+    part->rewinds_next = asked;
+    if (offset < 0 || is_writing || !(part->rewind_waits || may_be_new(part))) {
+        part->rewind_waits = false;
+        rewind_lower(part, offset);
+        return;
+    }
+    if (!part->rewind_waits || offset < part->rewind_later)
+        part->rewind_later = offset;
+    part->rewind_waits = true;
+    if (part->topic_missing && part->last_offset < 0 && part->start > 0) {
+        part->maybe_new = true; /* no record can be compared: Redis knows whether the
+                                 * first ones are new */
+        part->rewind_to = 0;
+        rewind_soon(part);
+    }
+}
+
+/* A record was read and stored: the topic is known. */
+static void end_rewind_wait(struct kafka_part *part)
+{
+    if (!part->rewind_waits || part->recreated || may_be_new(part))
+        return;
+    part->rewind_waits = false;
+    rewind_lower(part, part->rewind_later);
+}
+
 /* Handles an unexpected offset. True: ignore the record, it will be read again. */
 static bool is_out_of_order(struct kafka_part *part, int64_t offset)
 {
     struct kafka_offsets *o = &part->offsets;
-    const bool is_lower = offset < o->position;
+    const bool is_lower = offset < o->position || offset < part->probe_offset;
 
     if (!is_lower && !part->maybe_new)
         return false;
     part->maybe_new = false;
     part->recreated = is_recreated(part, offset);
+    part->probe_offset = -1;
     if (!is_lower && !part->recreated)
         return false;
     /* If it was truncated, not recreated, its earlier records are open or done. */
@@ -315,13 +273,15 @@ static bool is_out_of_order(struct kafka_part *part, int64_t offset)
     raise_to(&part->commit_below, o->position);
     raise_to(&part->commit_below, part->mark);
     part->rewind_to = offset;
+    part->last_offset = -1;
     rewind_soon(part);
     return true;
 }
 
 /* Checks whether a topic that was missing was recreated: compares the timestamp of the
- * last record, which is read again. If that record is gone, Redis finds out: the
- * partition is read again from its first record. True: ignore the record. */
+ * last record, which is read again (before rewound records). If that record is gone,
+ * Redis finds out: the partition is read again from its first record. True: ignore the
+ * record. */
 static bool has_changed(struct kafka_part *part, int64_t offset, int64_t stamp_ms)
 {
     const int64_t last = part->probe_offset;
@@ -330,8 +290,13 @@ static bool has_changed(struct kafka_part *part, int64_t offset, int64_t stamp_m
     if (offset < last)
         return false;
     part->probe_offset = -1;
-    if (last < 0 || (offset == last && stamp_ms == part->last_ms))
+    if (last < 0)
         return false;
+    if (offset == last && stamp_ms == part->last_ms) {
+        if (offset > part->offsets.position)
+            rewind_soon(part);
+        return offset > part->offsets.position;
+    }
     part->recreated = offset == last;
     log_warn(part->parts->who,
              "%s/%" PRId32 ": offset %" PRId64
@@ -340,6 +305,7 @@ static bool has_changed(struct kafka_part *part, int64_t offset, int64_t stamp_m
              part->recreated ? "the topic was recreated" : "it may be another topic");
     raise_to(&part->commit_below, part->offsets.position);
     part->rewind_to = 0;
+    part->last_offset = -1;
     rewind_soon(part);
     return true;
 }
@@ -435,6 +401,8 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
                     "%s/%" PRId32 ": the record at offset %" PRId64
                     " could not be stored; tarry will read it again",
                     part->topic, part->partition, offset);
+    else
+        end_rewind_wait(part);
     if (part->offsets.has_failed || part->rewind_to >= 0 || (part->pauses & PAUSE_REWIND))
         rewind_soon(part);
     else if (part->offsets.count < WINDOW_MAX / 2 && (part->pauses & PAUSE_WINDOW))

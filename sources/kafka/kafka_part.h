@@ -118,10 +118,12 @@ struct kafka_part {
     /* Incarnation and rewinds of its jobs, as stored in Redis. rewinds_done "": none. */
     unsigned incarnation;
     char *rewinds_done;
-    bool reading_known; /* both were read from Redis; submit no record before */
-    char *rewinds_next; /* rewinds to write to Redis before the seek; NULL: none */
-    bool recreated;     /* the topic was recreated: write the new incarnation to Redis */
-    bool ignore_lag;    /* ignore the commit lag: mark all stored records */
+    bool reading_known;   /* both were read from Redis; submit no record before */
+    char *rewinds_next;   /* rewinds to write to Redis before the seek; NULL: none */
+    bool rewind_waits;    /* until a record shows whether the topic is a new one */
+    int64_t rewind_later; /* then: the offset to rewind to */
+    bool recreated;  /* the topic was recreated: write the new incarnation to Redis */
+    bool ignore_lag; /* ignore the commit lag: mark all stored records */
     unsigned rewind_count; /* consecutive, without a stored record in between */
     struct timer *rewind;
     bool topic_missing; /* the brokers do not know its topic */
@@ -155,7 +157,7 @@ struct kafka_part *kafka_part_find(struct kafka_parts *parts, const char *topic,
 /* Drops a revoked partition. Later answers to its open reads are ignored. */
 void kafka_part_drop(struct kafka_part *part);
 
-/* Adds or removes a reason not to read. part NULL: of all partitions. */
+/* kafka_pause.c: adds or removes a reason not to read. part NULL: of all partitions. */
 void kafka_parts_pause(struct kafka_parts *parts, struct kafka_part *part,
                        enum kafka_pause_reason why);
 void kafka_parts_resume(struct kafka_parts *parts, struct kafka_part *part,
@@ -176,8 +178,9 @@ void kafka_part_recreated(const struct kafka_read *read);
  * revoked and has no open reads. */
 void kafka_part_answer(struct kafka_read *read, bool stored);
 
-/* Starts to rewind to offset for the routes whose rewinds differ. offset -1: only stores
- * the rewinds. */
+/* Starts to rewind to offset for the routes whose rewinds differ. If the topic may be a
+ * new one, first reads a record, which shows it: a new topic is read from its start.
+ * offset -1: only stores the rewinds. */
 void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t offset);
 /* Call when Redis has stored the next reading with that mark. Seeks. */
 void kafka_part_reading_written(struct kafka_part *part, int64_t mark);

@@ -182,3 +182,33 @@ def test_rewound_partition_keeps_a_job_beyond_the_horizon_once(bucket):
     assert store(PART + "+6", far(0), far(1), far(2), far(3)) == "kkks"
     assert bucket.client.hget("tarry:{r/0}:slots", "#") == b"4"
     assert bucket.client.hgetall("tarry:{r/0}:names") == {PART.encode(): b"1", b"1": PART.encode()}
+
+
+def test_rewound_partition_finds_that_its_topic_was_recreated(bucket):
+    """A rewind starts without offsets. The record must not have the id of a pending job of the old topic."""
+    send(bucket, *(record(n, 500 + n) for n in range(3)))
+    assert send_rewound(bucket, record(1, 501)) == "d", "a pending job"
+    assert send_rewound(bucket, record(2, 600, "new"), record(3, 601, "new"), before=1) == "ag"
+    assert send_rewound(bucket, record(7, 607, "new"), before=1) == "a", "a later record of it"
+    name = f"{PART}~1+2"
+    assert bucket.enqueue([record(0, 600, "new")], partitions=[(name, "")])[1] == "s"
+
+
+def test_first_record_of_a_rewound_partition_finds_that_its_topic_was_recreated(bucket):
+    send(bucket, record(0, 500))
+    assert send_rewound(bucket, record(0, 600, "new")) == "a"
+    assert send_rewound(bucket, record(1, 601, "new")) == "a"
+    assert kept(bucket)[PART] == "0"
+
+
+def test_rewind_of_a_partition_that_was_found_to_be_recreated_is_refused_too(bucket):
+    send(bucket, record(0, 500))
+    assert send(bucket, record(0, 600, "new")) == "a"
+    assert send_rewound(bucket, record(1, 601, "new")) == "a"
+
+
+def test_timestamps_of_a_rewound_partition_count_for_the_next_rewind(bucket):
+    send(bucket, record(0, 500))
+    assert send_rewound(bucket, record(0, 500), record(1, 700), record(2, 600)) == "dss"
+    assert kept(bucket)[PART + "@"] == "2 700"
+    assert bucket.enqueue([record(1, 700), record(2, 701, "new")], partitions=[(PART + "+2", "")])[1] == "da"
