@@ -269,7 +269,7 @@ static const struct kind {
     {4, jump, clock_jumps},
     {2, log_truncate, log_is_made},
     {1, log_grow, log_is_made},
-    {2, log_delete, log_may_be_deleted},
+    {2, log_delete, log_is_made},
     {3, group_drop, NULL},
     {2, group_rewind, group_may_rewind},
     {3, session_cut, session_exists},

@@ -278,7 +278,6 @@ void jobs_init(void);
 void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char *reason);
 unsigned log_offsets_at(int64_t to_ms, struct group_row *rows, int64_t *ends);
 bool log_is_made(void);
-bool log_may_be_deleted(void);
 void log_truncate(struct sim_core *core); /* faults */
 void log_grow(struct sim_core *core);
 void log_delete(struct sim_core *core);

@@ -166,12 +166,6 @@ bool log_is_made(void)
     return count > 0;
 }
 
-/* A rewind of a topic that is new, and not read yet, skips its first records: known. */
-bool log_may_be_deleted(void)
-{
-    return count > 0 && !world.plan.rewinds;
-}
-
 void log_truncate(struct sim_core *core)
 {
     int32_t i = (int32_t)between(0, count - 1);
