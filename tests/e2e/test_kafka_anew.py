@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A topic is deleted and recreated under the same name: all its records are stored, on every route, whichever
 jobs of the old topic are still pending."""
+import subprocess
 import time
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from lib import pulls
+from lib import pulls, tarry
 from lib.servers import wait_for
 
 pytestmark = pytest.mark.slow
@@ -92,4 +93,23 @@ def test_recreated_topic_is_stored_beside_the_pending_jobs_of_the_old_topic(benc
     a.wait_stored(20)
     assert a.pull(20) == list(range(100, 120))
     assert pulls.Queues(a.tarry).counts("work")[1] == old, "the jobs of the old topic wait"
+    a.tarry.stop()
+
+
+@pytest.mark.parametrize("after", ["90s", "1h"], ids=["near", "far"])
+def test_rewind_of_a_recreated_topic_that_is_not_read_yet_skips_no_record(bench, real_kafka, after):
+    """The rewind asks for its later records only. The earlier ones were never read."""
+    a = Anew(bench, real_kafka, 'to = "q"; topic = "work";')
+    a.send(0, 20, after)
+    a.wait_stored(20)
+    a.make_anew()
+    a.send(100, 15, after)
+    time.sleep(0.1)
+    since = f"{time.time():.3f}".replace(".", "")
+    a.send(115, 15, after)
+    subprocess.run([tarry.BIN, "kafka", "rewind", "main", "--to", since, "--url", f"http://127.0.0.1:{a.tarry.port}"],
+                   check=True, capture_output=True, timeout=60)
+    wait_for("all jobs to be pending", lambda: pulls.Queues(a.tarry).counts("work")[1] >= 50, 60)
+    time.sleep(2)
+    assert pulls.Queues(a.tarry).counts("work")[1] == 50
     a.tarry.stop()
