@@ -26,7 +26,7 @@ static const struct shape {
     size_t mark;     /* index of the letter in a change; 0: it has no letter */
     char letter;     /* result of a successful first run */
 } shapes[SCRIPTS] = {
-    [SCRIPT_ENQUEUE] = {6, true, 8, 6, 's'}, [SCRIPT_ACK] = {2, false, 3, 2, 'a'},
+    [SCRIPT_ENQUEUE] = {7, true, 8, 6, 's'}, [SCRIPT_ACK] = {2, false, 3, 2, 'a'},
     [SCRIPT_RETRY] = {1, false, 9, 8, 'r'},  [SCRIPT_CANCEL] = {3, true, 4, 3, 'c'},
     [SCRIPT_FINISH] = {7, false, 4, 3, 'f'}, [SCRIPT_RELEASE] = {7, false, 4, 3, 'r'},
     [SCRIPT_RENEW] = {1, false, 3, 0, 'r'},

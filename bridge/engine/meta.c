@@ -141,6 +141,42 @@ static void plan_sinks(const struct meta *m, struct plan *plan)
     }
 }
 
+/* --- the epochs of the numbers of buckets --- */
+
+static int64_t epoch_of(const struct meta *m, const struct route *route)
+{
+    struct buf field = {0};
+    buf_addf(&field, "epoch:%s", route->conf->name);
+    const int64_t epoch = number_of(m, buf_str(&field));
+    buf_free(&field);
+    return epoch;
+}
+
+/* A time is also later than the epochs that buckets may contain if meta was lost. */
+static void plan_epoch(const struct meta *m, const struct route *route, bool odd,
+                       struct plan *plan)
+{
+    struct buf field = {0};
+    const int64_t was = epoch_of(m, route), now = store_now_ms(m->store);
+    int64_t epoch = now > was ? now : was + 1;
+    epoch += epoch % 2 != odd;
+    buf_addf(&field, "epoch:%s", route->conf->name);
+    plan_add_number(plan, buf_str(&field), meta_value(m, buf_str(&field)), epoch);
+    buf_free(&field);
+}
+
+/* The route uses the number that is in Redis. End the change of another instance. Return
+ * false if Redis must be asked first. */
+static bool use_epoch(const struct meta *m, struct route *route, struct plan *plan)
+{
+    const int64_t epoch = epoch_of(m, route);
+    if (epoch % 2 == 0)
+        route->rules.epoch = epoch;
+    else if (!m->bridge->read_only)
+        plan_epoch(m, route, false, plan);
+    return epoch % 2 == 0 || m->bridge->read_only;
+}
+
 /* --- the buckets of the routes --- */
 
 static void refuse(struct meta *m, const char *why)
@@ -207,23 +243,28 @@ static bool look_at_route(struct meta *m, struct route *route, const char *field
     }
     if (route->bucket_count > 0 && !keep_number(m, route, was))
         return false;
-    if (was == 0 && !m->bridge->read_only)
+    if (was == 0 && !m->bridge->read_only) {
         plan_add_number(plan, field, NULL,
                         route->bucket_count > 0 ? route->bucket_count : now);
-    if (route->bucket_count > 0)
-        return true;
-    if (may_open(m, route, was)) {
-        route_open_buckets(route, was > 0 ? was : now);
-        return true;
+        plan_epoch(m, route, false, plan);
     }
+    if (route->bucket_count == 0 && may_open(m, route, was))
+        route_open_buckets(route, was > 0 ? was : now);
+    if (route->bucket_count > 0)
+        return was == 0 || use_epoch(m, route, plan);
     if (was == 0 || route->refused)
         return was > 0;
-    switch (meta_buckets_check(m, route, was, &err)) {
+    switch (meta_buckets_check(m, route, was, epoch_of(m, route), &err)) {
     case BUCKETS_WAIT:
         return false;
+    case BUCKETS_FENCE:
+        plan_epoch(m, route, true, plan);
+        return false;
     case BUCKETS_REFUSED:
-        return refuse_number(m, route, was, &err);
+        return refuse_number(m, route, was, &err) &&
+               (route->bucket_count == 0 || use_epoch(m, route, plan));
     case BUCKETS_CHANGE:
+        plan_epoch(m, route, false, plan); /* first: the plan may have no room for both */
         plan_add_number(plan, field, value, now);
         log_event(LOG_INFO, &(struct log_about){.route = name},
                   "the number of buckets is now %" PRId64 "; it was %" PRId64, now, was);

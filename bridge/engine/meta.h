@@ -7,6 +7,7 @@
  *   least_reader  the lowest layout that a tarry must know to read them
  *   least_writer  the lowest layout that a tarry must know to change them
  *   route:NAME    the number of buckets of the route
+ *   epoch:NAME    the epoch of that number, a time in ms; odd: an instance is changing it
  *   sink:NAME     of a queue sink: "queue", or "global" if its ids are global
  *
  * Each Redis has one struct meta. It forwards the events of the store to core.h, and
@@ -15,7 +16,18 @@
  *
  * A route gets its number of buckets at its first start. A different number in the
  * configuration is rejected, unless the route has no jobs and no other instance serves it
- * (meta_jobs.c). Loop thread.
+ * (meta_jobs.c). An instance that stood still may not know the new number: it must not
+ * store jobs in a bucket that is not in use any more. So the change has these steps:
+ *
+ *   1. make the epoch odd
+ *   2. write this epoch into all buckets. They reject new jobs of earlier epochs
+ *      (lua/fence.lua, lua/enqueue.lua)
+ *   3. count the jobs again
+ *   4. write the number, and the next epoch, if the epoch is still that of step 1
+ *
+ * An instance whose number is that in Redis makes an odd epoch even, which ends the
+ * change of another one. It uses an epoch only if it has read it with its own number.
+ * Loop thread.
  */
 #ifndef BRIDGE_ENGINE_META_H
 #define BRIDGE_ENGINE_META_H

@@ -28,14 +28,16 @@ struct meta {
 /* Return the value of a field; NULL: no such field. */
 const char *meta_value(const struct meta *m, const char *name);
 /* Decide about a route whose configuration has a different number of buckets than Redis
- * (was). While the answer is BUCKETS_WAIT, meta.c calls it again each second. */
+ * (was). epoch: that in Redis. While the answer is BUCKETS_WAIT, meta.c calls it again
+ * each second. */
 enum buckets_answer {
     BUCKETS_WAIT,
+    BUCKETS_FENCE,  /* the epoch must become odd, then ask again */
     BUCKETS_CHANGE, /* the route may use the configured number */
     BUCKETS_REFUSED /* err says why, and what to do */
 };
 enum buckets_answer meta_buckets_check(const struct meta *m, struct route *route,
-                                       int64_t was, struct err *err);
+                                       int64_t was, int64_t epoch, struct err *err);
 /* Count the jobs of routes and queue sinks that are not configured; call it once a
  * minute. */
 void meta_orphan_look(struct meta *m);

@@ -88,15 +88,52 @@ static void on_route_counted(void *arg)
     route->refs--;
 }
 
-static void look(const struct meta *m, struct route *route, int64_t was)
+static void on_route_fenced(void *arg)
+{
+    struct route *route = arg;
+    struct bucket_look *look = &route->look;
+    look->count.done = on_route_counted;
+    if (look->count.torn)
+        on_route_counted(route); /* the next look repeats it */
+    else
+        count_route(&look->count, route->bridge->store, route->conf->name, look->buckets);
+}
+
+static void on_fence(void *arg, const struct redisReply *reply)
+{
+    answered(arg, is_good(reply));
+}
+
+static void fence_route(struct job_count *c, struct store *st, const char *route,
+                        int64_t buckets, int64_t epoch)
+{
+    struct buf sums = {0};
+    c->open += (unsigned)buckets;
+    for (int64_t i = 0; i < buckets; i++) {
+        buf_clear(&sums);
+        buf_addf(&sums, "%s:{%s/%" PRId64 "}:sums", store_prefix(st), route, i);
+        store_fence(st, buf_slice(&sums), epoch, on_fence, c);
+    }
+    buf_free(&sums);
+}
+
+/* Count the jobs. In an odd epoch no job can be added afterwards. */
+static void look(const struct meta *m, struct route *route, int64_t was, int64_t epoch)
 {
     struct bucket_look *look = &route->look;
     look->asked = true;
+    look->epoch = epoch;
+    look->buckets = was;
     if (look->begun_ms == 0)
         look->begun_ms = loop_mono_ms();
     look->count = (struct job_count){.done = on_route_counted, .arg = route};
     route->refs++;
-    count_route(&look->count, m->store, route->conf->name, was);
+    if (epoch % 2 == 0) {
+        count_route(&look->count, m->store, route->conf->name, was);
+        return;
+    }
+    look->count.done = on_route_fenced;
+    fence_route(&look->count, m->store, route->conf->name, was, epoch);
 }
 
 static int refuse_jobs(const struct route *route, int64_t was, struct err *err)
@@ -122,13 +159,13 @@ static int refuse_others(const struct route *route, int64_t was, struct err *err
 }
 
 enum buckets_answer meta_buckets_check(const struct meta *m, struct route *route,
-                                       int64_t was, struct err *err)
+                                       int64_t was, int64_t epoch, struct err *err)
 {
     struct bucket_look *at = &route->look;
     if (at->count.open > 0)
         return BUCKETS_WAIT;
-    if (!at->asked || at->count.torn) {
-        look(m, route, was);
+    if (!at->asked || at->count.torn || at->epoch != epoch || at->buckets != was) {
+        look(m, route, was, epoch);
         return BUCKETS_WAIT;
     }
     const int others = membership_others(m->bridge->membership, route->conf->name);
@@ -137,7 +174,7 @@ enum buckets_answer meta_buckets_check(const struct meta *m, struct route *route
         return BUCKETS_REFUSED;
     }
     if (others == 0)
-        return BUCKETS_CHANGE;
+        return epoch % 2 == 0 ? BUCKETS_FENCE : BUCKETS_CHANGE;
     at->asked = false; /* others may store jobs meanwhile */
     if (others < 0 || loop_mono_ms() - at->begun_ms < OTHERS_MS)
         return BUCKETS_WAIT;

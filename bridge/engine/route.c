@@ -137,6 +137,7 @@ static void read_rules(struct route *route)
     route->rules = (struct bucket_rules){
         .remember_ms = conf->dedupe_ms,
         .by_key = conf->order == ORDER_KEY,
+        .epoch = route->rules.epoch,
         .rate = conf->rate / (double)route->bucket_count,
         .burst = share(route, burst(conf)),
         .in_flight_max = conf->shared ? share(route, conf->max_in_flight) : 0,

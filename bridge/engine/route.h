@@ -45,6 +45,8 @@ struct job_count {
 struct bucket_look {
     struct job_count count;
     bool asked;
+    int64_t epoch;    /* odd: its fences were written before the count */
+    int64_t buckets;  /* whose jobs are counted */
     int64_t begun_ms; /* monotonic; 0: not started */
 };
 

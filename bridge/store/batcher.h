@@ -220,6 +220,7 @@ void args_send(struct store *st, enum script script, struct redis *r, redis_repl
 void put_kind(struct resp *a, const struct bucket *b);
 void put_wake(struct resp *a, const struct bucket *b);
 void put_horizon(struct resp *a, const struct bucket *b);
+void put_epoch(struct resp *a, const struct bucket *b);
 /* The arguments that lib/queue.lua reads first. */
 void put_queue(struct resp *a, const struct bucket *b);
 void put_remembers(struct resp *a, const struct batch *batch);

@@ -144,6 +144,7 @@ struct bucket_events {
 struct bucket_rules {
     int64_t remember_ms;   /* how long delivered ids are remembered; 0: not */
     bool by_key;           /* jobs of a group are delivered in order, one at a time */
+    int64_t epoch;         /* see meta.h; a bucket with a later one rejects new jobs */
     double rate;           /* jobs claimed per second; 0: no limit */
     int64_t burst;         /* jobs that may be claimed at once */
     int64_t in_flight_max; /* limit of jobs in flight of all instances; 0: no limit */

@@ -25,6 +25,11 @@ void put_horizon(struct resp *a, const struct bucket *b)
     args_number_or_none(a, b->store->conf.horizon_ms);
 }
 
+void put_epoch(struct resp *a, const struct bucket *b)
+{
+    args_number_or_none(a, b->route_rules ? b->route_rules->epoch : 0);
+}
+
 void put_queue(struct resp *a, const struct bucket *b)
 {
     /* Rules for a job in the bucket of a route: lua/reap.lua handles its leases. */

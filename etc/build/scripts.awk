@@ -48,7 +48,7 @@ function locals(list, values,    i, left, right) {
         printf "local %s =\n  %s\n", left, right
 }
 function from_text(type, at) {
-    if (type ~ /^(int|opt|horizon|remember)$/)
+    if (type ~ /^(int|opt|horizon|epoch|remember)$/)
         return "tonumber(ARGV[" at "])"
     return type == "flag" ? "ARGV[" at "] == '1'" : "ARGV[" at "]"
 }
@@ -101,7 +101,7 @@ function c_type(type) {
         return "int64_t "
     return type ~ /^(letter|answer)$/ ? "char " : type == "flag" ? "bool " : "struct slice "
 }
-function by_caller(type) { return type !~ /^(now|clock|kind|wake|horizon)$/ }
+function by_caller(type) { return type !~ /^(now|clock|kind|wake|horizon|epoch)$/ }
 function asks_by_struct(s,    i, k) {
     for (i = 1; i <= n[s, "arg"]; i++)
         k += by_caller(types[s, "arg", i])
@@ -109,7 +109,7 @@ function asks_by_struct(s,    i, k) {
 }
 function fields(s, list, kind,    i) {
     for (i = 1; i <= n[s, list]; i++)
-        if (kind == "all" || types[s, list, i] !~ /^(now|clock|kind|wake|horizon|head|slot)$/)
+        if (kind == "all" || types[s, list, i] !~ /^(now|clock|kind|wake|horizon|epoch|head|slot)$/)
             printf "    %s%s;\n", c_type(types[s, list, i]), names[s, list, i]
 }
 function prototype(s,    i, text) {
@@ -203,7 +203,7 @@ function put(type, value) {
         return "args_letter(a, " value ")"
     if (type ~ /^(now|clock)$/)
         return "resp_add(a, SLICE_LIT(\"\"))"
-    if (type ~ /^(kind|wake|horizon)$/)
+    if (type ~ /^(kind|wake|horizon|epoch)$/)
         return "put_" type "(a, b)"
     return ""
 }

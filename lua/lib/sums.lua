@@ -6,6 +6,7 @@
 --                            operator, or a second copy of a failed run): jobs that left :pool, or ended in a queue
 --                 base       jobs that lua/audit.lua found and that no total contains
 --                 repeated   next runs: the job stays in :pool
+--                 epoch      instances that use an earlier number of buckets must not add jobs, see fence.lua
 --                 claim, claim:NAME   the last claim of all and of NAME, see lib/claim.lua
 --
 -- Invariant: base + stored = jobs of :pool that have not ended (are not in :done) + far jobs (lib/far.lua) + all jobs

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Changes of a route's buckets = n: rejected while it has jobs, otherwise applied at the next
 start. A removed route keeps its jobs."""
+import concurrent.futures
 import re
+import signal
 import time
 
 import pytest
@@ -18,6 +20,14 @@ def set_buckets(daemon, n):
 
 def meta(redis, field="route:main"):
     return redis.client().hget("tarry:meta", field).decode()
+
+
+def status(answer):
+    """The status of a request in another thread; None: the connection ended without one."""
+    try:
+        return answer.result()[0]
+    except OSError:
+        return None
 
 
 class Hook:
@@ -159,6 +169,48 @@ def test_instances_started_together_with_another_number_agree_on_it(bench):
     h.hook.wait_count(4)
     for daemon in three:
         daemon.stop()
+
+
+@pytest.mark.slow
+def test_instance_that_stood_still_stores_no_job_after_another_changed_the_buckets(bench):
+    """The requests wait in its socket. When it continues, it reads them before it knows the new number."""
+    h = Hook(bench, "buckets = 3;")
+    wait_for("it to be known", lambda: h.redis.client().zcard("tarry:alive") == 1)
+    h.tarry.child.send_signal(signal.SIGSTOP)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(20) as pool:
+            answers = [pool.submit(h.add, f"a{n}", "1ms") for n in range(20)]
+            second = h.another(h.body.replace("buckets = 3", "buckets = 1"))
+            assert meta(h.redis) == "1"
+            h.tarry.child.send_signal(signal.SIGCONT)
+            stored = sum(1 for answer in answers if status(answer) == 201)
+    finally:
+        h.tarry.child.send_signal(signal.SIGCONT)
+    assert h.tarry.child.wait(60) == 78
+    assert "restart it with buckets = 1" in h.tarry.log.read_text()
+    assert stored == 0 and not h.redis.client().keys("tarry:*:pool")
+    set_buckets(h.tarry, 1)
+    h.tarry.start()
+    assert h.add("b", "1ms")[0] == 201 and h.add("c", "1ms", daemon=second)[0] == 201
+    h.hook.wait_count(2)
+    for daemon in (h.tarry, second):
+        daemon.stop()
+
+
+def test_unfinished_change_of_buckets_is_undone_by_an_instance_with_the_old_number(bench):
+    h = Hook(bench, "buckets = 2;")
+    redis = h.redis.client()
+    later = int(meta(redis, "epoch:main")) + 1001
+    redis.hset("tarry:meta", "epoch:main", later)
+    for n in range(2):
+        redis.hset(f"tarry:{{main/{n}}}:sums", "epoch", later)
+    redis.publish("tarry:wake", "=#meta other")
+    wait_for("the next epoch", lambda: int(meta(redis, "epoch:main")) > later)
+    assert int(meta(redis, "epoch:main")) % 2 == 0
+    for n in range(10):
+        assert h.add(f"a{n}", "1ms")[0] == 201
+    h.hook.wait_count(10)
+    h.tarry.stop()
 
 
 def test_change_of_buckets_in_a_reload_is_refused_with_and_without_jobs(bench):

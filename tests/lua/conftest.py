@@ -78,7 +78,7 @@ def server():
 class Bucket:
     """One bucket, with each script as a method. now is a number, never the server's time. kind: see
     lua/enqueue.lua. remember: in ms. limits: (rate, burst, field, in flight)."""
-    kind, remember, limits, horizon = "", 0, (), ""
+    kind, remember, limits, horizon, epoch = "", 0, (), "", ""
 
     def __init__(self, client):
         self.client = client
@@ -98,7 +98,7 @@ class Bucket:
         """jobs: (id, due[, tries, how, partition, offset, expires, body, group, ms]). partitions:
         (name, before)."""
         args = [now, "wake", "r/0 me", self.kind, "1" if self.remember else "",
-                self.horizon, len(partitions)]
+                self.horizon, self.epoch, len(partitions)]
         for row in partitions:
             args += row
         for job in jobs:

@@ -170,8 +170,8 @@ def test_of_an_id_that_is_one_in_all_queues_only_the_last_stays(server):
     server.flushall()
 
     def put(name, id_, due):
-        return script(keys=[f"tarry:{{s}}:{name}:pool", ids], args=[NOW, "wake", "w", "q", "", HORIZON, 0, id_, due * 1000, record(), "",
-                                               0, -1, "r", ""])
+        return script(keys=[f"tarry:{{s}}:{name}:pool", ids], args=[NOW, "wake", "w", "q", "", HORIZON, "", 0, id_,
+                                               due * 1000, record(), "", 0, -1, "r", ""])
     put("a", "x", FAR)
     put("b", "x", FAR)
     assert server.hget("tarry:{s}:a:slots", "#") is None and server.hget("tarry:{s}:b:slots", "#") == b"1"

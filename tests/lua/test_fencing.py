@@ -2,8 +2,9 @@
 """Fencing: an outcome is valid for the lease of its own claim, and once. A late or repeated outcome
 changes nothing."""
 import pytest
+import redis
 
-from conftest import HOUR_MS, JOB, Bucket
+from conftest import HOUR_MS, JOB, Bucket, script_text
 from queues import Queue, q  # noqa: F401 a fixture
 
 NOTE = "1||0/0/0|1|1|x"
@@ -75,6 +76,32 @@ def test_a_group_waits_for_the_renewed_lease_of_a_job_that_was_replaced_in_fligh
     assert keyed.claim(lease)[2] == []
     assert keyed.ack(1200, "a", how="+") == "y", "the old lease changes nothing"
     assert keyed.claim(lease)[2][0][:2] == (b"a", b"new")
+
+
+# ------------------------------------------------------- the epoch of the number of buckets
+
+def fence(bucket, epoch):
+    return bucket.client.register_script(script_text("fence"))(keys=[bucket.key["sums"]], args=[epoch])
+
+
+def test_a_fenced_bucket_rejects_jobs_of_earlier_epochs(bucket):
+    bucket.enqueue([("a", 50)])
+    assert fence(bucket, 7) == 7
+    for epoch in ("", 6):
+        bucket.epoch = epoch
+        with pytest.raises(redis.ResponseError, match="the number of buckets of the route has changed"):
+            bucket.enqueue([("b", 40)])
+    for epoch, job in ((7, "c"), (8, "d")):
+        bucket.epoch = epoch
+        assert bucket.enqueue([(job, 60)]) == (50, "s")
+
+
+def test_a_fence_of_an_earlier_epoch_changes_nothing(bucket):
+    now_ms = 1795824419013
+    assert [fence(bucket, epoch) for epoch in (now_ms, 5, now_ms)] == [now_ms] * 3
+    bucket.epoch = now_ms - 1
+    with pytest.raises(redis.ResponseError):
+        bucket.enqueue([("a", 50)])
 
 
 # ------------------------------------------------------- claims whose answer was lost

@@ -334,7 +334,7 @@ def test_where_ids_are_global_the_last_of_an_id_is_the_only_one(server):
     b_key = {p: f"tarry:{{s}}:b:{p}" for p in script.key}
 
     def put(key, id_, how="r"):
-        return server.eval(script_text("enqueue"), 2, key["pool"], ids, 1000, "wake", "w", "q", "", "", 0,
+        return server.eval(script_text("enqueue"), 2, key["pool"], ids, 1000, "wake", "w", "q", "", "", "", 0,
                            id_, "", record(), "", 0, -1, how, "")[1]
     put(a.key, "x")
     assert server.hget(ids, "x") == b"tarry:{s}:a"

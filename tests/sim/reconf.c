@@ -95,11 +95,9 @@ void reconf_meta(bool crashed)
     }
 }
 
-/* Of one core only. Known: a core that stood still while another one changed the number
- * may still store queued jobs in buckets that nobody serves any more. */
 bool reconf_has_buckets(void)
 {
-    return !world.plan.by_key && world.plan.cores == 1;
+    return !world.plan.by_key;
 }
 
 int64_t reconf_us(void)
