@@ -37,6 +37,7 @@ static void choose_volume(struct plan *p)
     p->record_every_us = p->faults_end_us / (2 * p->jobs_max / p->burst_max + 1);
     p->far_ms = between(1000, 20000);
     p->queued = p->messages = 200; /* they come a few at a time */
+    p->cancels = 1000;             /* each ends a batch of enqueues */
     p->lab = 0;
     p->keys = KEYS_MAX;
     p->sink_fails = p->sink_fails ? 200 : 0;
@@ -117,6 +118,7 @@ static void choose_plan(struct words keep)
     p->bursts = 20;
     p->burst_max = 60;
     p->queued = p->messages = 2;
+    p->cancels = p->wait_for ? 4 : 16;
     p->keys = 6;
     p->outcomes_every_us = 1;
     p->in_flight_max = 200;

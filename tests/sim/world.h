@@ -41,6 +41,7 @@ struct plan {
     int64_t record_every_us;              /* mean */
     unsigned jobs_max, bursts, burst_max; /* bursts: one in so many is of many jobs */
     unsigned messages;     /* one request in so many is a message of the session */
+    unsigned cancels;      /* one job in so many comes with a cancel of another */
     unsigned queued, keys; /* one request in so many is for the queue; different keys */
     int64_t outcomes_every_us; /* the receiver answers then, at once */
     unsigned read_max; /* records of the log that a reader fetches at once, mostly */

@@ -126,9 +126,8 @@ static void produce(struct step *step)
     else
         add_request(job);
     calm_watch(job);
-    if (one_in(world.plan.wait_for ? 4 : 16) &&
-        (job = by_number[between(0, step->number)]) && job->record.offset < 0 &&
-        !job->record.queued && job->accepted && job->asked == 1)
+    if (one_in(world.plan.cancels) && (job = by_number[between(0, step->number)]) &&
+        job->record.offset < 0 && !job->record.queued && job->accepted && job->asked == 1)
         add_cancel(job, step);
 }
 
