@@ -9,22 +9,7 @@
 const char conf_file[] =
     "sim.conf"; /* in the working folder: its name is in the stories */
 
-enum { VOLUME_SHARE = 32, SHORT_SEEDS = 1000, FAR_SHARE = 8, CLUSTER_SHARE = 4 };
-
-bool seed_is_volume(uint64_t seed)
-{
-    return seed % VOLUME_SHARE == 7;
-}
-
-bool seed_is_far(uint64_t seed)
-{
-    return seed % FAR_SHARE == 3;
-}
-
-bool seed_is_cluster(uint64_t seed)
-{
-    return seed % CLUSTER_SHARE == 2;
-}
+enum { SHORT_SEEDS = 1000 };
 
 /* Many jobs in few turns: large batches, bursts that are due together, few faults. */
 static void choose_volume(struct plan *p)
@@ -41,7 +26,6 @@ static void choose_volume(struct plan *p)
     p->lab = 0;
     p->keys = KEYS_MAX;
     p->sink_fails = p->sink_fails ? 200 : 0;
-    p->slow_us = 0;
     p->outcomes_every_us = between(10, 100) * MS;
     p->batch_max = between(200, 1000);
     p->latency_max_us = 300; /* a cancel waits for the jobs before it: round trips */
@@ -60,7 +44,7 @@ static const char *durability(void)
  * also if nothing else happens that mentions the slot. */
 static void choose_far(struct plan *p)
 {
-    p->only = world.seed / FAR_SHARE % 2 ? ONLY_MOVES : ONLY_JUMPS;
+    p->only = world.seed / 8 % 2 ? ONLY_MOVES : ONLY_JUMPS;
     p->cores = one_in(2) ? 1 : p->cores;
     p->horizon_ms = p->only == ONLY_MOVES ? between(1000, 4000) : 120000;
     p->record_every_us = between(3, 10) * SECOND;
@@ -68,7 +52,6 @@ static void choose_far(struct plan *p)
     p->fault_every_us = (p->only == ONLY_MOVES ? between(1, 10) : 200) * SECOND;
     p->faults_end_us = between(60, 1800) * SECOND;
     p->sink_fails = 0;
-    p->slow_us = 0;
     p->clock_jumps = p->only == ONLY_JUMPS;
     p->by_key = false;
 }
@@ -81,6 +64,37 @@ static void choose_cluster(struct plan *p)
     p->servers = p->masters + (unsigned)between(0, 1);
     if (!p->by_key)
         p->buckets = (unsigned)between(1, 6);
+}
+
+/* An instance that stood still comes back while another delivers the same job. */
+static void choose_slow(struct plan *p)
+{
+    p->slow_us = 8 * SECOND;
+    p->sink_fails = 2;
+    p->record_every_us = p->record_every_us < SECOND ? SECOND : p->record_every_us;
+    p->by_key = false;
+    p->lab = 0;
+}
+
+/* The other seeds are of no kind. */
+static const struct kind {
+    const char *name;
+    unsigned share, rest; /* seeds with this rest; no seed is of two kinds */
+    void (*choose)(struct plan *p);
+} kinds[] = {
+    {"volume", 32, 7, choose_volume},
+    {"far", 8, 3, choose_far},
+    {"cluster", 4, 2, choose_cluster},
+    {"slow", 8, 5, choose_slow},
+};
+
+bool seed_is(const char *kind, uint64_t seed)
+{
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strcmp(kinds[i].name, kind) == 0)
+            return seed % kinds[i].share == kinds[i].rest;
+    fprintf(stderr, "SIM_PLANS=%s: it is volume, far, cluster or slow\n", kind);
+    exit(64);
 }
 
 static void choose_plan(struct words keep)
@@ -122,18 +136,10 @@ static void choose_plan(struct words keep)
     p->keys = 6;
     p->outcomes_every_us = 1;
     p->in_flight_max = 200;
-    if (one_in(6)) { /* an instance that stood still comes back while another delivers */
-        p->slow_us = 8 * SECOND;
-        p->sink_fails = 2;
-        p->record_every_us = p->record_every_us < SECOND ? SECOND : p->record_every_us;
-    }
     p->read_max = 20;
-    if (seed_is_volume(world.seed))
-        choose_volume(p);
-    else if (seed_is_far(world.seed))
-        choose_far(p);
-    else if (seed_is_cluster(world.seed))
-        choose_cluster(p);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (world.seed % kinds[i].share == kinds[i].rest)
+            kinds[i].choose(p);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
          "within %lld s, fsync %s, %u replicas, durability %s, order %s, "
          "horizon %lld ms, %u buckets, %u consumers, %u servers, %u masters%s%s%s",

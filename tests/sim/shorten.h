@@ -21,9 +21,9 @@ struct words {
 
 /* --- seed.c --- */
 
-bool seed_is_volume(uint64_t seed);  /* its plan has many jobs */
-bool seed_is_far(uint64_t seed);     /* few, and only faults that concern far jobs */
-bool seed_is_cluster(uint64_t seed); /* it has a Redis Cluster */
+/* Whether its plan is of a kind: volume, far, cluster or slow. Exits with 64 if there is
+ * no such kind. */
+bool seed_is(const char *kind, uint64_t seed);
 /* Simulates it in this process. */
 void seed_simulate(uint64_t seed, struct words keep);
 

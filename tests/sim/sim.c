@@ -8,9 +8,9 @@
  * The first seed that fails is shortened. Exits with 1 if one fails. SIM_FROM=N: begins
  * with the seed N; otherwise the time chooses it. SIM_TWICE=1: simulates each seed twice
  * and compares the stories. SIM_FIRST=1: ends at the first that fails, and does not
- * shorten it. SIM_PLANS=volume: only seeds of very many jobs; far: of far jobs;
- * cluster: of a Redis Cluster.
- * SIM_JOBS=N: so many seeds at once; otherwise one for each CPU.
+ * shorten it. SIM_PLANS=volume: only seeds of very many jobs; far: of far jobs; cluster:
+ * of a Redis Cluster; slow: of slow deliveries. SIM_JOBS=N: so many seeds at once;
+ * otherwise one for each CPU.
  */
 #include "tests/sim/shorten.h"
 
@@ -27,8 +27,8 @@ enum { SEED_CPU_S = 300, AHEAD_MAX = 512 };
 static struct {
     const char *folder; /* of the program and the stories */
     struct words keep;
-    bool alone, twice;           /* alone: one seed, whose story is kept */
-    bool (*only)(uint64_t seed); /* simulates only these; NULL: all */
+    bool alone, twice; /* alone: one seed, whose story is kept */
+    const char *only;  /* simulates only seeds of this kind; NULL: all */
     unsigned at_once, failures_max;
     double begun_s, limit_s;
 } run;
@@ -170,7 +170,7 @@ static uint64_t simulate_from(uint64_t seed)
     uint64_t last = seed;
     while (sum.failures < run.failures_max) {
         for (; may_start(); seed++) {
-            while (run.only && !run.only(seed))
+            while (run.only && !seed_is(run.only, seed))
                 seed++;
             start(seed);
         }
@@ -188,13 +188,10 @@ static uint64_t simulate_from(uint64_t seed)
 
 static void read_environment(void)
 {
-    const char *plans = getenv("SIM_PLANS"), *jobs = getenv("SIM_JOBS");
+    const char *jobs = getenv("SIM_JOBS");
     long cpus = jobs ? atol(jobs) : sysconf(_SC_NPROCESSORS_ONLN);
     run.twice = getenv("SIM_TWICE") != NULL;
-    if (!run.alone && plans)
-        run.only = strcmp(plans, "volume") == 0    ? seed_is_volume
-                   : strcmp(plans, "cluster") == 0 ? seed_is_cluster
-                                                   : seed_is_far;
+    run.only = run.alone ? NULL : getenv("SIM_PLANS");
     run.failures_max = getenv("SIM_FIRST") ? 1 : 10;
     run.at_once = cpus < 1 ? 1 : cpus < CHILDREN_MAX ? (unsigned)cpus : CHILDREN_MAX - 1;
 }

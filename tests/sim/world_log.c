@@ -87,6 +87,15 @@ void log_skip(int32_t partition, int64_t until)
     lose(&parts[partition], find(&parts[partition], until));
 }
 
+bool log_is_unread(int32_t partition)
+{
+    const struct partition *p = &parts[partition];
+    bool unread = lives > 0;
+    for (guint i = 0; i < p->records->len && unread; i++)
+        unread = !record_of(p, i)->accepted;
+    return unread;
+}
+
 unsigned log_offsets_at(int64_t to_ms, struct group_row *rows, int64_t *ends)
 {
     rewound_us = world.now_us;
@@ -123,7 +132,8 @@ void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char 
         job->excused = true;
     if (outcome == NOT_STORED && job->record.offset < 0)
         job->excused = true; /* perhaps it is, and it will have another id */
-    if (outcome != NOT_STORED && !job->accepted)
+    bool was_skipped = outcome == STORED_ALREADY && job->lost;
+    if (outcome != NOT_STORED && !job->accepted && !was_skipped)
         job_accept(job);
 }
 

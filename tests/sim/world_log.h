@@ -17,6 +17,8 @@ unsigned log_fetch(int32_t partition, int64_t from, const struct record **to,
                    unsigned max);
 /* The group starts behind these records, as "latest" means. */
 void log_skip(int32_t partition, int64_t until);
+/* Whether the topic was made anew, and no record of the partition was stored since. */
+bool log_is_unread(int32_t partition);
 
 /* --- world_group.c --- */
 

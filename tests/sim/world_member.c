@@ -80,8 +80,10 @@ static void fetch_part(struct member *m, int32_t i)
     struct held *h = &m->held[i];
     struct queued read;
     check_range(h, i);
-    /* It has read nothing, so it cannot know that its offset is of an earlier topic. */
-    if (h->received < 0 && (h->life != group_topic_lives || h->is_of_mark))
+    /* It has read nothing, so it cannot know that its offset is of an earlier topic; nor
+     * if nobody has read the new one, and that is as long (docs/reference/limits.md). */
+    if (h->received < 0 &&
+        (h->life != group_topic_lives || h->is_of_mark || log_is_unread(i)))
         log_skip(i, h->position);
     else
         h->life = group_topic_lives;
