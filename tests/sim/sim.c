@@ -6,11 +6,11 @@
  * and writes its story to story-SEED beside the program. With SEED: this seed alone, and
  * always its story. STEP: keeps only these steps of its plan (plan_keep() in world.h).
  * The first seed that fails is shortened. Exits with 1 if one fails. SIM_FROM=N: begins
- * with the seed N; otherwise the time chooses it. SIM_TWICE=1: simulates each seed twice
- * and compares the stories. SIM_FIRST=1: ends at the first that fails, and does not
- * shorten it. SIM_PLANS=volume: only seeds of very many jobs; far: of far jobs; cluster:
- * of a Redis Cluster; slow: of slow deliveries. SIM_JOBS=N: so many seeds at once;
- * otherwise one for each CPU.
+ * with the seed N; otherwise the time chooses it. SIM_UNTIL=N: ends with that seed.
+ * SIM_TWICE=1: simulates each seed twice and compares the stories. SIM_FIRST=1: ends at
+ * the first that fails, and does not shorten it. SIM_PLANS=volume: only seeds of very
+ * many jobs; far: of far jobs; cluster: of a Redis Cluster; slow: of slow deliveries.
+ * SIM_JOBS=N: so many seeds at once; otherwise one for each CPU.
  */
 #include "tests/sim/shorten.h"
 
@@ -31,6 +31,7 @@ static struct {
     const char *only;  /* simulates only seeds of this kind; NULL: all */
     unsigned at_once, failures_max;
     double begun_s, limit_s;
+    uint64_t until; /* the last seed */
 } run;
 
 static struct {
@@ -169,7 +170,7 @@ static uint64_t simulate_from(uint64_t seed)
 {
     uint64_t last = seed;
     while (sum.failures < run.failures_max) {
-        for (; may_start(); seed++) {
+        for (; seed <= run.until && may_start(); seed++) {
             while (run.only && !seed_is(run.only, seed))
                 seed++;
             start(seed);
@@ -192,6 +193,8 @@ static void read_environment(void)
     long cpus = jobs ? atol(jobs) : sysconf(_SC_NPROCESSORS_ONLN);
     run.twice = getenv("SIM_TWICE") != NULL;
     run.only = run.alone ? NULL : getenv("SIM_PLANS");
+    run.until =
+        getenv("SIM_UNTIL") ? strtoull(getenv("SIM_UNTIL"), NULL, 10) : UINT64_MAX;
     run.failures_max = getenv("SIM_FIRST") ? 1 : 10;
     run.at_once = cpus < 1 ? 1 : cpus < CHILDREN_MAX ? (unsigned)cpus : CHILDREN_MAX - 1;
 }

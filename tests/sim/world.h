@@ -242,6 +242,8 @@ void replicas_of_crashed(struct server *s);
 /* Faults. */
 void replica_halts(void); /* receives nothing for a time */
 void replica_leaves(void);
+/* Whether so many are online as durability requires. */
+bool replicas_are_enough(void);
 void fail_over(void);
 
 /* --- world_cluster.c: the servers as a Redis Cluster; plan.masters 0: nothing --- */

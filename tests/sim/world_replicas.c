@@ -203,7 +203,19 @@ void replica_leaves(void)
     fault("a replica of Redis %u leaves", r->server->index);
     tell("replica %d", (int)(r - all[r->server->index]));
     disconnect(r);
-    connect_later(r, skewed(100 * MS, 25 * SECOND)); /* sooner than alive.c complains */
+    connect_later(r, skewed(100 * MS, 60 * SECOND));
+}
+
+bool replicas_are_enough(void)
+{
+    for (unsigned s = 0; s < world.plan.servers && world.plan.wait_for > 0; s++) {
+        unsigned online = 0;
+        for (unsigned i = 0; i < world.plan.replicas; i++)
+            online += all[s][i].model->online;
+        if (online < world.plan.wait_for)
+            return false;
+    }
+    return true;
 }
 
 /* Chooses the replica to promote: as Sentinel does, that which has most; or any of them,
