@@ -247,8 +247,11 @@ static unsigned choose_slot(void)
 {
     struct buf key = {0};
     unsigned slot = (unsigned)between(0, REDIS_MODEL_SLOTS - 1);
-    if (!one_in(6) && redis_model_find_key(any_server()->redis, -1, chance(), &key))
-        slot = redis_model_slot(buf_slice(&key));
+    if (!one_in(6)) {
+        uint64_t first = chance(); /* no argument: their order is up to the compiler */
+        if (redis_model_find_key(any_server()->redis, -1, first, &key))
+            slot = redis_model_slot(buf_slice(&key));
+    }
     buf_free(&key);
     return slot;
 }
