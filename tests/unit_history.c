@@ -192,6 +192,20 @@ static void marks_are_sorted_limited_and_survive_the_process(void **state)
     buf_free(&saved);
 }
 
+/* It wrote before the history, and the daemon crashed later. */
+static void a_history_may_begin_before_the_time_is_known(void **state)
+{
+    (void)state;
+    struct history *h = history_new(0);
+    struct history_counts counts = {.in = 5};
+    for (int64_t step = -HISTORY_HOUR_STEPS; step < 0; step++)
+        assert_true(value(h, step, HISTORY_IN) == HISTORY_UNKNOWN);
+    end_minute(h, FIRST, &counts);
+    assert_int_equal(value(h, FIRST, HISTORY_IN), 5);
+    assert_true(value(h, FIRST - 1, HISTORY_IN) == HISTORY_UNKNOWN);
+    free(h); /* aborts if its head was overwritten */
+}
+
 UNIT(history)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +216,7 @@ UNIT(history)
         cmocka_unit_test(large_numbers_are_not_unknown),
         cmocka_unit_test(the_next_process_knows_the_steps_and_the_gap),
         cmocka_unit_test(steps_that_ended_before_the_saved_ones_were_read_are_kept),
+        cmocka_unit_test(a_history_may_begin_before_the_time_is_known),
         cmocka_unit_test(marks_are_sorted_limited_and_survive_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,18 +28,25 @@ int64_t history_step_at(enum history_span span, int64_t now_ms)
     return now_ms / spans[span].step_ms - 1;
 }
 
+/* A step is negative while the time of Redis is not known. */
+static size_t place_of(enum history_span span, int64_t step)
+{
+    int64_t place = step % spans[span].steps;
+    return (size_t)(place < 0 ? place + spans[span].steps : place);
+}
+
 static const struct history_sample *place(const struct history *h, enum history_span span,
                                           int64_t step)
 {
     const struct history_sample *all = span == HISTORY_HOUR ? h->hour : h->day;
-    return &all[step % spans[span].steps];
+    return &all[place_of(span, step)];
 }
 
 static void store(struct history *h, enum history_span span, int64_t step,
                   const struct history_sample *sample)
 {
     struct history_sample *all = span == HISTORY_HOUR ? h->hour : h->day;
-    all[step % spans[span].steps] = *sample;
+    all[place_of(span, step)] = *sample;
 }
 
 static const struct history_sample unknown = {{HISTORY_UNKNOWN, HISTORY_UNKNOWN,
