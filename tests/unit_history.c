@@ -192,7 +192,7 @@ static void marks_are_sorted_limited_and_survive_the_process(void **state)
     buf_free(&saved);
 }
 
-/* It wrote before the history, and the daemon crashed later. */
+/* Negative steps once caused a write outside of the history. */
 static void a_history_may_begin_before_the_time_is_known(void **state)
 {
     (void)state;

@@ -28,7 +28,7 @@ int64_t history_step_at(enum history_span span, int64_t now_ms)
     return now_ms / spans[span].step_ms - 1;
 }
 
-/* A step is negative while the time of Redis is not known. */
+/* Before the time of Redis is known, steps are negative. */
 static size_t place_of(enum history_span span, int64_t step)
 {
     int64_t place = step % spans[span].steps;

@@ -216,6 +216,6 @@ bool lab_is_done(void)
 void lab_judge(void)
 {
     EACH_FEATURE(f)
-    if (!world.failed)
+    if (f->judge && !world.failed)
         f->judge();
 }

@@ -41,9 +41,8 @@ int64_t lab_number(int64_t number, int64_t i);
 /* Runs a command of Redis and returns the number of its reply, or -1. */
 long long lab_redis(const char *command, const char *key, const char *member);
 
-/* A feature. Each may be NULL. */
+/* A feature. lost and judge may be NULL. */
 struct lab_feature {
-    const char *name, *conf; /* conf: its routes and sinks */
     void (*write_conf)(FILE *out, bool routes);
     void (*init)(void);
     void (*produce)(struct step *step, int64_t number); /* number: of the job */

@@ -211,10 +211,6 @@ static bool is_done(void)
     return lab_redis("HLEN", "tarry:{paced/0}:pool", "") == 0;
 }
 
-static void judge(void)
-{
-}
-
 const struct lab_feature lab_paced = {
     .write_conf = write_conf,
     .init = init,
@@ -223,5 +219,4 @@ const struct lab_feature lab_paced = {
     .lost = lost,
     .latest_us = latest_us,
     .is_done = is_done,
-    .judge = judge,
 };

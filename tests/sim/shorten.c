@@ -2,8 +2,9 @@
 /*
  * shorten.c - delta debugging over the steps of a plan.
  *
- * Leaves out ever smaller groups of steps. If nothing more can be left out, it goes on
- * with another order of chances: a race may need luck when fewer things happen.
+ * Leaves out groups of steps: first large ones, then smaller ones. If nothing more can be
+ * left out, it goes on with another order of chances: a race may need luck when fewer
+ * things happen.
  */
 #include "tests/sim/shorten.h"
 

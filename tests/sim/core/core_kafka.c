@@ -239,7 +239,7 @@ void core_kafka_on_event(const struct event *event)
         kafka_client_poll(the_client);
 }
 
-/* ------------------------------------------------------- what the world hears of jobs */
+/* --------------------------------------------------- what it reports to the world */
 
 /* The linker binds each call of source_submit() to this function (--wrap). */
 void __real_source_submit(struct source *src, struct job *job, stored_cb *done,
