@@ -223,6 +223,7 @@ void session_call(struct sim_core *core, enum session_call call, unsigned count)
         lose_acks(count);
     } else if (call == SESSION_DISCONNECT) {
         wants[core->index] = false;
+        g_ptr_array_set_size(events[core->index], 0); /* of the connection that it left */
         if (session.core == core)
             end_run();
     }

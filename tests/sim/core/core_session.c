@@ -105,7 +105,7 @@ static void poll_events(struct session *self)
             self->failures = 0;
             if (!event.present)
                 flight_forget(&self->flight);
-        } else if (event.kind == SESSION_CLOSED && self->runs) {
+        } else if (event.kind == SESSION_CLOSED) { /* perhaps before it was connected */
             end_run(self);
         } else if (event.kind == SESSION_MESSAGE && self->runs) {
             take(self, &event);
