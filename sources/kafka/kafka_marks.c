@@ -219,6 +219,7 @@ static void on_tick(void *arg)
 {
     struct kafka_marks *m = arg;
 
+    kafka_parts_check_ends(m->parts);
     if (!m->writing)
         write_marks(m);
 }

@@ -278,6 +278,23 @@ static bool is_out_of_order(struct kafka_part *part, int64_t offset)
     return true;
 }
 
+/* Redis finds out whether the topic is a new one. found: what its offset `last` contains,
+ * instead of the last record. */
+static void read_from_start(struct kafka_part *part, int64_t last, const char *found)
+{
+    log_warn(part->parts->who,
+             "%s/%" PRId32 ": offset %" PRId64
+             " now contains %s record: %s, and tarry reads it from the start",
+             part->topic, part->partition, last, found,
+             part->recreated ? "the topic was recreated" : "it may be another topic");
+    part->topic_missing = false;
+    part->probe_offset = -1;
+    raise_to(&part->commit_below, part->offsets.position);
+    part->rewind_to = 0;
+    part->last_offset = -1;
+    rewind_soon(part);
+}
+
 /* Checks whether a topic that was missing was recreated: compares the timestamp of the
  * last record, which is read again (before rewound records). If that record is gone,
  * Redis finds out: the partition is read again from its first record. True: ignore the
@@ -298,16 +315,21 @@ static bool has_changed(struct kafka_part *part, int64_t offset, int64_t stamp_m
         return offset > part->offsets.position;
     }
     part->recreated = offset == last;
-    log_warn(part->parts->who,
-             "%s/%" PRId32 ": offset %" PRId64
-             " now contains %s record: %s, and tarry reads it from the start",
-             part->topic, part->partition, last, part->recreated ? "another" : "no",
-             part->recreated ? "the topic was recreated" : "it may be another topic");
-    raise_to(&part->commit_below, part->offsets.position);
-    part->rewind_to = 0;
-    part->last_offset = -1;
-    rewind_soon(part);
+    read_from_start(part, last, part->recreated ? "another" : "no");
     return true;
+}
+
+void kafka_parts_check_ends(struct kafka_parts *parts)
+{
+    struct kafka_part *part;
+    int64_t low, end;
+
+    TAILQ_FOREACH (part, &parts->list, link)
+        if (part->probe_offset > 0 && part->pauses == 0 &&
+            rd_kafka_get_watermark_offsets(parts->rk, part->topic, part->partition, &low,
+                                           &end) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+            end == part->probe_offset)
+            read_from_start(part, end, "no");
 }
 
 /* Reads the last record again as soon as the topic exists. A record after it may never be

@@ -171,6 +171,9 @@ struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
                                    int64_t stamp_ms);
 /* The brokers no longer know the topic. A later topic of that name may be a new topic. */
 void kafka_parts_topic_missing(struct kafka_parts *parts, const char *topic);
+/* Finds a new topic that ends just before the record to compare: Kafka answers a read
+ * from its end with no record and no error. */
+void kafka_parts_check_ends(struct kafka_parts *parts);
 /* Redis has stored an older record at this offset: the topic was recreated, or lost its
  * end. Call it before kafka_part_answer(), with stored false. */
 void kafka_part_recreated(const struct kafka_read *read);
