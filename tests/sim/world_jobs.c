@@ -91,6 +91,8 @@ static void add_cancel(struct job_seen *of, struct step *step)
     ask->record.cancels = true;
     ask->record.id = of->record.id;
     ask->cancels = of->record.number;
+    of->asked_cancel = true;
+    tell("a client cancels %lld", (long long)of->record.number);
     request_send(NULL, ask->record.number);
 }
 

@@ -17,6 +17,7 @@ struct job_seen {
     unsigned asked;             /* of a request: how often it was sent */
     bool accepted, ended;       /* ended: the client asks no more */
     bool cancelled, dead, lost; /* lost: a crash of Redis may have lost it */
+    bool asked_cancel; /* a cancel was sent; it may be executed without an answer */
     bool may_drop; /* a cancel was too late: if the attempt fails, it is not repeated */
     bool excused;  /* a fault of this very job may cause duplicates: a late answer, a
                       repeated request */

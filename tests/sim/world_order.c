@@ -45,10 +45,11 @@ static void pop(struct lane *lane)
     }
 }
 
-/* Whether its due time found it accepted. */
+/* Whether its due time found it accepted, and no client wants to cancel it. */
 static bool counts(const struct job_seen *job)
 {
-    return job->accepted && job->accepted_us < servers_due_us(job->record.due_ms);
+    return job->accepted && !job->asked_cancel &&
+           job->accepted_us < servers_due_us(job->record.due_ms);
 }
 
 void order_accepted(struct job_seen *job)
