@@ -5,6 +5,10 @@
 --
 -- In any time t at most rate * t + burst jobs are claimed. :pace stores the time at which the claimed jobs would end
 -- if they ran one after another at that rate. It may be ahead of now by the time of the burst.
+--
+-- If groups keep their order, only jobs due before the first slot of far jobs are claimed: lua/move.lua has not moved
+-- that slot completely, and its entries are not sorted by due time.
+local MOVE_WAIT_US = 10000
 rate = tonumber(rate)
 local step_us, ahead_us, used_us, known
 local ROUNDING = 1e-9 -- of a job: the division is not exact
@@ -23,7 +27,9 @@ if flight_max then
 end
 local most = math.min(max, by_rate, by_flight)
 
-local ids = most > 0 and redis.call('ZRANGEBYSCORE', delay, '-inf', now, 'LIMIT', 0, most) or {}
+local slot = by_key and redis.call('ZRANGEBYSCORE', base .. ':far', '-inf', now, 'LIMIT', 0, 1)[1]
+local last = slot and '(' .. slot or now
+local ids = most > 0 and redis.call('ZRANGEBYSCORE', delay, '-inf', last, 'LIMIT', 0, most) or {}
 local taken = 0
 local out, out_n = { now, -1, now + lease_ms, 0 }, 4
 if #ids > 0 then
@@ -83,4 +89,7 @@ if rate or by_flight < math.huge then
   end
 end
 out[2] = first_score(delay)
+if slot and out[4] == 0 and out[2] >= tonumber(slot) and out[2] <= now then
+  out[4] = MOVE_WAIT_US
+end
 return out

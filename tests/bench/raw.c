@@ -197,6 +197,7 @@ static struct command claim_command(void)
             resp_add_number(&st.args, now_ms + FAR_MS + FAR_SPREAD_MS);
         else
             resp_add(&st.args, SLICE_LIT(""));
+        put_kind(&st.args, bucket);
         resp_add_number(&st.args, rules.lease_ms);
         resp_add_number(&st.args, opt.batch);
         resp_add(&st.args, slice_of(bucket->claimant));

@@ -112,7 +112,7 @@ class Bucket:
 
     def claim(self, now, lease=100, most=10, claimant="claim:test"):
         now, head, lease, self.wait_us, *rest = self.run(
-            "claim", JOB, now, lease, most, claimant, *(self.limits or ("", 0, "", "")))
+            "claim", JOB, now, self.kind, lease, most, claimant, *(self.limits or ("", 0, "", "")))
         return head, lease, [tuple(rest[i:i + 3]) for i in range(0, len(rest), 3)]
 
     def codes(self, reply):

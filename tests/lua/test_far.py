@@ -349,6 +349,22 @@ def test_jobs_of_a_key_keep_their_order_across_the_move(keyed):
     assert keyed.rest() == ["lead"]
 
 
+def test_no_job_is_claimed_before_the_far_jobs_of_its_time_have_moved(keyed):
+    keyed.put(("near", START - 1, "", 0, -1, "", A), now=START - EARLY)
+    keyed.put(("late", START + 9, "", 0, -1, "", B), ("early", START, "", 0, -1, "", B), ("free", START + 9))
+    keyed.move(START + 9, most=1)  # instances were down until now
+    assert [i for i, *_ in keyed.claim(START + 9)[2]] == [b"near"] and keyed.wait_us > 0
+    assert keyed.claim(START + 9)[0::2] == (START + 9, []) and keyed.wait_us > 0
+    keyed.move_all(START + 9)
+    assert sorted(i for i, *_ in keyed.claim(START + 9)[2]) == [b"early", b"free"] and keyed.wait_us == 0
+
+
+def test_without_an_order_a_job_is_claimed_before_far_jobs_of_its_time_have_moved(far):
+    far.put(("late", FAR), ("early", START))
+    far.move(FAR, most=1)
+    assert [i for i, *_ in far.claim(FAR)[2]] == [b"late"] and far.wait_us == 0
+
+
 def test_the_order_is_kept_when_the_horizon_changes(keyed):
     keyed.put(("a1", FAR, "", 0, -1, "", A))
     for n, horizon in enumerate(("", 4000, 86_400_000), 2):
