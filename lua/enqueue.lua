@@ -135,13 +135,8 @@ local FAR_END_MS = 1e14 -- limit of slot starts: Lua writes later ones with an e
 horizon = horizon or 0
 local width = math.min(FAR_WIDTH, math.max(1000, math.floor(horizon / 2)))
 
--- A job due at this time or earlier is near. Compared as texts, which is faster. If keys keep their order, a job is far
--- while a slot of any width covers its time, so that jobs due at one time leave in order of arrival.
-local near = horizon > 0 and now + horizon or math.huge
-if by_key and slot >= 0 then
-  near = math.min(near, slot - 1)
-end
-near = near < math.huge and string.format('%.0f', of_queue and near * 1000 or near)
+-- A job due at this time or earlier is near. Compared as texts, which is faster.
+local near = horizon > 0 and string.format('%.0f', (now + horizon) * (of_queue and 1000 or 1))
 
 -- Returns the slot of the job whose arguments start there, or nil if it is near; and its due time.
 local function slot_of(at, how)
@@ -156,9 +151,8 @@ local function slot_of(at, how)
     return nil
   end
   local start = ms - ms % width
-  if horizon == 0 or start - now <= horizon then
-    local there = by_key and redis.call('ZREVRANGEBYSCORE', base .. ':far', ms, ms - FAR_WIDTH + 1, 'LIMIT', 0, 1)[1]
-    return tonumber(there or nil), due
+  if start - now <= horizon then
+    return nil
   end
   local expires = argv[at + EXPIRES_MS] ~= '' and tonumber(argv[at + EXPIRES_MS])
   return not (expires and expires < start + width) and start or nil, due

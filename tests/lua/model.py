@@ -170,9 +170,7 @@ class Model:
         """Returns the start of the slot for a job due then, or None."""
         width = min(60_000, max(1000, self.horizon // 2))
         start = due - due % width
-        if self.horizon and start - now > self.horizon:
-            return start
-        return max((s for s in self.slots if due - 60_000 < s <= due), default=None) if self.by_key else None
+        return start if self.horizon and start - now > self.horizon else None
 
     def put_far(self, start, id_, due):
         job = self.jobs[id_]
@@ -203,7 +201,8 @@ class Model:
 
     def claim(self, now, most, end):
         """end: of the lease. The script computes it, and no lease had it before."""
-        due = sorted((j.score, i) for i, j in self.jobs.items() if j.where == "delay" and j.score <= now)
+        last = min(now, self.first() - 1) if self.by_key and self.slots else now
+        due = sorted((j.score, i) for i, j in self.jobs.items() if j.where == "delay" and j.score <= last)
         taken = []
         for _, id_ in due[:most]:
             job = self.jobs[id_]

@@ -333,10 +333,10 @@ def test_jobs_of_a_key_keep_their_order_across_the_move(keyed):
               ("free", FAR))
     late = START - EARLY  # it must move, and is nearer than the horizon
     assert keyed.put(("a3", FAR, "", 0, -1, "", A), ("a0", FAR - 1, "", 0, -1, "", A), now=late) == "ss"
-    assert sorted(keyed.far()[0]) == ["a0", "a1", "a2", "a3", "b1", "free"]
+    assert sorted(keyed.far()[0]) == ["a1", "a2", "b1", "free"]
     keyed.move(late, early=EARLY, most=2)
     keyed.put(("a4", FAR, "", 0, -1, "", A), ("soon", late + 5, "", 0, -1, "", A), now=late)
-    assert keyed.move_all(late) == 5
+    assert keyed.move_all(late) == 2
     assert keyed.put(("a5", FAR, "", 0, -1, "", A), now=late) == "s" and keyed.slot == -1
     order = []
     while len(order) < 9:

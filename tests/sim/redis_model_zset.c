@@ -235,8 +235,7 @@ static void run_zrange(struct call *c)
 }
 
 /* Reads the options behind a range by scores or names, and limits it. */
-static bool options(struct call *c, int64_t *from, int64_t *end, bool *scores,
-                    bool reverse)
+static bool options(struct call *c, int64_t *from, int64_t *end, bool *scores)
 {
     int64_t skip = 0, most = -1;
     for (unsigned i = 4; i < c->count; i++) {
@@ -255,34 +254,24 @@ static bool options(struct call *c, int64_t *from, int64_t *end, bool *scores,
         skip = *end - *from;
     if (most < 0 || most > *end - *from - skip)
         most = *end - *from - skip;
-    *from = reverse ? *end - skip - most : *from + skip;
+    *from += skip;
     *end = *from + most;
     return true;
 }
 
-static void range_by_score(struct call *c, bool reverse)
+static void run_zrangebyscore(struct call *c)
 {
     struct limit low, high;
     int64_t from, end;
     bool failed, scores = false;
-    if (!arg_limit(c, reverse ? 3 : 2, &low) || !arg_limit(c, reverse ? 2 : 3, &high))
+    if (!arg_limit(c, 2, &low) || !arg_limit(c, 3, &high))
         return;
     const struct value *v = call_find(c, 1, VALUE_ZSET, &failed);
     if (failed)
         return;
     ranks_by_score(v, &low, &high, &from, &end);
-    if (options(c, &from, &end, &scores, reverse))
-        reply_ranks(c, v, from, end, scores, reverse);
-}
-
-static void run_zrangebyscore(struct call *c)
-{
-    range_by_score(c, false);
-}
-
-static void run_zrevrangebyscore(struct call *c)
-{
-    range_by_score(c, true);
+    if (options(c, &from, &end, &scores))
+        reply_ranks(c, v, from, end, scores, false);
 }
 
 /* Returns the rank of the first member behind a limit of names: "-", "+", "[NAME",
@@ -326,7 +315,7 @@ static void run_zrangebylex(struct call *c)
     int64_t from = rank_by_name(v, c->args[2], false),
             end = rank_by_name(v, c->args[3], true);
     end = end < from ? from : end;
-    if (options(c, &from, &end, &scores, false))
+    if (options(c, &from, &end, &scores))
         reply_ranks(c, v, from, end, scores, false);
 }
 
@@ -374,7 +363,6 @@ const struct command zset_commands[] = {
     {"ZCOUNT", 4, 0, run_zcount},
     {"ZRANGE", -4, 0, run_zrange},
     {"ZRANGEBYSCORE", -4, 0, run_zrangebyscore},
-    {"ZREVRANGEBYSCORE", -4, 0, run_zrevrangebyscore},
     {"ZRANGEBYLEX", -4, 0, run_zrangebylex},
     {"ZREMRANGEBYRANK", 4, COMMAND_WRITE, run_zremrangebyrank},
     {"ZREMRANGEBYSCORE", 4, COMMAND_WRITE, run_zremrangebyscore},

@@ -106,7 +106,6 @@ class Commands:
             lambda: ["ZMSCORE", key, *self.some(NAMES)], lambda: ["ZCOUNT", key, one(LIMITS), one(LIMITS)],
             lambda: ["ZRANGE", key, one(RANKS), one(RANKS), *one([[], ["WITHSCORES"], ["REV"], ["REV", "WITHSCORES"]])],
             lambda: ["ZRANGEBYSCORE", key, one(LIMITS), one(LIMITS), *self.options()],
-            lambda: ["ZREVRANGEBYSCORE", key, one(LIMITS), one(LIMITS), *self.options()],
             lambda: ["ZREMRANGEBYSCORE", key, one(LIMITS), one(LIMITS)] if self.rnd.random() < 0.3 else ["ZCARD", key],
             lambda: ["ZREMRANGEBYRANK", key, one(RANKS), one(RANKS)] if self.rnd.random() < 0.3 else ["ZCARD", key],
             lambda: ["ZSCAN", key, 0, "COUNT", 100]])()
