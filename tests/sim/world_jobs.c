@@ -37,17 +37,22 @@ bool job_spans_loss(const struct job_seen *asked)
     return asked->record.offset < 0 && asked->asked_us <= servers_last_loss_us();
 }
 
+void job_excuse_unanswered(struct job_seen *job)
+{
+    bool is_calm = job->core ? core_is_calm_since(job->core, job->asked_us)
+                             : world.last_fault_us < job->asked_us;
+    if (job->record.offset < 0 && !job->accepted && !is_calm)
+        job->excused = true;
+}
+
 void job_accept(struct job_seen *job)
 {
+    if (job->received > 0)
+        job_excuse_unanswered(job);
     job->accepted = true;
     job->accepted_us = world.now_us;
     job->accepted_ms = servers_latest_ms();
     job->lost = job_spans_loss(job);
-    /* The core repeats an enqueue whose answer was lost, after the job has already left:
-     * docs/explanation/duplicates.md. */
-    if (job->record.offset < 0 && job->received > 0 &&
-        world.last_fault_us >= job->asked_us)
-        job->excused = true;
     order_accepted(job);
 }
 

@@ -48,6 +48,10 @@ bool is_calm_since(int64_t us);
 bool job_spans_loss(const struct job_seen *asked);
 int64_t job_due_us(const struct job_seen *job);
 void job_accept(struct job_seen *job); /* the core says that it is stored */
+/* A request or message leaves before its answer. If a fault of its core, also one that
+ * began before, delays the answer, the core repeats the enqueue though the job has left
+ * (docs/explanation/duplicates.md). */
+void job_excuse_unanswered(struct job_seen *job);
 
 /* --- calm.c --- */
 

@@ -136,14 +136,6 @@ static void check_attempt(const struct sim_core *core, struct job_seen *job,
     job->attempt = attempt;
 }
 
-/* The core repeats an enqueue whose answer a fault has delayed, though the job may
- * already have left (docs/explanation/duplicates.md). */
-static void excuse_unanswered(struct job_seen *job)
-{
-    if (job->record.offset < 0 && !job->accepted && world.last_fault_us >= job->asked_us)
-        job->excused = true;
-}
-
 static void check_delivery(const struct sim_core *core, const struct job_seen *job)
 {
     long long number = job->record.number;
@@ -187,7 +179,7 @@ void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
     s->job = job_at(strtoll(payload.p, NULL, 10));
     tell("core%u delivers %lld, attempt %u%s", core->index,
          (long long)s->job->record.number, attempt, dead ? ", a dead letter" : "");
-    excuse_unanswered(s->job);
+    job_excuse_unanswered(s->job);
     check_delivery(core, s->job);
     order_check(core, s->job);
     check_attempt(core, s->job, attempt);
