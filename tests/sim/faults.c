@@ -284,7 +284,7 @@ static const struct kind {
     {3, cluster_fail_over, is_cluster},
     {3, cluster_isolate, is_cluster},
     {2, reconf_less_routes, NULL},
-    {2, reconf_other_buckets, reconf_has_buckets},
+    {4, reconf_other_buckets, reconf_has_buckets},
 };
 
 static bool applies(const struct kind *kind)
