@@ -411,7 +411,7 @@ def tls_daemon(bench, options, body="", parts=PARTS, **more):
     daemon.conf.write_text(daemon.conf.read_text().replace("http: {", f"http: {{ {options}", 1))
     daemon.spawn(daemon.argv())
     # Without a client certificate, the test may not reach /readyz.
-    wait_for("the daemon", lambda: all(word in daemon.log.read_text() for word in ("started: ", "who=redis msg=ready")))
+    wait_for("the daemon", lambda: all(word in daemon.log.read_text() for word in ("started: ", "sources resumed")))
     return daemon
 
 
