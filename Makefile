@@ -123,6 +123,7 @@ SIM ?= build/sim
 sim:
 	$(MAKE) B=$(SIM) HARDEN= CFLAGS="$(CFLAGS) -fPIC" \
 	  CPPFLAGS="$(CPPFLAGS) $(shell $(PKG_CONFIG) --cflags lua5.1)" $(SIM)/sim $(SIM)/core.so $(SIM)/redis_model_server
+comma := ,
 sim_model := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/sim/redis_model*.c) bridge/base/buf.c bridge/base/mem.c)
 # The daemon without what tests/sim/core/ replaces.
 $(B)/core.so: $(filter-out $(addprefix $(B)/obj/bridge/,plugins.o $(addprefix base/,loop.o timer.o child.o net.o \
@@ -130,7 +131,8 @@ $(B)/core.so: $(filter-out $(addprefix $(B)/obj/bridge/,plugins.o $(addprefix ba
     $(patsubst %,$(B)/obj/sources/kafka/kafka%.o,_commit _conf _group _job _marks _offsets _part _pause _start) $(B)/obj/sources/kafka/kafka.o \
     $(B)/obj/sources/mqtt/mqtt_flight.o $(B)/obj/sources/mqtt/mqtt_packet.o \
     $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/sim/core/*.c))
-	$(CC) $(ld_all) -no-pie -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,--wrap=source_submit -o $@ $^ $(LIBS)
+	$(CC) $(ld_all) -no-pie -shared -Wl,-Bsymbolic -Wl,-z,defs -Wl,--wrap=source_submit \
+	  $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc free vasprintf) -o $@ $^ $(LIBS)
 $(B)/sim: $(patsubst %.c,$(B)/obj/%.o,$(filter-out tests/sim/redis_model%,$(wildcard tests/sim/*.c))) \
     $(filter-out %/redis_model_server.o,$(sim_model)) $(B)/obj/lua.o
 	$(CC) $(ld_all) -o $@ $^ $(shell $(PKG_CONFIG) --libs $(LIBS_SIM)) -ldl

@@ -21,6 +21,7 @@ void alive_started(struct sim_core *core)
 {
     for (int i = 0; i < SOURCES; i++)
         paused_us[core->index][i] = 0;
+    memory_started(core);
 }
 
 void alive_paused(struct sim_core *core, int source, bool paused)
@@ -29,6 +30,8 @@ void alive_paused(struct sim_core *core, int source, bool paused)
     tell("core%u: the source %s is %s", core->index, names[source],
          paused ? "paused" : "resumed");
     paused_us[core->index][source] = paused ? world.now_us : 0;
+    if (!paused)
+        memory_resumed(core);
 }
 
 void alive_answered(int64_t first_asked_us, bool stored)

@@ -239,6 +239,8 @@ struct sim_entry {
     const struct sim_host *host;
     struct sim_core *core;
     int (*run)(const char *conf_file); /* returns the exit code of the daemon */
+    int64_t memory_bytes;              /* that it has allocated */
+    int64_t memory_max_bytes;
 };
 
 #endif

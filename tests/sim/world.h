@@ -323,6 +323,13 @@ void alive_paused(struct sim_core *core, int source, bool paused);
 /* A request was answered: stored or not. */
 void alive_answered(int64_t first_asked_us, bool stored);
 
+/* --- memory.c: the memory of a core is bounded --- */
+
+void memory_started(struct sim_core *core);
+/* One of its sources may submit again. */
+void memory_resumed(struct sim_core *core);
+void memory_judge(void);
+
 /* --- reconf.c: configurations that a core must refuse, or that lack a route --- */
 
 #define ROUTES_MAX 2

@@ -299,4 +299,6 @@ void jobs_judge(void)
         judge_redis(jobs_dead());
     if (!world.failed)
         judge_keys();
+    if (!world.failed)
+        memory_judge();
 }
