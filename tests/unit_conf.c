@@ -169,7 +169,8 @@ static void names_of_included_files_start_at_the_folder_of_the_main_one(void **s
     (void)state;
     struct buf errors = {0};
     assert_null(conf_read("../conf/included.conf", &errors));
-    assert_string_equal(buf_str(&errors), "../conf/inc/syntax.conf:2: syntax error: b has no value; "
+    assert_string_equal(buf_str(&errors),
+                        "../conf/inc/syntax.conf:2: syntax error: b has no value; "
                         "write b = VALUE;\n");
     buf_free(&errors);
 }
