@@ -17,6 +17,7 @@ SEED = int(os.environ.get("MODEL_SEED", random.SystemRandom().randrange(1 << 32)
 STEPS = int(os.environ.get("MODEL_STEPS", 20000))
 KEYS = ["h1", "h2", "z1", "z2", "l1", "none"]
 NAMES = ["a", "b", "c", "d", "e", "", "ab", "abc", "b\0", "x" * 70]
+MODEL = os.environ["TARRY_REDIS_MODEL"]  # before a server is started
 SCORES = ["0", "1", "-1", "2.5", "1.1", "3e15", "1795809945047000", "0.1", "-inf", "inf", "7", "7", "8"]
 LIMITS = SCORES + ["+inf", "-inf"] + ["(" + score for score in SCORES]
 LEX = ["-", "+"] + [c + name for c in "[(" for name in NAMES]
@@ -44,7 +45,7 @@ def connect(path):
 @pytest.fixture
 def both(tmp_path):
     """Yields clients of a real server and of the model."""
-    started = [start("redis-server", tmp_path, "real"), start(os.environ["TARRY_REDIS_MODEL"], tmp_path, "model")]
+    started = [start("redis-server", tmp_path, "real"), start(MODEL, tmp_path, "model")]
     yield [connect(path) for _, path in started]
     for child, _ in started:
         child.kill()
@@ -225,7 +226,7 @@ def with_a_replica(tmp_path):
     """Yields clients of a real server and of the model, each with one replica, and functions that stop them."""
     ports = free_port(), free_port()
     started = [start("redis-server", tmp_path, "real", ports[0]), start("redis-server", tmp_path, "copy", ports[1]),
-               start(os.environ["TARRY_REDIS_MODEL"], tmp_path, "model")]
+               start(MODEL, tmp_path, "model")]
     real, copy, model = (connect(path) for _, path in started)
     copy.execute_command("REPLICAOF", "127.0.0.1", ports[0])
     model.execute_command("REPLICAS", 1)
