@@ -28,14 +28,14 @@ static void partitions_in_turn_share_a_batch(void **state)
     static const char *const names[] = {"t/0", "t/1", "t/2"};
     struct batch batch = {.partition_count = 0};
     for (int64_t i = 0; i < 600; i++) {
-        struct change c = of(names[i % 3], 100 + i);
+        struct change c = of(names[i % 3], 1000 * (i % 3 + 1) + i / 3);
         assert_true(batch_accepts(&batch, &c));
         assert_int_equal(c.partition, i % 3 + 1);
     }
     assert_int_equal(batch.partition_count, 3);
     for (unsigned i = 0; i < 3; i++) {
         assert_ptr_equal(batch.partitions[i].name, names[i]);
-        assert_int_equal(batch.partitions[i].before, 99 + i); /* of its first record */
+        assert_int_equal(batch.partitions[i].before, 1000 * (i + 1) - 1);
     }
 }
 

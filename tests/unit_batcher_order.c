@@ -156,7 +156,19 @@ static void a_rejected_change_is_sent_before_later_ones(void **state)
     enqueue_records(4, 5); /* two are in flight: these collect */
     fake_resume();
     assert_true(rig_wait_for(&rig.answers, 5));
-    assert_sent("% 1 2\n% 3\n% 1 2 4 5\n", "enqueue");
+    assert_sent("% 1 2\n% 3\n% 1 2\n% 4 5\n", "enqueue");
+    rig_stop();
+}
+
+/* Otherwise Redis would not notice that record 3 is missing. */
+static void a_record_whose_predecessor_is_missing_is_the_first_of_a_batch(void **state)
+{
+    (void)state;
+    rig_start(8, 0);
+    enqueue_records(1, 2);
+    enqueue_records(4, 5);
+    assert_true(rig_wait_for(&rig.answers, 4));
+    assert_sent("% 1 2\n% 4 5\n", "enqueue");
     rig_stop();
 }
 
@@ -323,6 +335,7 @@ UNIT(batcher_order)
         cmocka_unit_test(a_batch_whose_wait_is_lost_is_repeated_before_later_batches),
         cmocka_unit_test(a_rejected_batch_is_repeated_after_its_predecessor),
         cmocka_unit_test(a_rejected_change_is_sent_before_later_ones),
+        cmocka_unit_test(a_record_whose_predecessor_is_missing_is_the_first_of_a_batch),
         cmocka_unit_test(a_rejected_change_is_not_marked_as_repeated),
         cmocka_unit_test(a_batch_rejected_too_often_is_returned),
         cmocka_unit_test(a_batch_rejected_below_the_limit_is_stored),

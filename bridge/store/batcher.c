@@ -230,19 +230,27 @@ static uint64_t seq_limit(const struct batcher *batcher)
     return UINT64_MAX;
 }
 
+/* The script looks for the predecessor of the first record of a partition only. So a
+ * record whose own predecessor was rejected must be the first one of a batch. */
 bool batch_accepts(struct batch *batch, struct change *c)
 {
+    const struct origin *o = &c->origin;
     unsigned i = 0;
     c->partition = 0;
-    if (c->origin.partition == NULL)
+    if (o->partition == NULL)
         return true;
-    while (i < batch->partition_count && batch->partitions[i].name != c->origin.partition)
+    while (i < batch->partition_count && batch->partitions[i].name != o->partition)
         i++;
     if (i == BATCH_PARTITIONS_MAX)
         return false;
-    if (i == batch->partition_count)
-        batch->partitions[batch->partition_count++] =
-            (struct batcher_partition){c->origin.partition, c->origin.before};
+    struct batcher_partition *partition = &batch->partitions[i];
+    if (i == batch->partition_count) {
+        *partition = (struct batcher_partition){o->partition, o->before, 0};
+        batch->partition_count++;
+    } else if (o->before != partition->last) {
+        return false;
+    }
+    partition->last = o->offset;
     c->partition = i + 1;
     return true;
 }

@@ -120,6 +120,7 @@ struct bucket {
 struct batcher_partition {
     const char *name; /* interned, as in struct origin */
     int64_t before;   /* origin.before of its first record in the batch */
+    int64_t last;     /* offset of its last record in the batch */
 };
 /* Changes of one batcher that were sent in one call and have no reply yet. */
 struct batch {
@@ -152,7 +153,7 @@ struct batcher_row {
 extern const struct batcher_row batcher_rows[BATCHERS];
 
 /* Sets c->partition to the index of its Kafka partition in the batch. false: the batch
- * has no room for another partition. */
+ * has no room for another partition, or lacks the record before c. */
 bool batch_accepts(struct batch *batch, struct change *c);
 /* Forgets the last offset sent of each partition, so that the next record has no
  * predecessor. */
