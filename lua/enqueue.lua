@@ -160,7 +160,7 @@ end
 
 local function put_far(at, id, start, due, how)
   local group, part = by_key and argv[at + GROUP] or '', argv[at + PARTITION]
-  local beginning, offset = part ~= '0' and how == HOW_UNNAMED and argv[PARTS - 1 + 2 * part], argv[at + OFFSET]
+  local beginning, offset = part ~= '0' and how == HOW_UNNAMED and ingest_parts[part].name, argv[at + OFFSET]
   beginning = beginning and string.match(beginning, '^[^*+]*')
   if how ~= HOW_UNNAMED then
     is_far[id] = true

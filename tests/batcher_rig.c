@@ -56,7 +56,7 @@ static unsigned record_call(const struct fake_command *c)
     size_t partitions = shape->partitions ? number(c->word[at]) : 0;
     unsigned count = 0;
 
-    at += shape->partitions ? 1 + 2 * partitions : 0;
+    at += shape->partitions ? 1 + 3 * partitions : 0;
     stride += partitions > 0;
     buf_add_str(&rig.sent, script_names[c->script]);
     for (; at + stride <= c->n; at += stride, count++) {

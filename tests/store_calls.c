@@ -72,11 +72,11 @@ static void enqueue(struct origin origin, void *arg)
 }
 static void call_enqueue_record(void *arg)
 {
-    enqueue((struct origin){"t/1", 5, 4, 1}, arg);
+    enqueue((struct origin){"t/1", 5, 4, 1, 1}, arg);
 }
 void store_call_enqueue(void *arg)
 {
-    enqueue((struct origin){NULL, -1, -1, 0}, arg);
+    enqueue((struct origin){NULL, -1, -1, 0, 0}, arg);
 }
 static void call_claim(void *arg)
 {

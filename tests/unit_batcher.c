@@ -17,7 +17,7 @@
 
 static struct change of(const char *partition, int64_t offset)
 {
-    return (struct change){.origin = {partition, offset, offset - 1, 0}};
+    return (struct change){.origin = {partition, offset, offset - 1, 0, 0}};
 }
 
 /* Records of a few partitions may be in any order: partitions are counted, not their
@@ -235,7 +235,7 @@ static void a_batch_stops_at_the_maximum_of_partitions(void **state)
     enum { N = BATCH_EARLY + BATCH_PARTITIONS_MAX + 1 };
     rig_start(500, 0);
     for (unsigned i = 0; i < N; i++) {
-        const struct change how = {.awaited = true, .origin = {names[i], 7, 6, 0}};
+        const struct change how = {.awaited = true, .origin = {names[i], 7, 6, 0, 0}};
         snprintf(names[i], sizeof(names[i]), "t/%u", i);
         rig_enqueue(rig.route, id_of(i), &how, 0);
     }
@@ -253,14 +253,14 @@ static void a_change_of_one_partition_too_many_delays_later_changes(void **state
         snprintf(names[i], sizeof(names[i]), "t/%u", i);
     }
     for (unsigned i = 0; i < BATCH_EARLY; i++) {
-        const struct change how = {.awaited = true, .origin = {names[0], i, i - 1, 0}};
+        const struct change how = {.awaited = true, .origin = {names[0], i, i - 1, 0, 0}};
         rig_enqueue(rig.route, id_of(i), &how, 0);
     }
     for (unsigned i = 0; i <= BATCH_PARTITIONS_MAX; i++) {
-        const struct change how = {.awaited = true, .origin = {names[i], 100, 99, 0}};
+        const struct change how = {.awaited = true, .origin = {names[i], 100, 99, 0, 0}};
         rig_enqueue(rig.route, id_of(100 + i), &how, 0);
     }
-    const struct change known = {.awaited = true, .origin = {names[0], 101, 100, 0}};
+    const struct change known = {.awaited = true, .origin = {names[0], 101, 100, 0, 0}};
     rig_enqueue(rig.route, "last", &known, 0);
     fake_resume();
     assert_true(rig_wait_for(&rig.answers, BATCH_EARLY + BATCH_PARTITIONS_MAX + 2));

@@ -179,7 +179,7 @@ static void changes_of_other_batchers_do_not_wait_for_replicas(void **state)
 
 /* ------------------------------------------------------------------------ returned */
 
-static const struct origin record = {"t/0", 7, 6, 0};
+static const struct origin record = {"t/0", 7, 6, 0, 0};
 
 static void ask_of_kafka_and_others(const char *ids)
 {

@@ -117,7 +117,7 @@ static void enqueue_records(int64_t first, int64_t last)
 {
     static char ids[100][8];
     for (int64_t i = first; i <= last; i++) {
-        const struct change how = {.awaited = true, .origin = {"t/0", i, i - 1, 0}};
+        const struct change how = {.awaited = true, .origin = {"t/0", i, i - 1, 0, 0}};
         snprintf(ids[i], sizeof(ids[i]), "%d", (int)i);
         rig_enqueue(rig.route, ids[i], &how, 0);
     }

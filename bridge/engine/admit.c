@@ -442,6 +442,6 @@ void admit_set_origin(const struct admission *a, struct bucket *b, struct origin
         buf_addf(name, "*%" PRId64, route->bucket_count);
     if (rewind > 0)
         buf_addf(name, "+%" PRId64, rewind);
-    bucket_set_origin(b, buf_slice(name), job->offset, origin);
-    origin->stamp_ms = job->timestamp_ms > 0 ? job->timestamp_ms : 0;
+    bucket_set_origin(b, buf_slice(name), job->offset,
+                      job->timestamp_ms > 0 ? job->timestamp_ms : 0, origin);
 }

@@ -245,7 +245,7 @@ bool batch_accepts(struct batch *batch, struct change *c)
         return false;
     struct batcher_partition *partition = &batch->partitions[i];
     if (i == batch->partition_count) {
-        *partition = (struct batcher_partition){o->partition, o->before, 0};
+        *partition = (struct batcher_partition){o->partition, o->before, o->before_ms, 0};
         batch->partition_count++;
     } else if (o->before != partition->last) {
         return false;

@@ -117,10 +117,10 @@ struct bucket {
     uint64_t next_seq;
 };
 
-struct batcher_partition {
-    const char *name; /* interned, as in struct origin */
-    int64_t before;   /* origin.before of its first record in the batch */
-    int64_t last;     /* offset of its last record in the batch */
+struct batcher_partition {     /* see lua/lib/ingest.lua */
+    const char *name;          /* interned, as in struct origin */
+    int64_t before, before_ms; /* of the origin of its first record in the batch */
+    int64_t last;              /* offset of its last record in the batch */
 };
 /* Changes of one batcher that were sent in one call and have no reply yet. */
 struct batch {

@@ -199,6 +199,7 @@ struct origin {
     int64_t offset;
     int64_t before;   /* offset of the previous record sent to this bucket; -1: unknown */
     int64_t stamp_ms; /* the record's timestamp; 0: none */
+    int64_t before_ms; /* highest timestamp of the records up to before; 0: none */
 };
 
 /* A change of a bucket, from the request until Redis answers. The caller may embed it as
@@ -238,10 +239,10 @@ void *change_new(size_t size, struct slice id, struct slice record, struct slice
 /* Like change_new(), for storing job in b; due at job->due_ms. */
 void *change_of_job(size_t size, const struct bucket *b, const struct job *job,
                     struct slice tries, struct slice group);
-/* Sets partition (interned per bucket), offset and before of a change just before
- * bucket_add(). */
+/* Sets the origin of a change just before bucket_add(). partition: copied, interned per
+ * bucket. */
 void bucket_set_origin(struct bucket *b, struct slice partition, int64_t offset,
-                       struct origin *origin);
+                       int64_t stamp_ms, struct origin *origin);
 enum batcher_kind {
     BATCHER_ENQUEUE,
     BATCHER_ACK,

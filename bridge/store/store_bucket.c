@@ -90,6 +90,7 @@ enum { ORIGIN_MS = 3600 * 1000 /* see bucket_set_origin() */ };
 struct partition_row {
     UT_hash_handle hh; /* by name */
     int64_t last;      /* offset passed on last; -1: none */
+    int64_t newest_ms; /* highest timestamp since the last record with before -1 */
     int64_t used_ms;   /* monotonic: time of that */
     char name[];
 };
@@ -112,14 +113,21 @@ static struct partition_row *row_of(struct bucket *b, struct slice name)
  * (lua/lib/ingest.lua). In the second case the bucket is idle, so all earlier records
  * were answered. */
 void bucket_set_origin(struct bucket *b, struct slice partition, int64_t offset,
-                       struct origin *origin)
+                       int64_t stamp_ms, struct origin *origin)
 {
     struct partition_row *row = row_of(b, partition);
     int64_t now_ms = loop_mono_ms();
     bool old = now_ms - row->used_ms > ORIGIN_MS && bucket_is_idle(b);
-    origin->partition = row->name;
-    origin->offset = offset;
-    origin->before = offset > row->last && !old ? row->last : -1;
+    int64_t before = offset > row->last && !old ? row->last : -1;
+    if (before < 0)
+        row->newest_ms = 0;
+    *origin = (struct origin){.partition = row->name,
+                              .offset = offset,
+                              .before = before,
+                              .stamp_ms = stamp_ms,
+                              .before_ms = row->newest_ms};
+    if (stamp_ms > row->newest_ms)
+        row->newest_ms = stamp_ms;
     row->last = offset;
     row->used_ms = now_ms;
 }

@@ -75,6 +75,7 @@ void put_parts(struct resp *a, const struct batch *batch)
             resp_add(a, SLICE_LIT(""));
         else
             resp_add_number(a, batch->partitions[i].before);
+        args_number_or_none(a, batch->partitions[i].before_ms);
     }
 }
 

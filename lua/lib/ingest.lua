@@ -10,12 +10,14 @@
 -- (admit_set_origin() in bridge/engine/admit.c): a new reading starts without offsets. The fields without +N keep the
 -- highest offset and timestamp of all.
 --
--- Arguments: the number P of partitions, then two each: the name, and the offset sent before this batch ('' unknown).
--- If P > 0, the last argument of each record is its timestamp in ms, '' none.
+-- Arguments: the number P of partitions, then three each: the name, the offset sent before this batch ('' unknown), and
+-- the highest timestamp in ms sent before it ('' none). If P > 0, the last argument of each record is its timestamp in
+-- ms, '' none.
 --
 -- A record at or below the kept offset (of all readings), but above all timestamps executed until then, was never read
 -- before: the topic was created again, or lost its end. Its id may be the one of an old job. So the script refuses it
--- and all later ones, and the source reads them again as another incarnation, with another name and other ids. The second
+-- and all later ones, and the source reads them again as another incarnation, with another name and other ids. The same
+-- comparison shows that the batch before this one is missing, although an old incarnation had its offsets. The second
 -- field counts only while it contains the kept offset. Why: docs/internals.md, "Incarnations and rewinds".
 local INGEST_KEEP_MS = 24 * 3600 * 1000 -- of a queue: the number of queues is unlimited
 local OVER = ' over'
@@ -34,15 +36,19 @@ local function ingest_kept(key, name)
   return have, tonumber(ms), more == OVER
 end
 
+local function ingest_is_above(ms, newest)
+  return ms and newest and ms > newest
+end
+
 -- Reads the partitions from ARGV[at] on. Returns the index of the next argument, and the number of
 -- extra arguments of each record.
 local function ingest_read(key, at)
   local n = tonumber(ARGV[at])
   for i = 1, n do
-    local name, before = ARGV[at + 2 * i - 1], tonumber(ARGV[at + 2 * i])
+    local name, before, before_ms = ARGV[at + 3 * i - 2], tonumber(ARGV[at + 3 * i - 1]), tonumber(ARGV[at + 3 * i])
     local have, newest, over = ingest_kept(key, name)
-    local p = { name = name, before = before, have = have, last = have, newest = newest,
-                most = newest or 0, gap = before and have < before, over = over }
+    local gap = before and (have < before or ingest_is_above(before_ms, newest))
+    local p = { name = name, have = have, last = have, newest = newest, most = newest or 0, gap = gap, over = over }
     ingest_parts[i], ingest_parts[tostring(i)] = p, p
     p.first = string.match(name, '^(.-)%+')
     if p.first then
@@ -50,11 +56,7 @@ local function ingest_read(key, at)
       p.over, ingest_rewound = p.over or over, true
     end
   end
-  return at + 2 * n + 1, n > 0 and 1 or 0
-end
-
-local function ingest_is_above(ms, newest)
-  return ms and newest and ms > newest
+  return at + 3 * n + 1, n > 0 and 1 or 0
 end
 
 -- Returns why a record must be skipped: k (READ_BEFORE) an earlier batch executed it; g (GAP) the

@@ -167,10 +167,10 @@ static struct change *enqueue_change(long i)
     buf_free(&record);
     c->due_ms = due_ms;
     c->how = of_record ? ENQUEUE_HOW_UNNAMED : 0;
-    c->origin = (struct origin){NULL, -1, -1, 0};
+    c->origin = (struct origin){NULL, -1, -1, 0, 0};
     if (of_record)
-        c->origin =
-            (struct origin){"bench.delayed/0", i, i > opt.first ? i - 1 : -1, now_ms};
+        c->origin = (struct origin){"bench.delayed/0", i, i > opt.first ? i - 1 : -1,
+                                    now_ms, i > opt.first ? now_ms : 0};
     return c;
 }
 

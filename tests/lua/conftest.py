@@ -96,11 +96,11 @@ class Bucket:
 
     def enqueue(self, jobs, now=1000, partitions=()):
         """jobs: (id, due[, tries, how, partition, offset, expires, body, group, ms]). partitions:
-        (name, before)."""
+        (name, before[, ms before])."""
         args = [now, "wake", "r/0 me", self.kind, "1" if self.remember else "",
                 self.horizon, self.epoch, len(partitions)]
         for row in partitions:
-            args += row
+            args += (*row, "")[:3]
         for job in jobs:
             defaults = (None, None, "", "", 0, -1, "", "body of " + job[0], "", "")
             id_, due, tries, how, part, offset, expires, body, group, ms = (*job, *defaults[len(job):])
@@ -145,7 +145,7 @@ class Bucket:
         """records: (partition, offset[, ms]) of each. numbers: of the cancels."""
         args = [now, self.kind, "r/0 me", len(partitions)]
         for row in partitions:
-            args += row
+            args += (*row, "")[:3]
         for i, id_ in enumerate(ids):
             part, offset, ms = (*records[i], "")[:3] if records else (0, -1, "")
             args += [id_, part, offset, numbers[i] if numbers else ""]

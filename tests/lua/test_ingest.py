@@ -14,8 +14,8 @@ def record(offset, ms="", name="old"):
     return (f"{name}/{offset}", 50, "", "", 1, offset, "", "body", "", ms)
 
 
-def send(bucket, *records, before=""):
-    return bucket.enqueue(list(records), partitions=[(PART, before)])[1]
+def send(bucket, *records, before="", before_ms=""):
+    return bucket.enqueue(list(records), partitions=[(PART, before, before_ms)])[1]
 
 
 def kept(bucket):
@@ -54,6 +54,22 @@ def test_after_a_refused_record_no_later_one_of_that_incarnation_is_stored(bucke
     assert send(bucket, record(2, 600, "new"), before=1) == "a"
     assert send(bucket, record(1, 600, "new")) == "a"
     assert send(bucket, record(1, 501)) == "k", "a record of the old topic"
+
+
+def test_a_batch_without_the_one_before_it_is_refused_though_the_old_topic_had_that_offset(bucket):
+    """Otherwise it would raise the timestamp above those of the missing batch, which would then count as stored."""
+    send(bucket, record(0, 500))
+    assert send(bucket, record(2, 700, "new"), before=0, before_ms=600) == "g"
+    assert kept(bucket)[PART + "@"] == "0 500"
+    assert send(bucket, record(0, 600, "new")) == "a"
+
+
+def test_the_timestamps_before_a_batch_are_no_reason_to_refuse_it_if_they_were_stored(bucket):
+    send(bucket, record(0, 500), record(1, 900), record(2, 600))
+    assert send(bucket, record(3, 700), before=2, before_ms=900) == "s"
+    assert send(bucket, record(4), before=3, before_ms="") == "s"
+    bucket.client.hset(bucket.key["ingest"], PART, 5)  # an older version continued
+    assert send(bucket, record(6, 1000), before=5, before_ms=999) == "s"
 
 
 def test_a_topic_that_lost_its_end_is_another_incarnation_from_there_on(bucket):
