@@ -38,13 +38,12 @@ struct line {
     int queue;
     struct lab_call *submit;
     char due[24], expires[24];
-    int64_t due_ms, expires_ms;    /* 0: none */
-    int64_t accepted_us, ended_us; /* ended: acked, deleted or replaced for sure */
+    int64_t due_ms, expires_ms;                 /* 0: none */
+    int64_t accepted_us, answered_us, ended_us; /* ended: acked, deleted or replaced */
     const char *ended_by;
     int64_t granted_ms, lease_ms;      /* the present lease, as far as a consumer knows */
     int64_t not_before_ms, put_off_ms; /* since a release; the lease that it ended */
     unsigned received;
-    bool answered;
     bool vague;  /* its end is not known: a crash, a call without an answer */
     bool closed; /* it may leave without being seen: refused, replaced, expired */
 };
@@ -72,7 +71,7 @@ static void end(struct line *line, int64_t us, const char *by)
 {
     line->closed = true;
     /* Without its answer the core may send it to Redis again. */
-    line->vague = line->vague || !line->answered;
+    line->vague = line->vague || !line->answered_us;
     if (line->ended_us == 0) {
         line->ended_us = us;
         line->ended_by = by;
@@ -87,7 +86,7 @@ static void on_submitted(struct lab_call *call, const struct lab_answer *answer)
         lab_send_later(call, skewed(10 * MS, 5 * SECOND));
         return;
     }
-    line->answered = true;
+    line->answered_us = world.now_us;
     tell("lab: job %lld (%s, %s) is answered %d", (long long)line->number, line->id->text,
          queues[line->queue].name, answer->code);
     line->vague = line->vague || call->sent > 1;
@@ -137,9 +136,10 @@ static void submit(struct line *line, bool replaces)
  */
 static bool is_disturbed(const struct line *line)
 {
-    const struct line *former = line->former;
-    return (former && !former->answered) || line->id->deletes > 0 || line->id->vague ||
-           queues[line->queue].destroys > 0 ||
+    for (const struct line *former = line->former; former; former = former->former)
+        if (!former->answered_us)
+            return true;
+    return line->id->deletes > 0 || line->id->vague || queues[line->queue].destroys > 0 ||
            queues[line->queue].vague_until_us > world.now_us;
 }
 
@@ -173,7 +173,7 @@ static void on_destroyed(struct lab_call *call, const struct lab_answer *answer)
         struct line *line = lines->pdata[i];
         if (line->queue == queue && line->accepted_us && answer &&
             answer->code == QUEUE_OK && line->accepted_us < call->first_us &&
-            line->answered)
+            line->answered_us)
             end(line, world.now_us, "deleted with its queue");
     }
 }
@@ -189,7 +189,7 @@ static void destroy(struct step *step)
         struct line *line = lines->pdata[i];
         if (line->queue == queue) {
             line->closed = true;
-            line->vague = line->vague || !line->answered;
+            line->vague = line->vague || !line->answered_us;
         }
     }
     lab_send(call);
@@ -424,12 +424,12 @@ static void write_conf(FILE *out, bool routes)
                 TRIES, world.plan.global_ids ? "true" : "false");
 }
 
-/* Each job that was accepted within the last seconds, or touched, may be gone or back. */
+/* Jobs answered since then, without an answer, or touched may be gone or back. */
 static void lost(int64_t since_us)
 {
     for (guint i = 0; i < lines->len; i++) {
         struct line *line = lines->pdata[i];
-        bool near = line->submit->first_us + 40 * SECOND > since_us ||
+        bool near = line->answered_us == 0 || line->answered_us >= since_us ||
                     line->ended_us >= since_us || line->received > 0;
         line->vague = line->vague || near;
         line->closed = line->closed || near;

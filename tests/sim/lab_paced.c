@@ -168,7 +168,7 @@ static void deliver(struct sim_core *core, void *delivery, const struct lab_deli
     bool fails = !world.healed && world.plan.sink_fails && one_in(16);
     if (!fails && !job->left) {
         job->left = true;
-        backlog[job->target]--;
+        backlog[job->target] -= !job->vague;
     }
     lab_outcome(core, delivery, skewed(100, 20 * MS), fails ? TRY_AGAIN : DELIVERED);
     draw_from(before);
@@ -178,7 +178,8 @@ static void lost(int64_t since_us)
 {
     for (guint i = 0; i < jobs->len; i++) {
         struct paced *job = jobs->pdata[i];
-        if (job->left || job->vague || job->accepted_us + 40 * SECOND < since_us)
+        bool kept = job->accepted_us > 0 && job->accepted_us < since_us;
+        if (job->left || job->vague || kept)
             continue;
         job->vague = true;
         backlog[job->target]--;
