@@ -4,7 +4,7 @@
  * while a query to Redis is in flight. No librdkafka handle; Redis is the fake one.
  */
 #include "bridge/engine/bridge.h"
-#include "sources/kafka/kafka_part.h"
+#include "sources/kafka/kafka_marks.h"
 #include "tests/fake_redis.h"
 #include "tests/batcher_rig.h"
 #include "tests/unit.h"
@@ -262,50 +262,100 @@ static void recreated_topic_is_read_again_as_the_next_incarnation(void **state)
     assert_string_equal(buf_str(&kafka.written), "reading t/0=1 ");
 }
 
-static void
-rewind_of_a_partition_whose_topic_may_be_new_waits_for_its_first_record(void **state)
+static void rewind_of_a_partition_without_a_committed_offset_is_stored_before_any_record(
+    void **state)
 {
     struct kafka_part *part = part_at(-1, 100);
     (void)state;
-    kafka_part_rewind(part, "r:1", 40);
-    assert_int_equal(part->pauses, 0);
-    assert_int_equal(part->offsets.position, -1); /* else the first records are skipped */
-    store(part, 50);
+    kafka_part_rewind(part, "r:1@40", 40);
+    assert_true(goes_on(part));
+    assert_string_equal(buf_str(&kafka.written), "reading t/0=0 r:1@40 t/0=40 ");
+    assert_int_equal(part->offsets.position, -1); /* else the records of a new topic are
+                                                   * skipped */
+    store(part, 0);
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 1);
+}
+
+static void rewind_of_a_partition_whose_first_record_is_above_it_seeks(void **state)
+{
+    struct kafka_part *part = part_at(-1, -1);
+    (void)state;
+    kafka_part_rewind(part, "r:1@40", 40);
+    assert_true(goes_on(part));
+    assert_null(kafka_part_read(part, 50, 0)); /* else record 40 were already stored */
     assert_true(goes_on(part));
     assert_int_equal(part->offsets.position, 40);
-    assert_string_equal(buf_str(&kafka.written), "reading t/0=0 r:1 t/0=40 ");
+    store(part, 40);
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 41);
+}
+
+/* Ask for rewind number of route r to offset, as Redis has it. */
+static void ask_rewind(struct kafka_part *part, int64_t number, int64_t offset)
+{
+    const struct rewind_row row = {.topic = "t", .partition = 0, .from = offset};
+    struct buf text = {0};
+    kafka_rewind_format(number, &row, 1, &text);
+    struct kv_item item = {SLICE_LIT("rewind r"), buf_slice(&text)};
+    kafka_marks_start_rewinds(&(struct kafka_fields){.item = &item, .n = 1}, part);
+    buf_free(&text);
+}
+
+static void records_below_a_rewind_stay_those_of_the_last_rewind_to_a_lower_offset(
+    void **state)
+{
+    static const struct {
+        int64_t offset;
+        const char *rewinds;
+    } rows[] = {{40, "r:1@40"},
+                {60, "r:2@60 r:1@40"},
+                {80, "r:3@80 r:2@60"},
+                {70, "r:4@70 r:2@60"},
+                {30, "r:5@30"}};
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        ask_rewind(part, (int64_t)i + 1, rows[i].offset);
+        ask_rewind(part, (int64_t)i + 1, rows[i].offset); /* it is read more than once */
+        assert_true(goes_on(part));
+        assert_string_equal(part->rewinds_done, rows[i].rewinds);
+    }
+    ask_rewind(part, 5, 20); /* not above the last number */
+    assert_string_equal(part->rewinds_done, "r:5@30");
+    assert_null(part->rewinds_next);
 }
 
 static void rewind_of_a_new_topic_reads_the_next_incarnation_from_its_start(void **state)
 {
     struct kafka_part *part = part_at(-1, 100);
     (void)state;
-    kafka_part_rewind(part, "r:1", 40);
+    kafka_part_rewind(part, "r:1@40", 40);
+    assert_true(goes_on(part));
     struct kafka_read *read = kafka_part_read(part, 0, 0);
     assert_non_null(read);
     kafka_part_recreated(read);
     kafka_part_answer(read, false);
     assert_true(goes_on(part));
     assert_int_equal(part->offsets.position, 0);
-    assert_string_equal(buf_str(&kafka.written), "reading t/0=1 r:1 ");
-    assert_false(part->rewind_waits);
+    assert_int_equal(part->incarnation, 1);
+    assert_string_equal(part->rewinds_done, "r:1@40");
 }
 
-static void rewind_while_the_topic_is_missing_waits_until_it_is_compared(void **state)
+static void rewind_while_the_topic_is_missing_reads_after_the_comparison(void **state)
 {
     struct kafka_part *part = part_at(100, 100);
     (void)state;
     store_at(part, 100, 7);
     kafka_parts_topic_missing(&kafka.parts, "t");
     assert_true(goes_on(part));
-    kafka_part_rewind(part, "r:1", 40);
-    kafka_part_rewind(part, "r:1 s:2", 60);
-    run_ms(BACKOFF_MS);
-    assert_int_equal(kafka.writes, 0);
-    store_at(part, 100, 7);
+    kafka_part_rewind(part, "r:1@40", 40);
+    kafka_part_rewind(part, "s:2@60 r:1@40", 60);
+    assert_true(goes_on(part));
+    assert_null(kafka_part_read(part, 100, 7)); /* it is sought for the comparison */
     assert_true(goes_on(part));
     assert_int_equal(part->offsets.position, 40);
-    assert_string_equal(part->rewinds_done, "r:1 s:2");
+    assert_string_equal(part->rewinds_done, "s:2@60 r:1@40");
 }
 
 static void
@@ -315,14 +365,13 @@ rewind_while_the_topic_is_missing_reads_a_partition_from_its_start_if_none_was_r
     struct kafka_part *part = part_at(100, 100);
     (void)state;
     kafka_parts_topic_missing(&kafka.parts, "t");
-    kafka_part_rewind(part, "r:1", 40);
+    kafka_part_rewind(part, "r:1@40", 40);
     assert_true(goes_on(part));
     assert_int_equal(part->offsets.position, 0);
-    assert_int_equal(kafka.writes, 0); /* as the old reading: nothing is stored twice */
-    store(part, 60);
+    assert_true(part->maybe_new);
+    assert_string_equal(part->rewinds_done, "r:1@40");
+    store(part, 30);
     assert_true(goes_on(part));
-    assert_int_equal(part->offsets.position, 40);
-    assert_string_equal(part->rewinds_done, "r:1");
 }
 
 /* Return a partition that has read up to 102, and was rewound to 100 when its topic went
@@ -394,9 +443,12 @@ UNIT(kafka_part)
         CASE(topic_that_was_missing_and_lacks_its_last_record_is_read_from_its_start),
         CASE(topic_that_was_missing_and_is_the_same_continues),
         CASE(recreated_topic_is_read_again_as_the_next_incarnation),
-        CASE(rewind_of_a_partition_whose_topic_may_be_new_waits_for_its_first_record),
+        CASE(
+            rewind_of_a_partition_without_a_committed_offset_is_stored_before_any_record),
+        CASE(rewind_of_a_partition_whose_first_record_is_above_it_seeks),
+        CASE(records_below_a_rewind_stay_those_of_the_last_rewind_to_a_lower_offset),
         CASE(rewind_of_a_new_topic_reads_the_next_incarnation_from_its_start),
-        CASE(rewind_while_the_topic_is_missing_waits_until_it_is_compared),
+        CASE(rewind_while_the_topic_is_missing_reads_after_the_comparison),
         CASE(
             rewind_while_the_topic_is_missing_reads_a_partition_from_its_start_if_none_was_read),
         CASE(topic_that_was_missing_after_a_rewind_is_compared_and_continues),

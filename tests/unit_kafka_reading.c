@@ -3,6 +3,7 @@
  * unit_kafka_reading.c - the texts in Redis with the current reading of a partition, and
  * with the requested rewinds.
  */
+#include "bridge/engine/admit.h"
 #include "sources/kafka/kafka_marks.h"
 #include "tests/unit.h"
 
@@ -40,6 +41,22 @@ static void rewind_of_a_route_is_found_by_its_whole_name(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++)
         assert_int_equal(job_rewind_number(rows[i].text, rows[i].route), rows[i].number);
+}
+
+static void rewind_applies_from_its_offset_on(void **state)
+{
+    static const struct {
+        int64_t offset, number;
+    } rows[] = {{0, 0}, {39, 0}, {40, 5}, {59, 5}, {60, 7}, {INT64_MAX, 7}};
+    const struct slice rewinds = LIT("orders:7@60 hooks:9 orders:5@40");
+    const struct slice orders = LIT("orders"), hooks = LIT("hooks");
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_int_equal(admit_rewind_number(rewinds, orders, rows[i].offset),
+                         rows[i].number);
+        assert_int_equal(admit_rewind_number(rewinds, hooks, rows[i].offset), 9);
+    }
+    assert_int_equal(job_rewind_number(rewinds, orders), 7);
 }
 
 static void incarnation_of_a_partition_is_0_if_redis_has_none(void **state)
@@ -89,6 +106,7 @@ UNIT(kafka_reading)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rewind_of_a_route_is_found_by_its_whole_name),
+        cmocka_unit_test(rewind_applies_from_its_offset_on),
         cmocka_unit_test(incarnation_of_a_partition_is_0_if_redis_has_none),
         cmocka_unit_test(mark_of_a_later_incarnation_has_a_separate_field),
         cmocka_unit_test(rewind_contains_each_partition_and_its_number),

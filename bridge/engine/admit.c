@@ -406,18 +406,27 @@ static int64_t digits_of(const char *p, const char *end)
     return n;
 }
 
-int64_t job_rewind_number(struct slice rewinds, struct slice route)
+int64_t admit_rewind_number(struct slice rewinds, struct slice route, int64_t offset)
 {
     const char *p = rewinds.p, *end = p ? p + rewinds.n : p;
     while (p < end) {
         const char *blank = memchr(p, ' ', (size_t)(end - p));
         const char *stop = blank ? blank : end;
         if ((size_t)(stop - p) > route.n && memcmp(p, route.p, route.n) == 0 &&
-            p[route.n] == ':')
-            return digits_of(p + route.n + 1, stop);
+            p[route.n] == ':') {
+            const char *number = p + route.n + 1;
+            const char *at = memchr(number, '@', (size_t)(stop - number));
+            if (at == NULL || digits_of(at + 1, stop) <= offset)
+                return digits_of(number, stop);
+        }
         p = stop + 1;
     }
     return 0;
+}
+
+int64_t job_rewind_number(struct slice rewinds, struct slice route)
+{
+    return admit_rewind_number(rewinds, route, INT64_MAX);
 }
 
 void admit_set_origin(const struct admission *a, struct bucket *b, struct origin *origin)
@@ -426,7 +435,8 @@ void admit_set_origin(const struct admission *a, struct bucket *b, struct origin
     const struct route *route = a->route;
     const struct job *job = a->job;
     struct buf *name = &src->partition_name;
-    const int64_t rewind = job_rewind_number(job->rewinds, slice_of(route->conf->name));
+    const int64_t rewind =
+        admit_rewind_number(job->rewinds, slice_of(route->conf->name), job->offset);
     buf_clear(name);
     buf_add_str(name, src->conf->name);
     buf_add_str(name, "/");

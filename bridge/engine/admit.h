@@ -52,6 +52,9 @@ void admit_strip(const struct admission *a);
  * "*buckets" if the route has several buckets, and "+rewind" if a rewind of the route
  * reads it. */
 void admit_set_origin(const struct admission *a, struct bucket *b, struct origin *origin);
+/* Return the number of the route's last rewind to this offset or a lower one; 0: none.
+ * rewinds: of the job. */
+int64_t admit_rewind_number(struct slice rewinds, struct slice route, int64_t offset);
 
 /* Return the size of payload, key, headers and names together. */
 int64_t admit_job_bytes(const struct job *job);

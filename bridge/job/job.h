@@ -67,8 +67,9 @@ struct job {
      * with the same id. Both change only while no record of the partition is open. Not in
      * the Redis record. */
     unsigned incarnation; /* number of times the topic was deleted and created again */
-    struct slice rewinds; /* "ROUTE:N ROUTE:N": routes that rewound, each with the
-                           * number of its last rewind; empty: none */
+    struct slice rewinds; /* "ROUTE:N@OFFSET ROUTE:N@OFFSET": rewinds of routes, with
+                           * their numbers and first records, the last one of a route
+                           * first; empty: none. Earlier records do not count as new */
     /* The source has set due_ms (0: now, by the clock of Redis) and expires_ms; all
      * headers are data. Not in the record. */
     bool timed;

@@ -327,7 +327,9 @@ static void on_reading_written(void *arg, enum kv_code code)
 /* Returns the mark to write: after the rewind, no record above it counts as stored. */
 static int64_t mark_after_rewind(const struct kafka_part *part)
 {
-    const int64_t done = part->offsets.done >= 0 ? part->offsets.done : part->start;
+    const int64_t done = part->offsets.done >= 0 ? part->offsets.done
+                         : part->start >= 0      ? part->start
+                                                 : part->mark;
 
     if (part->recreated)
         return -1;
@@ -361,19 +363,35 @@ void kafka_marks_write_reading(struct kafka_part *part)
 
 /* -------------------------------------------------------------------- rewinds */
 
-/* Appends rewinds with another number for one route. */
-static void replace(struct slice rewinds, struct slice route, int64_t number,
-                    struct buf *out)
+/* Returns the offset in "N@OFFSET"; "N" rewinds to the first record. */
+static int64_t rewound_to(struct slice value)
 {
+    take_number(&value);
+    if (value.n == 0 || *value.p != '@')
+        return 0;
+    value = (struct slice){value.p + 1, value.n - 1};
+    return take_number(&value);
+}
+
+/* Appends a rewind of a route, then the other rewinds. Of the same route keeps only the
+ * last one to a lower offset: records from there to offset may be read again as part of
+ * it. */
+static void add_rewind(struct slice rewinds, struct slice route, int64_t number,
+                       int64_t offset, struct buf *out)
+{
+    bool lower = false;
+
+    buf_add_slice(out, route);
+    buf_addf(out, ":%" PRId64 "@%" PRId64, number, offset);
     for (struct slice word = take_word(&rewinds); word.n > 0;
          word = take_word(&rewinds)) {
-        if (value_of(word, route).p)
+        const struct slice value = value_of(word, route);
+        if (value.p && (lower || rewound_to(value) >= offset))
             continue;
-        buf_add_slice(out, word);
+        lower = lower || value.p;
         buf_add_str(out, " ");
+        buf_add_slice(out, word);
     }
-    buf_add_slice(out, route);
-    buf_addf(out, ":%" PRId64, number);
 }
 
 /* Returns the offset to which a partition is rewound; -1: the rewind does not include
@@ -406,7 +424,7 @@ static void check_rewind(struct kafka_part *part, struct slice route, struct sli
         return;
     log_info(part->parts->who, "%s/%" PRId32 ": route %.*s: rewinding to offset %" PRId64,
              part->topic, part->partition, SLICE_ARG(route), offset);
-    replace(rewinds, route, number, &next);
+    add_rewind(rewinds, route, number, offset, &next);
     kafka_part_rewind(part, buf_str(&next), offset);
     buf_free(&next);
 }

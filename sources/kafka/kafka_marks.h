@@ -6,7 +6,7 @@
  *   TOPIC/PARTITION          the mark: offset of the record to read next; of a later
  *                            incarnation TOPIC/PARTITION~INCARNATION
  *   reading TOPIC/PARTITION  incarnation and rewinds of its jobs (bridge/job/job.h):
- *                            "INCARNATION ROUTE:N ROUTE:N"; none: "0"
+ *                            "INCARNATION ROUTE:N@OFFSET ..."; none: "0"
  *   rewind ROUTE             the last rewind of that route, its number and where each
  *                            partition goes back to: "N TOPIC/PARTITION:OFFSET ..."
  *

@@ -51,8 +51,8 @@ struct kafka_part *kafka_part_add(struct kafka_parts *parts, const char *topic,
     part->topic = mem_strdup(topic);
     part->rewinds_done = mem_strdup("");
     part->partition = partition;
-    part->rewind_to = part->commit_below = part->probe_offset = part->last_offset =
-        part->mark_sent = -1;
+    part->rewind_to = part->commit_below = part->probe_offset = part->mark_sent = -1;
+    part->last_offset = (start > mark ? start : mark) - 1;
     part->start = start;
     part->started_ms = loop_mono_ms();
     part->mark = mark;
@@ -122,7 +122,7 @@ static void rewind_soon(struct kafka_part *part)
 }
 
 /* Returns whether the topic was recreated: the partition ends below our position, below
- * the record read last, or below the mark in Redis. Call it for an offset below our
+ * the last known record, or below the mark in Redis. Call it for an offset below our
  * position, or if Redis has a mark but the group has no offset. has_changed() compares
  * timestamps. */
 static bool is_recreated(const struct kafka_part *part, int64_t offset)
@@ -152,11 +152,16 @@ static void rewind_now(struct kafka_part *part)
     const int64_t was = part->offsets.position, done = part->offsets.done;
     int64_t offset = kafka_offsets_rewind(&part->offsets, part->rewind_to);
 
-    /* There is no record that can be compared. */
-    if (part->topic_missing && offset > 0 && part->probe_offset < offset)
+    /* There is no record that can be compared: the end of the partition, or Redis, shows
+     * whether the topic is a new one. */
+    if (part->topic_missing && offset > 0 && part->probe_offset < offset) {
         offset = kafka_offsets_rewind(&part->offsets, 0);
+        part->maybe_new = true;
+    }
     timer_stop(part->rewind); /* it may have been set during the request to Redis */
-    part->rewind_to = part->mark_sent = -1;
+    part->mark_sent = -1;
+    if (offset >= 0) /* else kafka_part_set_start() rewinds again */
+        part->rewind_to = -1;
     part->generation = ++part->parts->generations;
     if (offset >= 0 && offset < part->start)
         part->start = offset; /* if Redis loses its writes from now on, these records are
@@ -179,7 +184,7 @@ static void on_rewind(void *arg)
 
     if (part->pauses & PAUSE_MARKS) /* the mark is being read from Redis */
         timer_set(part->rewind, retry_broker_ms(1));
-    else if (part->recreated || (part->rewinds_next && !part->rewind_waits))
+    else if (part->recreated || part->rewinds_next)
         kafka_marks_write_reading(part);
     else
         rewind_now(part);
@@ -195,60 +200,21 @@ void kafka_part_reading_written(struct kafka_part *part, int64_t mark)
     }
     part->recreated = false;
     part->mark = mark;
-    if (part->rewinds_next == NULL)
-        part->rewind_waits = false;
     rewind_now(part);
-    if (part->rewinds_next && !part->rewind_waits)
+    if (part->rewinds_next)
         rewind_soon(part);
 }
 
-/* Returns whether the next record shows if the topic is a new one. */
-static bool may_be_new(const struct kafka_part *part)
-{
-    return part->maybe_new || part->topic_missing || part->probe_offset >= 0 ||
-           (part->start < 0 && part->mark >= 0);
-}
-
-static void rewind_lower(struct kafka_part *part, int64_t offset)
-{
-    raise_to(&part->commit_below, part->offsets.position);
-    if (part->start >= 0 && offset >= 0 &&
-        (part->rewind_to < 0 || offset < part->rewind_to))
-        part->rewind_to = offset;
-    rewind_soon(part);
-}
-
-/* In a new topic, a seek to offset would skip the records below it. */
 void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t offset)
 {
     char *asked = mem_strdup(rewinds); /* rewinds may point into part */
-    const bool is_writing = part->rewinds_next && !part->rewind_waits;
 
     free(part->rewinds_next);
     part->rewinds_next = asked;
-    if (offset < 0 || is_writing || !(part->rewind_waits || may_be_new(part))) {
-        part->rewind_waits = false;
-        rewind_lower(part, offset);
-        return;
-    }
-    if (!part->rewind_waits || offset < part->rewind_later)
-        part->rewind_later = offset;
-    part->rewind_waits = true;
-    if (part->topic_missing && part->last_offset < 0 && part->start > 0) {
-        part->maybe_new = true; /* no record can be compared: Redis knows whether the
-                                 * first ones are new */
-        part->rewind_to = 0;
-        rewind_soon(part);
-    }
-}
-
-/* A record was read and stored: the topic is known. */
-static void end_rewind_wait(struct kafka_part *part)
-{
-    if (!part->rewind_waits || part->recreated || may_be_new(part))
-        return;
-    part->rewind_waits = false;
-    rewind_lower(part, part->rewind_later);
+    raise_to(&part->commit_below, part->offsets.position);
+    if (offset >= 0 && (part->rewind_to < 0 || offset < part->rewind_to))
+        part->rewind_to = offset;
+    rewind_soon(part);
 }
 
 /* Handles an unexpected offset. True: ignore the record, it will be read again. */
@@ -360,6 +326,10 @@ void kafka_part_set_start(struct kafka_part *part, int64_t offset)
         return;
     part->start = part->offsets.position = offset;
     kafka_lag_reset(&part->lag, offset);
+    if (part->rewind_to >= offset)
+        part->rewind_to = -1;
+    else if (part->rewind_to >= 0)
+        rewind_soon(part);
 }
 
 struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
@@ -423,8 +393,6 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
                     "%s/%" PRId32 ": the record at offset %" PRId64
                     " could not be stored; tarry will read it again",
                     part->topic, part->partition, offset);
-    else
-        end_rewind_wait(part);
     if (part->offsets.has_failed || part->rewind_to >= 0 || (part->pauses & PAUSE_REWIND))
         rewind_soon(part);
     else if (part->offsets.count < WINDOW_MAX / 2 && (part->pauses & PAUSE_WINDOW))

@@ -109,21 +109,20 @@ struct kafka_part {
     int64_t
         commit_below; /* the topic was recreated or truncated: offsets below this need an
                        * explicit commit, since librdkafka only commits higher ones */
-    int64_t last_offset, last_ms; /* offset and timestamp (ms since 1970) of the record
-                                   * read last; -1 and 0: not known */
-    int64_t probe_offset;         /* offset read again to compare the record; -1: none */
-    unsigned generation; /* unique; each rewind assigns a new value, which invalidates
-                          * earlier requests */
+    int64_t last_offset;  /* of the record read last, at first the one below start and
+                           * mark; -1: not known */
+    int64_t last_ms;      /* its timestamp, ms since 1970; 0: not known */
+    int64_t probe_offset; /* offset read again to compare the record; -1: none */
+    unsigned generation;  /* unique; each rewind assigns a new value, which invalidates
+                           * earlier requests */
     bool maybe_new; /* a mark in Redis but no committed offset: it may be a new topic */
     /* Incarnation and rewinds of its jobs, as stored in Redis. rewinds_done "": none. */
     unsigned incarnation;
     char *rewinds_done;
-    bool reading_known;   /* both were read from Redis; submit no record before */
-    char *rewinds_next;   /* rewinds to write to Redis before the seek; NULL: none */
-    bool rewind_waits;    /* until a record shows whether the topic is a new one */
-    int64_t rewind_later; /* then: the offset to rewind to */
-    bool recreated;  /* the topic was recreated: write the new incarnation to Redis */
-    bool ignore_lag; /* ignore the commit lag: mark all stored records */
+    bool reading_known; /* both were read from Redis; submit no record before */
+    char *rewinds_next; /* rewinds to write to Redis before the seek; NULL: none */
+    bool recreated;     /* the topic was recreated: write the new incarnation to Redis */
+    bool ignore_lag;    /* ignore the commit lag: mark all stored records */
     unsigned rewind_count; /* consecutive, without a stored record in between */
     struct timer *rewind;
     bool topic_missing; /* the brokers do not know its topic */
@@ -181,9 +180,8 @@ void kafka_part_recreated(const struct kafka_read *read);
  * revoked and has no open reads. */
 void kafka_part_answer(struct kafka_read *read, bool stored);
 
-/* Starts to rewind to offset for the routes whose rewinds differ. If the topic may be a
- * new one, first reads a record, which shows it: a new topic is read from its start.
- * offset -1: only stores the rewinds. */
+/* Starts to rewind to offset for the routes whose rewinds differ. A partition that has no
+ * position yet is read from its start. offset -1: only stores the rewinds. */
 void kafka_part_rewind(struct kafka_part *part, const char *rewinds, int64_t offset);
 /* Call when Redis has stored the next reading with that mark. Seeks. */
 void kafka_part_reading_written(struct kafka_part *part, int64_t mark);
