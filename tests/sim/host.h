@@ -210,6 +210,8 @@ struct sim_host {
     /* count: messages that are acknowledged, in the order of this connection. */
     void (*session_call)(struct sim_core *core, enum session_call call, unsigned count);
     bool (*session_event)(struct sim_core *core, struct session_event *event);
+    /* A record, and the incarnation of its topic as tarry knows it. */
+    void (*submitted)(struct sim_core *core, int64_t number, unsigned incarnation);
     /* The answer to a record or message: enum stored. */
     void (*stored)(struct sim_core *core, int64_t number, int outcome,
                    const char *reason);

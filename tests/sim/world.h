@@ -278,6 +278,7 @@ void conns_of_crashed(struct server *s); /* the server has crashed */
 /* --- world_jobs.c, world_log.c, world_requests.c, world_receiver.c --- */
 
 void jobs_init(void);
+void jobs_submitted(struct sim_core *core, int64_t number, unsigned incarnation);
 void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char *reason);
 unsigned log_offsets_at(int64_t to_ms, struct group_row *rows, int64_t *ends);
 bool log_is_made(void);

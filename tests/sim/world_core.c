@@ -306,6 +306,7 @@ static const struct sim_host host = {
     .offsets_at = log_offsets_at,
     .session_call = session_call,
     .session_event = session_event,
+    .submitted = jobs_submitted,
     .stored = jobs_stored,
     .paused = alive_paused,
     .request = jobs_request,

@@ -14,6 +14,8 @@ struct job_seen {
     struct sim_core *core; /* of a request: where it is; NULL: nowhere */
     unsigned life;
     unsigned topic_life;        /* of a record: of its topic */
+    unsigned read_as;           /* of a record: 1 + the incarnation that Redis may have
+                                   stored it as; 0: none */
     unsigned asked;             /* of a request: how often it was sent */
     bool accepted, ended;       /* ended: the client asks no more */
     bool cancelled, dead, lost; /* lost: a crash of Redis may have lost it */

@@ -114,6 +114,18 @@ unsigned log_offsets_at(int64_t to_ms, struct group_row *rows, int64_t *ends)
     return count;
 }
 
+/* Before the source notices that the topic is a new one, it may store some of its records
+ * as those of the old one (docs/explanation/duplicates.md). */
+void jobs_submitted(struct sim_core *core, int64_t number, unsigned incarnation)
+{
+    struct job_seen *job = job_at(number);
+    (void)core;
+    if (job->read_as > 0 && job->read_as != incarnation + 1 &&
+        incarnation <= job->topic_life)
+        job->excused = true;
+    job->read_as = incarnation + 1;
+}
+
 void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char *reason)
 {
     static const char *const said[] = {"stored",    "replaced", "stored already", "dead",
@@ -126,10 +138,8 @@ void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char 
         broken("record %lld became a dead letter", (long long)number);
     if (outcome == STORED && job->accepted && job->record.offset < 0 && !job->excused)
         broken("message %lld is stored twice", (long long)number);
-    /* Before the source notices that the topic is a new one, it may store some of its
-     * records as those of the old one. */
-    if (outcome == STORED && job->accepted && job->topic_life > 0)
-        job->excused = true;
+    if (outcome == NOT_STORED && strcmp(reason, STORED_REASON_ANEW) == 0)
+        job->read_as = 0;
     if (outcome == NOT_STORED && job->record.offset < 0)
         job->excused = true; /* perhaps it is, and it will have another id */
     bool was_skipped = outcome == STORED_ALREADY && job->lost;

@@ -269,5 +269,6 @@ void __wrap_source_submit(struct source *src, struct job *job, stored_cb *done, 
     }
     struct submitted *s = mem_alloc(sizeof(*s));
     *s = (struct submitted){done, arg, strtoll(job->payload.p, NULL, 10)};
+    HOST->submitted(CORE, s->number, job->incarnation);
     __real_source_submit(src, job, on_stored, s);
 }
