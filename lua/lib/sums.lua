@@ -20,6 +20,11 @@ local function sums_add(kind, n, keys)
   of[kind], sums[keys or base] = (of[kind] or 0) + n, of
 end
 
+-- Emptied slots may exist without far jobs.
+local function has_jobs(keys)
+  return redis.call('EXISTS', keys .. ':pool') == 1 or tonumber(redis.call('HGET', keys .. ':slots', '#') or 0) > 0
+end
+
 -- Ends a script that changes jobs. The sums of a queue expire a day after its last job, because the
 -- number of queues is unlimited.
 local function write_notes(of_queue)
@@ -34,7 +39,7 @@ local function write_notes(of_queue)
         any_left = any_left or kind ~= 'stored'
       end
     end
-    if any_left and of_queue and redis.call('EXISTS', keys .. ':pool', keys .. ':far') == 0 then
+    if any_left and of_queue and not has_jobs(keys) then
       redis.call('PEXPIRE', keys .. ':sums', SUMS_KEEP_MS)
     end
   end

@@ -153,6 +153,16 @@ def test_the_sums_are_kept_while_far_jobs_exist(q):
     assert q.client.ttl(q.key["sums"]) == -1
 
 
+def test_the_sums_expire_with_the_last_job_though_the_slot_of_a_cancelled_one_remains(q):
+    q.put(("soon", FAR), ("cancelled", FAR + HOUR))
+    q.cancel("cancelled")
+    assert q.pull(FAR) == [["soon"]]
+    q.finish(FAR, "soon")
+    assert q.client.ttl(q.key["sums"]) > 0
+    q.settle(FAR + HOUR)
+    assert q.rest() == []
+
+
 def test_measure_counts_far_jobs_by_their_slots(q):
     q.put("ready", ("soon", NOW + 500), *[(f"job{n}", START + n * WIDTH) for n in range(20)])
     q.cancel("job0", "job1", "job19")
