@@ -163,11 +163,11 @@ void fault_of(struct sim_core *core, int64_t until_us, const char *fmt, ...)
 
 int64_t faults_end_us(void)
 {
-    static int64_t too_few_us; /* replicas; until then */
-    if (!replicas_are_enough())
-        too_few_us = world.now_us;
+    static int64_t lasted_us; /* a fault that lasts: until then */
+    if (!replicas_are_enough() || !cluster_is_whole())
+        lasted_us = world.now_us;
     int64_t us = reconf_us() > world.last_fault_us ? reconf_us() : world.last_fault_us;
-    us = us > too_few_us ? us : too_few_us;
+    us = us > lasted_us ? us : lasted_us;
     us = us > servers_regained_us() ? us : servers_regained_us(); /* leases wait for it */
     for (unsigned i = 0; i < world.plan.servers; i++)
         if (redis_model_faults(servers[i].redis)->script_fails > 0 &&

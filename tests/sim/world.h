@@ -258,6 +258,7 @@ void cluster_move_slot(struct sim_core *core);
 void cluster_fail_over(struct sim_core *core);
 void cluster_isolate(struct sim_core *core);
 void cluster_heal(void); /* after servers_heal() */
+bool cluster_is_whole(void);
 
 /* --- world_net.c: connections --- */
 

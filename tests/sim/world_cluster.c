@@ -384,6 +384,15 @@ void cluster_init(void)
     look(NULL, 0);
 }
 
+/* Whether each node that runs accepts keys. */
+bool cluster_is_whole(void)
+{
+    for (unsigned i = 0; i < world.plan.servers && world.plan.masters > 0; i++)
+        if (!servers[i].down && view_of(&servers[i])->down)
+            return false;
+    return true;
+}
+
 void cluster_heal(void)
 {
     if (world.plan.masters == 0)
