@@ -68,6 +68,7 @@ void lab_send(struct lab_call *call)
     }
     struct sending *s = mem_alloc(sizeof(*s));
     call->core = core;
+    call->asked = core;
     call->life = core->life;
     call->sent_us = world.now_us;
     if (call->sent++ == 0)

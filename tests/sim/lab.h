@@ -17,7 +17,8 @@ struct lab_call {
     uint64_t *stream; /* of its chances */
     unsigned sent;    /* how often; also the number of the present one */
     int64_t first_us, sent_us;
-    struct sim_core *core; /* that it waits for; NULL: none */
+    struct sim_core *core;        /* that it waits for; NULL: none */
+    const struct sim_core *asked; /* the last one */
     unsigned life;
 };
 /* The call lives until the end of the seed. */

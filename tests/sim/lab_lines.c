@@ -18,7 +18,8 @@ enum {
     LEASE_MS = 5000,
     TRIES = 6,
     AHEAD_MS = 1000, /* of a token: lua/lib/claim.lua */
-    TOKENS = 16
+    TOKENS = 16,
+    QUIET_S = 15 /* a cut that nobody notices is known after this */
 };
 
 /* All jobs of one id. */
@@ -238,6 +239,14 @@ struct hold {
     struct lab_call *call;
 };
 
+/* If its core may have lost the connection, it may have sent the release again. Then the
+ * answer says that the lease has ended, but not that the release has ended it. */
+static bool is_repeated_release(const struct lab_call *call)
+{
+    return call->ask.op == LAB_RELEASE &&
+           !core_is_calm_since(call->asked, call->first_us - QUIET_S * SECOND);
+}
+
 static void on_finished(struct lab_call *call, const struct lab_answer *answer)
 {
     struct hold *hold = call->of;
@@ -257,7 +266,7 @@ static void on_finished(struct lab_call *call, const struct lab_answer *answer)
             lab_send_later(call, skewed(10 * MS, 2 * SECOND));
         return;
     }
-    bool sure = call->sent == 1 && !line->vague;
+    bool sure = call->sent == 1 && !line->vague && !is_repeated_release(call);
     if (sure && answer->code == QUEUE_OK && line->ended_us &&
         line->ended_us < call->first_us && call->ask.op != LAB_DELETE)
         broken("lab: a token of %lld counts, but it was %s at %.6f", number,
@@ -275,8 +284,10 @@ static void on_finished(struct lab_call *call, const struct lab_answer *answer)
         end(line, world.now_us, call->ask.op == LAB_ACK ? "acknowledged" : "deleted");
     if (call->ask.op == LAB_RELEASE) {
         line->lease_ms = 0;
-        line->put_off_ms = hold->lease_ms;
-        line->not_before_ms = at_server_ms(call->first_us) + call->ask.ms;
+        if (!is_repeated_release(call)) {
+            line->put_off_ms = hold->lease_ms;
+            line->not_before_ms = at_server_ms(call->first_us) + call->ask.ms;
+        }
     } else if (call->ask.op == LAB_TOUCH) {
         line->lease_ms = hold->lease_ms = answer->lease;
         line->granted_ms = answer->lease - call->ask.ms;
