@@ -79,6 +79,12 @@ static void end(struct line *line, int64_t us, const char *by)
     }
 }
 
+static void doubt_formers(struct line *line)
+{
+    for (line = line->former; line; line = line->former)
+        line->vague = line->closed = true;
+}
+
 static void on_submitted(struct lab_call *call, const struct lab_answer *answer)
 {
     struct line *line = call->of;
@@ -96,6 +102,8 @@ static void on_submitted(struct lab_call *call, const struct lab_answer *answer)
             broken("lab: job %lld has a new id, and is answered as known",
                    (long long)line->number);
         line->closed = true; /* the former one stays */
+        if (call->sent > 1)  /* or an attempt before was stored, and has replaced it */
+            doubt_formers(line);
         return;
     }
     if (answer->code != STORED && answer->code != STORED_REPLACED)
