@@ -20,15 +20,19 @@ struct letter {
     char id[40];
     const struct sim_core *core; /* that had it last */
     int64_t handed_us;
-    int64_t dead_us;    /* a letter for certain since then; 0: it is not */
+    int64_t dead_us;    /* rejected without a fault: a letter since then; 0: it is not */
+    int64_t shown_us;   /* a page has shown it first; 0: none */
     int64_t changed_us; /* a replay or drop was sent; 0: never */
     int64_t dropped_us; /* and answered */
     bool left, rejected, vague;
-    unsigned walk; /* the last one that has shown it */
+    bool delivered; /* once: this outcome may end the letter, also after its lease expired
+                     */
+    unsigned walk;  /* the last one that has shown it */
 };
 
 static GPtrArray *letters;
 static GHashTable *by_id;
+static int64_t lost_us; /* the last time that Redis lost commands */
 static struct walk {
     struct lab_call *page;
     uint64_t stream;
@@ -36,6 +40,14 @@ static struct walk {
     int64_t begun_us;
     char after[LAB_ID_MAX];
 } walk;
+
+/* Whether the letter existed at that time, and nothing can have ended it since. */
+static bool exists_since(const struct letter *l, int64_t us)
+{
+    bool was_dead = l->dead_us && l->dead_us < us,
+         was_shown = l->shown_us && l->shown_us < us && !l->delivered;
+    return (was_dead || was_shown) && l->changed_us == 0 && !l->vague;
+}
 
 static void next_page(struct walk *w)
 {
@@ -58,13 +70,17 @@ static void begin_walk(void *arg, int64_t number)
  */
 static void end_walk(struct walk *w)
 {
+    unsigned had_to_show = 0;
     for (guint i = 0; i < letters->len && !world.plan.clock_jumps; i++) {
         const struct letter *l = letters->pdata[i];
-        if (l->dead_us && l->dead_us < w->begun_us && l->changed_us == 0 && !l->vague &&
-            l->walk != w->number)
-            broken("lab: the dead letter %s exists since %.3f, but no page shows it",
-                   l->id, (double)l->dead_us / 1e6);
+        if (!exists_since(l, w->begun_us))
+            continue;
+        had_to_show++;
+        if (l->walk != w->number)
+            broken("lab: the dead letter %s existed at %.3f, but no page shows it", l->id,
+                   (double)w->begun_us / 1e6);
     }
+    tell("lab: walk %u had to show %u dead letters", w->number, had_to_show);
     after(WALK_EVERY_S * SECOND, begin_walk, w, 0);
 }
 
@@ -77,7 +93,7 @@ static void on_changed(struct lab_call *call, const struct lab_answer *answer)
         l->vague = true;
         return;
     }
-    if (answer->done == 0 && !l->vague && l->dead_us && !world.plan.clock_jumps)
+    if (answer->done == 0 && !l->vague && !l->delivered && !world.plan.clock_jumps)
         broken("lab: the dead letter %s is not found", l->id);
     if (answer->done > 0 && call->ask.what == DEAD_WHAT_DROP)
         l->dropped_us = world.now_us;
@@ -90,7 +106,7 @@ static void change_some(struct walk *w)
     if (world.healed || letters->len == 0 || !one_in(3))
         return;
     struct letter *l = letters->pdata[between(0, letters->len - 1)];
-    if (l->dead_us == 0 || l->changed_us || l->vague)
+    if (!exists_since(l, world.now_us))
         return;
     struct lab_call *call =
         lab_call_new(LAB_DEAD, ROUTE, l->id, on_changed, l, &w->stream);
@@ -116,6 +132,8 @@ static void on_page(struct lab_call *call, const struct lab_answer *answer)
             broken("lab: a page shows %s", answer->items[i].id);
         else
             l->walk = w->number;
+        if (l && l->shown_us == 0 && lost_us < call->sent_us)
+            l->shown_us = world.now_us;
     }
     change_some(w);
     if (answer->more) {
@@ -200,24 +218,29 @@ static void deliver(struct sim_core *core, void *delivery, const struct lab_deli
     if (l->dead_us && l->changed_us == 0 && !l->vague)
         broken("lab: core%u delivers %s, which is a dead letter", core->index, d->id);
     uint64_t *before = draw_from(&core->stream);
-    bool rejects = !world.healed && one_in(2);
+    bool rejects = one_in(2);
     draw_from(before);
     l->core = core;
     l->handed_us = world.now_us;
     l->left = true;
     l->rejected = l->rejected || rejects;
+    l->delivered = l->delivered || !rejects;
     if (rejects)
         after(2 * SECOND, note_dead, l, l->handed_us);
     before = draw_from(&core->stream);
-    lab_outcome(core, delivery, skewed(100, 20 * MS), rejects ? REJECTED : DELIVERED);
+    /* Some are rejected together, so they are buried in the same ms. */
+    int64_t after_us = one_in(2) ? MS : skewed(100, 20 * MS);
+    lab_outcome(core, delivery, after_us, rejects ? REJECTED : DELIVERED);
     draw_from(before);
 }
 
 static void lost(int64_t since_us)
 {
-    (void)since_us;
-    for (guint i = 0; i < letters->len; i++)
-        ((struct letter *)letters->pdata[i])->vague = true;
+    lost_us = world.now_us;
+    for (guint i = 0; i < letters->len; i++) {
+        struct letter *l = letters->pdata[i];
+        l->vague = !exists_since(l, since_us);
+    }
 }
 
 static int64_t latest_us(void)
@@ -245,7 +268,7 @@ static void judge(void)
 {
     for (guint i = 0; i < letters->len && !world.failed; i++) {
         const struct letter *l = letters->pdata[i];
-        if (!l->vague && l->dead_us && l->changed_us == 0 &&
+        if (exists_since(l, world.now_us) &&
             lab_redis("ZSCORE", "tarry:{dying/0}:error", l->id) < 0 &&
             lab_redis("ZSCORE", "tarry:{dying/1}:error", l->id) < 0)
             broken("lab: the dead letter %s is gone", l->id);
