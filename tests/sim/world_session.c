@@ -25,9 +25,10 @@ static struct {
     unsigned next_id;
     struct sim_core *core; /* connected; NULL: none */
     unsigned life, run;
-    unsigned acking; /* messages whose acknowledgement is on its way */
-    bool is_lost;    /* the next connection gets a new session */
-    bool chooses;    /* a core will be connected */
+    unsigned acking;  /* messages whose acknowledgement is on its way */
+    bool is_lost;     /* the next connection gets a new session */
+    bool chooses;     /* a core will be connected */
+    bool will_be_cut; /* after the next message is sent, while it is being stored */
 } session;
 static bool wants[CORES_MAX]; /* to be connected */
 static GPtrArray *events[CORES_MAX];
@@ -48,6 +49,8 @@ static struct session_event *add_event(struct sim_core *core, int kind)
 
 /* ------------------------------------------------------------------------ sending */
 
+static void cut_in_flight(void *arg, int64_t run);
+
 /* A message that is sent to another life than before may be stored twice. */
 static void send_one(struct message *m)
 {
@@ -63,6 +66,9 @@ static void send_one(struct message *m)
     if (!event->dup || is_new_life)
         job->asked_us = world.now_us;
     session.sent_now++;
+    if (session.will_be_cut)
+        after(skewed(50, 2 * MS), cut_in_flight, NULL, session.run);
+    session.will_be_cut = false;
 }
 
 static void send_more(void *arg, int64_t run)
@@ -70,6 +76,7 @@ static void send_more(void *arg, int64_t run)
     (void)arg;
     if (session.run != run || !is_connected())
         return;
+    uint64_t *before = draw_from(&stream);
     for (; session.sent_now < session.queue->len && session.sent_now < RECEIVE_MAX;) {
         struct message *m = session.queue->pdata[session.sent_now];
         if (session.sent_now == session.in_flight) {
@@ -79,6 +86,7 @@ static void send_more(void *arg, int64_t run)
         }
         send_one(m);
     }
+    draw_from(before);
 }
 
 static void send_soon(void)
@@ -250,9 +258,8 @@ bool session_exists(void)
 }
 
 /* Messages and acknowledgements that are under way are lost. */
-void session_cut(struct sim_core *core)
+static void cut(void)
 {
-    (void)core;
     if (!is_connected())
         return;
     struct sim_core *was = session.core;
@@ -262,18 +269,34 @@ void session_cut(struct sim_core *core)
     end_run();
 }
 
+static void cut_in_flight(void *arg, int64_t run)
+{
+    (void)arg;
+    if (session.run == run && !world.healed)
+        cut();
+}
+
+void session_cut(struct sim_core *core)
+{
+    (void)core;
+    session.will_be_cut = one_in(2);
+    if (!session.will_be_cut)
+        cut();
+}
+
 void session_take_over(struct sim_core *core)
 {
     if (session.core == core || !core->alive || !wants[core->index])
         return;
-    session_cut(core);
+    cut();
     connect_to(core);
 }
 
 void session_lose(struct sim_core *core)
 {
+    (void)core;
     fault("the broker loses the session");
-    session_cut(core);
+    cut();
     lose();
     session.is_lost = true;
 }
