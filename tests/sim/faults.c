@@ -285,6 +285,7 @@ static const struct kind {
     {3, cluster_isolate, is_cluster},
     {2, reconf_less_routes, NULL},
     {4, reconf_other_buckets, reconf_has_buckets},
+    {1, reconf_unnoticed_buckets, reconf_has_buckets},
 };
 
 static bool applies(const struct kind *kind)

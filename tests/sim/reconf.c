@@ -111,8 +111,8 @@ void reconf_end(void)
     reload_all();
 }
 
-/* A restart meanwhile reads it too. */
-void reconf_other_buckets(struct sim_core *core)
+/* Writes another number of buckets for a while. A restart meanwhile reads it too. */
+static void write_other_buckets(const struct sim_core *core, const char *how)
 {
     int route = (int)between(0, ROUTES_MAX - 1);
     unsigned n = (unsigned)between(1, BUCKETS_MAX);
@@ -120,10 +120,32 @@ void reconf_other_buckets(struct sim_core *core)
     reconf.buckets_max = n > reconf.buckets_max ? n : reconf.buckets_max;
     reconf.has_changed = true;
     restored_us = world.now_us + RESTORED_US;
-    tell("core%u reloads %u buckets of the route %s", core->index, n, routes[route]);
+    tell("core%u %s with %u buckets of the route %s", core->index, how, n, routes[route]);
     seed_write_conf();
-    core_signal(core, SIGHUP);
     after(skewed(SECOND, RESTORED_US), restore, NULL, 0);
+}
+
+void reconf_other_buckets(struct sim_core *core)
+{
+    write_other_buckets(core, "reloads");
+    core_signal(core, SIGHUP);
+}
+
+/* The other cores stand still for so long that their number of buckets may change, and
+ * then store what they have received meanwhile. */
+void reconf_unnoticed_buckets(struct sim_core *core)
+{
+    int64_t until_us = world.now_us + between(6, 20) * SECOND;
+    for (unsigned i = 0; i < world.plan.cores; i++) {
+        if (&cores[i] == core)
+            continue;
+        fault_of(&cores[i], until_us, "core%u stands still", i);
+        core_stall(&cores[i], until_us);
+        group_stalled(&cores[i]);
+    }
+    core_kill(core, "SIGKILL");
+    write_other_buckets(core, "restarts");
+    core_start(core);
 }
 
 void reconf_less_routes(struct sim_core *core)

@@ -343,6 +343,7 @@ extern struct reconf {
 } reconf;
 void reconf_init(void);
 void reconf_other_buckets(struct sim_core *core); /* faults */
+void reconf_unnoticed_buckets(struct sim_core *core);
 void reconf_less_routes(struct sim_core *core);
 bool reconf_has_buckets(void);
 int64_t
