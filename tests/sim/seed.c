@@ -202,8 +202,8 @@ void seed_write_conf(void)
 static void heal(void)
 {
     tell("faults have ended");
-    fault("the last one");
     world.healed = true;
+    fault("the last one");
     reconf_end();
     servers_heal();
     cluster_heal();

@@ -133,11 +133,13 @@ void tell(const char *fmt, ...)
     va_end(args);
 }
 
-static void __attribute__((format(printf, 1, 0)))
-note_fault(const char *fmt, va_list args)
+static void __attribute__((format(printf, 2, 0)))
+note_fault(int64_t until_us, const char *fmt, va_list args)
 {
     world.totals.faults++;
     world.last_fault_us = world.now_us;
+    if (!world.healed && until_us > world.hurt_us)
+        world.hurt_us = until_us;
     reached("fault %s", fmt);
     if (world.story)
         tell_va(fmt, args);
@@ -148,7 +150,7 @@ void fault(const char *fmt, ...)
     va_list args;
     world.shared_fault_us = world.now_us;
     va_start(args, fmt);
-    note_fault(fmt, args);
+    note_fault(world.now_us, fmt, args);
     va_end(args);
 }
 
@@ -157,18 +159,17 @@ void fault_of(struct sim_core *core, int64_t until_us, const char *fmt, ...)
     va_list args;
     core->fault_us = until_us > core->fault_us ? until_us : core->fault_us;
     va_start(args, fmt);
-    note_fault(fmt, args);
+    note_fault(until_us, fmt, args);
     va_end(args);
 }
 
-int64_t faults_end_us(void)
+int64_t faults_over_us(void)
 {
     static int64_t lasted_us; /* a fault that lasts: until then */
     if (!replicas_are_enough() || !cluster_is_whole())
         lasted_us = world.now_us;
     int64_t us = reconf_us() > world.last_fault_us ? reconf_us() : world.last_fault_us;
     us = us > lasted_us ? us : lasted_us;
-    us = us > servers_regained_us() ? us : servers_regained_us(); /* leases wait for it */
     for (unsigned i = 0; i < world.plan.servers; i++)
         if (redis_model_faults(servers[i].redis)->script_fails > 0 &&
             !servers[i].fails_move)
@@ -176,6 +177,12 @@ int64_t faults_end_us(void)
     for (unsigned i = 0; i < world.plan.cores; i++)
         us = cores[i].fault_us > us ? cores[i].fault_us : us;
     return us;
+}
+
+int64_t faults_end_us(void)
+{
+    int64_t over_us = faults_over_us(), regained_us = servers_regained_us();
+    return over_us > regained_us ? over_us : regained_us; /* leases wait for it */
 }
 
 bool core_is_calm_since(const struct sim_core *core, int64_t us)

@@ -87,6 +87,7 @@ struct world {
     FILE *story; /* NULL: not written */
     int64_t last_fault_us;
     int64_t shared_fault_us; /* the last one that was not of one core only */
+    int64_t hurt_us;         /* the end of the last one before all have ended */
     bool healed;             /* faults have ended */
     bool failed;
     bool counts;      /* what it reaches */
@@ -121,6 +122,7 @@ void fault_of(struct sim_core *core, int64_t until_us, const char *fmt, ...)
 /* The end of all faults so far, also of those that last beyond the present; NEVER: calls
  * of a script are yet to fail. */
 int64_t faults_end_us(void);
+int64_t faults_over_us(void); /* the same, but a clock may not have regained its time */
 /* Whether no fault has affected this core after that time. */
 bool core_is_calm_since(const struct sim_core *core, int64_t us);
 
