@@ -240,6 +240,8 @@ static void lost(int64_t since_us)
     for (guint i = 0; i < letters->len; i++) {
         struct letter *l = letters->pdata[i];
         l->vague = !exists_since(l, since_us);
+        if (l->dropped_us >= since_us)
+            l->dropped_us = 0; /* the drop may be lost */
     }
 }
 
