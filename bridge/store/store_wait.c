@@ -19,7 +19,9 @@
 #include <hiredis/hiredis.h>
 
 enum {
-    BLOCK_MS = 100,        /* longest time that a WAIT delays claims and acks */
+    /* Longest time that a WAIT delays claims and acks. */
+    BLOCK_MS = 500,
+    BLOCK_SHORT_MS = 100,  /* if too few replicas are connected */
     RETRY_US = 400 * 1000, /* after too small a number */
 };
 
@@ -80,13 +82,15 @@ static void on_wait(void *arg, const struct redisReply *reply)
 
 int64_t wait_flush(struct node *node, int64_t now_us)
 {
+    const unsigned wanted = node->store->conf.durability.replicas;
     char n[16], block[16];
     if (TAILQ_EMPTY(&node->unreplicated) || node->waiting || node->state != NODE_UP)
         return -1;
     if (node->wait_again_us > now_us)
         return node->wait_again_us - now_us;
-    snprintf(n, sizeof(n), "%u", node->store->conf.durability.replicas);
-    snprintf(block, sizeof(block), "%d", BLOCK_MS);
+    snprintf(n, sizeof(n), "%u", wanted);
+    snprintf(block, sizeof(block), "%d",
+             node->facts.replicas >= wanted ? BLOCK_MS : BLOCK_SHORT_MS);
     node->waiting = true;
     redis_command(node->redis,
                   (const struct slice[]){SLICE_LIT("WAIT"), slice_of(n), slice_of(block)},

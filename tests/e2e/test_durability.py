@@ -9,6 +9,7 @@ import redis
 from lib import verify, ways
 from lib.machine import soon_ms
 from lib.servers import REDIS_SERVER, Server, free_port, wait_for
+from lib.slow import SlowPort
 from lib.tarry import BIN
 
 TO_NOBODY = ('sinks: { out: { type = "http"; url = "http://127.0.0.1:9/"; }; };\n'
@@ -97,6 +98,21 @@ def test_deliveries_continue_without_enough_replicas(bench):
     arrivals = [a for a in way.collector.wait(batch) if a.header("test-seq")]
     verify.expect(verify.judge(batch, arrivals, way.keys))
     assert sorted(verify.judge(batch, arrivals).late_ms)[len(batch) * 9 // 10] < soon_ms(1500)
+    way.tarry.stop()
+
+
+@pytest.mark.slow
+def test_jobs_are_accepted_while_others_are_delivered_though_the_replica_is_always_late(bench):
+    server, port = with_port(bench)
+    link = bench.keep(SlowPort(port, 0.15))
+    bench.keep(Replica(bench.folder / "replica", link.port)).start()
+    way = ways.Way(bench, "http-http", redis=server, redis_options='durability = "replicas:1";')
+    batch = way.make_jobs(300, named=True, max_delay_ms=2000)
+    clients = [way.sending(batch[i::15], None) for i in range(15)]  # claims and acks are written all the time
+    for client in clients:
+        client.join()
+    verify.expect(verify.judge(batch, way.collector.wait(batch), way.keys))
+    assert way.tarry.metric("tarry_redis_wait_shortfall_total") == 0
     way.tarry.stop()
 
 

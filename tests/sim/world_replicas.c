@@ -24,9 +24,9 @@ static struct replica {
     int64_t whole_until_us; /* it has what was executed until then */
 } all[SERVERS_MAX][REDIS_REPLICAS_MAX];
 
-/* Twice this is below the 100 ms of a WAIT (store_wait.c): under load tarry accepts
- * nothing if its replicas are always later than that. */
-#define LAG_MAX_US (40 * MS)
+/* Four times this, for two parts in a row, is below the 500 ms of a WAIT (store_wait.c):
+ * under load tarry accepts nothing if its replicas are always later than that. */
+#define LAG_MAX_US (120 * MS)
 static int64_t looks_us[SERVERS_MAX]; /* when a WAIT may be over; 0: none is open */
 
 /* What is on its way to a replica. */

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A proxy between a daemon and its Redis that delays each answer."""
+"""Proxies that delay each answer of a Redis: to a daemon, and to a replica."""
 import queue
 import socket
 import threading
 import time
 
 
-class SlowRedis:
-    def __init__(self, folder, redis_path, delay_s):
-        self.redis_path, self.delay_s = redis_path, delay_s
-        self.url = f"unix://{folder}/slow.sock"
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(f"{folder}/slow.sock")
+class Slow:
+    def __init__(self, listener, address, delay_s):
+        self.listener, self.address, self.delay_s = listener, address, delay_s
         self.listener.listen(16)
         threading.Thread(target=self.accept, daemon=True).start()
 
@@ -19,8 +16,8 @@ class SlowRedis:
         try:
             while True:
                 client, _ = self.listener.accept()
-                redis, answers = socket.socket(socket.AF_UNIX), queue.Queue()
-                redis.connect(self.redis_path)
+                redis, answers = socket.socket(client.family), queue.Queue()
+                redis.connect(self.address)
                 for work in ((self.ask, client, redis), (self.hear, redis, answers),
                              (self.answer, client, answers)):
                     threading.Thread(target=work[0], args=work[1:], daemon=True).start()
@@ -59,3 +56,19 @@ class SlowRedis:
 
     def close(self):
         self.listener.close()
+
+
+class SlowRedis(Slow):
+    def __init__(self, folder, redis_path, delay_s):
+        self.url = f"unix://{folder}/slow.sock"
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(f"{folder}/slow.sock")
+        super().__init__(listener, redis_path, delay_s)
+
+
+class SlowPort(Slow):
+    def __init__(self, port, delay_s):
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        self.port = listener.getsockname()[1]
+        super().__init__(listener, ("127.0.0.1", port), delay_s)
