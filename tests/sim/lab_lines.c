@@ -89,14 +89,13 @@ static void on_submitted(struct lab_call *call, const struct lab_answer *answer)
 {
     struct line *line = call->of;
     if (answer == NULL || answer->code == NOT_STORED) {
-        line->vague = line->vague || answer == NULL;
+        line->vague = true; /* Redis may have it, and the next request replaces it */
         lab_send_later(call, skewed(10 * MS, 5 * SECOND));
         return;
     }
     line->answered_us = world.now_us;
     tell("lab: job %lld (%s, %s) is answered %d", (long long)line->number, line->id->text,
          queues[line->queue].name, answer->code);
-    line->vague = line->vague || call->sent > 1;
     if (answer->code == STORED_ALREADY) {
         if (line->former == NULL && line->id->last == line && call->sent == 1)
             broken("lab: job %lld has a new id, and is answered as known",
