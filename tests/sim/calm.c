@@ -6,6 +6,8 @@
 enum { CALM_S = 60, CALM_AFTER_MOVE_S = 2 };
 #define SOON_US (2 * SECOND)
 #define ACCEPTED_US (5 * SECOND)
+/* If calls take long: a cancel waits for the jobs before it, and delays those after it. */
+#define ACCEPTED_SLOWLY_US (20 * SECOND)
 
 static bool is_calm(void)
 {
@@ -13,6 +15,18 @@ static bool is_calm(void)
         if (servers[i].script_failed_us > world.now_us - CALM_AFTER_MOVE_S * SECOND)
             return false;
     return faults_end_us() < world.now_us - CALM_S * SECOND;
+}
+
+/* Whether a claim takes so long that jobs may have to wait for the next one. */
+static bool is_far_off(void)
+{
+    return world.plan.latency_max_us > MS;
+}
+
+static int64_t accepted_us(void)
+{
+    bool slowly = is_far_off() || world.plan.wait_for > 0;
+    return slowly ? ACCEPTED_SLOWLY_US : ACCEPTED_US;
 }
 
 /* Long after the last fault a producer is answered soon. */
@@ -24,19 +38,13 @@ static void check_accepted(void *arg, int64_t number)
     if (is_calm())
         broken("%s %lld is not accepted, and there is no fault",
                job->record.offset < 0 ? "request" : "record", (long long)number);
-    after(ACCEPTED_US, check_accepted, arg, number);
+    after(accepted_us(), check_accepted, arg, number);
 }
 
 /* Whether others of its key may leave before it. */
 static bool has_group(const struct job_seen *job)
 {
     return world.plan.by_key && job->record.key;
-}
-
-/* Whether a claim takes so long that jobs may have to wait for the next one. */
-static bool is_far_off(void)
-{
-    return world.plan.latency_max_us > MS;
 }
 
 /* Long after the last fault a job leaves soon. */
@@ -58,7 +66,7 @@ static void check_leaves(void *arg, int64_t number)
 
 void calm_watch(struct job_seen *job)
 {
-    after(ACCEPTED_US, check_accepted, job, job->record.number);
+    after(accepted_us(), check_accepted, job, job->record.number);
     if (!job->record.queued)
         after(SOON_US, check_leaves, job, job->record.number);
 }
