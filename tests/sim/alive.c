@@ -34,6 +34,14 @@ void alive_paused(struct sim_core *core, int source, bool paused)
         memory_resumed(core);
 }
 
+bool alive_is_paused(const struct sim_core *core)
+{
+    for (int i = 0; i < SOURCES; i++)
+        if (paused_us[core->index][i] > 0)
+            return true;
+    return false;
+}
+
 void alive_answered(int64_t first_asked_us, bool stored)
 {
     if (!stored && is_calm(first_asked_us))

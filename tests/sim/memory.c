@@ -8,15 +8,16 @@
 
 enum { SETTLED_S = 2, GROWTH_BYTES = 1000000, PEAK_BYTES = 32000000 };
 
-/* The least that it had SETTLED_S after a source resumed, as at its start; 0: not known.
- */
+/* The least that it had SETTLED_S after a source resumed, as at its start, unless one is
+ * paused again: it may have no connections, which have large buffers. 0: not known. */
 static int64_t settled_bytes[CORES_MAX];
 
 static void settled(void *arg, int64_t life)
 {
     const struct sim_core *core = arg;
     int64_t *least = &settled_bytes[core->index], now = core->entry->memory_bytes;
-    if (core->alive && core->life == (unsigned)life && (*least == 0 || now < *least))
+    bool runs = core->alive && core->life == (unsigned)life && !alive_is_paused(core);
+    if (runs && (*least == 0 || now < *least))
         *least = now;
 }
 

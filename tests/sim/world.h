@@ -324,6 +324,7 @@ void consumer_finished(struct sim_core *core, int64_t consumer, int code);
 void alive_init(void);
 void alive_started(struct sim_core *core);
 void alive_paused(struct sim_core *core, int source, bool paused);
+bool alive_is_paused(const struct sim_core *core); /* one of its sources */
 /* A request was answered: stored or not. */
 void alive_answered(int64_t first_asked_us, bool stored);
 
