@@ -80,6 +80,8 @@ static void cancel(void *arg, int64_t number)
         lab_call_new(LAB_CANCEL, ROUTE, job->id, on_cancelled, job, world.stream);
     (void)number;
     job->closed = true;
+    /* The core may send the enqueue to Redis again after the cancel. */
+    job->vague = job->vague || job->accepted_us == 0;
     lab_send(call);
 }
 
