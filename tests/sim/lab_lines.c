@@ -47,6 +47,8 @@ struct line {
     unsigned received;
     bool vague;  /* its end is not known: a crash, a call without an answer */
     bool closed; /* it may leave without being seen: refused, replaced, expired */
+    bool moved; /* replaced by a job of another queue: its own queue does not record that,
+                   and takes a repeated outcome that finds no job for the first one */
 };
 
 static struct {
@@ -110,6 +112,7 @@ static void on_submitted(struct lab_call *call, const struct lab_answer *answer)
     line->accepted_us = call->first_us;
     for (struct line *former = line->former; former; former = former->former) {
         former->vague = former->vague || line->vague;
+        former->moved = former->moved || former->queue != line->queue;
         end(former, world.now_us, "replaced");
     }
 }
@@ -246,12 +249,16 @@ struct hold {
     struct lab_call *call;
 };
 
-/* If its core may have lost the connection, it may have sent the release again. Then the
- * answer says that the lease has ended, but not that the release has ended it. */
+/* If its core may have lost the connection, it may have sent the call again. */
+static bool is_repeated(const struct lab_call *call)
+{
+    return !core_is_calm_since(call->asked, call->first_us - QUIET_S * SECOND);
+}
+
+/* The answer says that the lease has ended, but not that the release has ended it. */
 static bool is_repeated_release(const struct lab_call *call)
 {
-    return call->ask.op == LAB_RELEASE &&
-           !core_is_calm_since(call->asked, call->first_us - QUIET_S * SECOND);
+    return call->ask.op == LAB_RELEASE && is_repeated(call);
 }
 
 static void on_finished(struct lab_call *call, const struct lab_answer *answer)
@@ -273,7 +280,8 @@ static void on_finished(struct lab_call *call, const struct lab_answer *answer)
             lab_send_later(call, skewed(10 * MS, 2 * SECOND));
         return;
     }
-    bool sure = call->sent == 1 && !line->vague && !is_repeated_release(call);
+    bool may_count = is_repeated_release(call) || (line->moved && is_repeated(call));
+    bool sure = call->sent == 1 && !line->vague && !may_count;
     if (sure && answer->code == QUEUE_OK && line->ended_us &&
         line->ended_us < call->first_us && call->ask.op != LAB_DELETE)
         broken("lab: a token of %lld counts, but it was %s at %.6f", number,
