@@ -142,13 +142,14 @@ static void choose_plan(struct words keep)
             kinds[i].choose(p);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
          "within %lld s, fsync %s, %u replicas, durability %s, order %s, "
-         "horizon %lld ms, %u buckets, %u consumers, %u servers, %u masters%s%s%s",
+         "horizon %lld ms, %u buckets, %u consumers, %u servers, %u masters%s%s%s%s",
          p->cores, (long long)(p->faults_end_us / SECOND),
          p->fault_every_us == NEVER ? -1 : (long long)(p->fault_every_us / MS),
          (long long)(p->record_every_us / MS), (long long)p->far_ms / 1000,
          p->fsync_always ? "always" : "everysec", p->replicas, durability(),
          p->by_key ? "key" : "none", (long long)p->horizon_ms, p->buckets, p->consumers,
-         p->servers, p->masters, p->clock_jumps ? ", clock jumps" : "",
+         p->servers, p->masters, p->latest ? ", start latest" : "",
+         p->clock_jumps ? ", clock jumps" : "",
          p->slow_us      ? ", the sink fails and is slow"
          : p->sink_fails ? ", the sink fails"
                          : "",

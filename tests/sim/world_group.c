@@ -19,6 +19,7 @@ GPtrArray *group_members;
 unsigned group_topic_lives;
 struct group_part group_parts[PARTITIONS_MAX];
 static bool rebalances;
+static bool has_begun; /* false: all commits are of the consumer before tarry */
 
 /* --------------------------------------------------------------------- rebalances */
 
@@ -175,6 +176,7 @@ static void on_commit(void *arg, int64_t number)
             error = RD_KAFKA_RESP_ERR__TIMED_OUT;
         else
             group_parts[c->partition].committed = h->committed = c->offset;
+        has_begun = true;
         member_event(m, GROUP_COMMITTED)->event.error = error;
         tell("core%u commits partition %d up to %lld%s", m->core->index,
              (int)c->partition, (long long)c->offset, error ? ", in vain" : "");
@@ -215,7 +217,8 @@ static void answer_offsets(void *arg, int64_t number)
 {
     struct queued *q = arg;
     struct member *m = group_members->pdata[number];
-    bool fails = !world.healed && world.plan.fault_every_us != NEVER && one_in(15);
+    bool fails =
+        !world.healed && world.plan.fault_every_us != NEVER && one_in(has_begun ? 15 : 2);
     for (unsigned i = 0; i < q->event.n; i++) {
         struct group_row *row = &q->event.rows[i];
         int64_t offset = group_parts[row->partition].committed;
@@ -394,6 +397,16 @@ void group_init(void)
 {
     group_stream = stream_new('g', 0);
     group_members = g_ptr_array_new();
-    for (int i = 0; i < PARTITIONS_MAX; i++)
-        group_parts[i].committed = -1;
+    uint64_t *before = draw_from(&group_stream);
+    /* Another consumer of the group has read the partitions that exist, and its session
+     * must expire first. Redis has no mark of them. */
+    rebalances = one_in(2);
+    for (unsigned i = 0; i < PARTITIONS_MAX; i++)
+        group_parts[i].committed = rebalances && i < log_partitions() ? 0 : -1;
+    has_begun = !rebalances;
+    if (rebalances) {
+        tell("another consumer of the group has read the log so far");
+        after(between(2, 20) * SECOND, rebalance, NULL, 0);
+    }
+    draw_from(before);
 }
