@@ -10,15 +10,17 @@
 -- that slot completely, and its entries are not sorted by due time.
 local MOVE_WAIT_US = 10000
 rate = tonumber(rate)
-local step_us, ahead_us, used_us, known
+local step_us, ahead_us, used_us, known, beyond
 local ROUNDING = 1e-9 -- of a job: the division is not exact
 local by_rate, by_flight = math.huge, math.huge -- limits of this claim
 if rate then
   step_us = 1000000 / rate
   ahead_us = math.max(burst, 1) * step_us
   known = redis.call('HGET', base .. ':pace', pace_owner)
-  -- Limit the time ahead, because the clock or the rate may have changed.
+  -- Limit the time ahead, because the clock or the rate may have changed. The limited time is stored, otherwise no
+  -- claim before the old time would get a job.
   used_us = math.min(math.max(tonumber(known or 0), now_us), now_us + ahead_us)
+  beyond = tonumber(known or 0) > used_us
   -- now_us + ahead_us would lose fractions of a us, and with a burst of 1 the only job.
   by_rate = math.floor((ahead_us - (used_us - now_us)) / step_us + ROUNDING)
 end
@@ -67,7 +69,7 @@ if #ids > 0 then
 end
 if rate or by_flight < math.huge then
   local pace = base .. ':pace'
-  if rate and taken > 0 then
+  if rate and (taken > 0 or beyond) then
     -- Quarters of a us, rounded up, which a Lua number holds exactly.
     used_us = used_us + math.ceil(taken * step_us * 4) / 4
     local all = known and {} or redis.call('HGETALL', pace)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Each script of lua/ against a private Redis. The name of a test states what it proves."""
+import math
 import random
 
 import pytest
@@ -398,14 +399,19 @@ def test_a_rate_is_of_each_field_and_leaves_nothing_behind(bucket, server):
     assert server.hkeys(bucket.key["pace"]) == [b"three"]
 
 
-def test_a_clock_or_a_rate_that_was_set_back_does_not_stop_a_route(bucket):
+@pytest.mark.parametrize("back_ms, rate", [(10**9, 1), (0, 1000), (10**9, 1000)])
+def test_after_the_clock_or_the_rate_was_set_back_jobs_leave_at_the_rate(bucket, back_ms, rate):
+    now = 10**12
     bucket.enqueue([(f"j{n}", 1) for n in range(50)])
     bucket.limits = (1, 5, "", "")
-    bucket.claim(10**12)
-    assert bucket.claim(10**12 - 10**9, most=50)[2] == []
-    assert bucket.wait_us == 10**6
-    bucket.limits = (1000, 5, "", "")
-    assert bucket.claim(10**12, most=50)[2] == [] and bucket.wait_us == 2000
+    bucket.claim(now)
+    now -= back_ms
+    bucket.limits = (rate, 5, "", "")
+    assert bucket.claim(now, most=50)[2] == []
+    for _ in range(5):
+        now += math.ceil(bucket.wait_us / 1000)
+        assert bucket.claim(now, most=50)[2]
+        assert 0 < bucket.wait_us <= max(2000, 10**6 / rate)
 
 
 def test_no_more_are_in_flight_than_may_be(bucket):
