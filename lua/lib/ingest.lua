@@ -47,14 +47,14 @@ local function ingest_read(key, at)
   for i = 1, n do
     local name, before, before_ms = ARGV[at + 3 * i - 2], tonumber(ARGV[at + 3 * i - 1]), tonumber(ARGV[at + 3 * i])
     local have, newest, over = ingest_kept(key, name)
-    local gap = before and (have < before or ingest_is_above(before_ms, newest))
-    local p = { name = name, have = have, last = have, newest = newest, most = newest or 0, gap = gap, over = over }
+    local p = { name = name, have = have, last = have, newest = newest, most = newest or 0, over = over }
     ingest_parts[i], ingest_parts[tostring(i)] = p, p
     p.first = string.match(name, '^(.-)%+')
     if p.first then
       p.had, p.newest_of_all, over = ingest_kept(key, p.first)
       p.over, ingest_rewound = p.over or over, true
     end
+    p.gap = before and (have < before or not p.over and ingest_is_above(before_ms, newest))
   end
   return at + 3 * n + 1, n > 0 and 1 or 0
 end

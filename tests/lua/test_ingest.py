@@ -51,7 +51,7 @@ def test_after_a_refused_record_no_later_one_of_that_incarnation_is_stored(bucke
     """Else it would rise above the refused ones, which would then count as stored."""
     send(bucket, record(0, 500), record(1, 501))
     assert send(bucket, record(0, 600, "new"), record(1, 600, "new")) == "ag"
-    assert send(bucket, record(2, 600, "new"), before=1) == "a"
+    assert send(bucket, record(2, 600, "new"), before=1, before_ms=600) == "a", "it does not wait for the one before"
     assert send(bucket, record(1, 600, "new")) == "a"
     assert send(bucket, record(1, 501)) == "k", "a record of the old topic"
 
