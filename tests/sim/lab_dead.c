@@ -127,8 +127,8 @@ static void on_page(struct lab_call *call, const struct lab_answer *answer)
     }
     for (unsigned i = 0; i < answer->n; i++) {
         struct letter *l = g_hash_table_lookup(by_id, answer->items[i].id);
-        /* It may be dropped while a page is on its way. */
-        if (l == NULL || (l->dropped_us && l->dropped_us < call->sent_us))
+        /* It may be dropped while a page is on its way, and stored again afterwards. */
+        if (l == NULL || (l->dropped_us && l->dropped_us < call->sent_us && !l->vague))
             broken("lab: a page shows %s", answer->items[i].id);
         else
             l->walk = w->number;
