@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- dead.lua - lists the dead letters of one bucket, the oldest first; replays or deletes those that match.
 --
--- If the next call passes end_ms of the reply, it sees no letters that were buried meanwhile. A
--- replayed job starts anew: its tries keep only the number of replays. The script finds its
--- position by rank, so a cursor stays valid if its letter is gone.
+-- If the next call passes end_ms of the reply, it skips letters that were buried meanwhile: from then until now. With
+-- ahead it does not skip those of a time after now: the clock was set back. A replayed job starts anew: its tries keep
+-- only the number of replays. The script finds its position by rank, so a cursor stays valid if its letter is gone.
 local upto = math.min(to_ms or now, now)
 local LOOK_MAX = 500
 look = math.min(look, LOOK_MAX)
@@ -16,19 +16,28 @@ end
 
 -- Returns the letters to examine, and one more: {id, score, id, score, ...}.
 local function candidates()
-  if not id_whole then
-    local rank = start()
-    return redis.call('ZRANGE', dead, rank, rank + look, 'WITHSCORES')
+  if id_whole then
+    local score = tonumber(redis.call('ZSCORE', dead, id) or nil)
+    return score and score >= from_ms and (score <= upto or ahead and score > now) and { id, score } or {}
   end
-  local score = redis.call('ZSCORE', dead, id)
-  return score and tonumber(score) >= from_ms and { id, score } or {}
+  local rank, found = start(), {}
+  local past = redis.call('ZCOUNT', dead, '-inf', string.format('%.0f', upto))
+  if rank < past then
+    found = redis.call('ZRANGE', dead, rank, math.min(rank + look, past - 1), 'WITHSCORES')
+  end
+  local left = look + 1 - #found / 2
+  if ahead and left > 0 then
+    rank = math.max(rank, redis.call('ZCOUNT', dead, '-inf', string.format('%.0f', now)))
+    for _, field in ipairs(redis.call('ZRANGE', dead, rank, rank + left - 1, 'WITHSCORES')) do
+      found[#found + 1] = field
+    end
+  end
+  return found
 end
 
 local found, ids = candidates(), {}
 for i = 1, #found, 2 do
-  if tonumber(found[i + 1]) <= upto then
-    ids[#ids + 1] = found[i]
-  end
+  ids[#ids + 1] = found[i]
 end
 local notes = #ids > 0 and redis.call('HMGET', tries, unpack(ids)) or {}
 

@@ -312,6 +312,7 @@ static void ask(struct run *run)
         .reason = args->reason,
         .from_ms = args->from_ms,
         .to_ms = run->end_ms,
+        .ahead = args->to_ms == 0,
         .after_ms = run->after_ms,
         .after = buf_slice(&run->after),
         .max = run->one     ? 1

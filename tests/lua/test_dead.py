@@ -15,10 +15,10 @@ class Letters(Bucket):
         self.client.hset(self.key["tries"], id_, f"{attempts}|{reason}|0/503/{replays}|1|2|why")
 
     def ask(self, what, now=100000, dry="", id_="", whole="", reason="", since=0, upto="",
-            after=("", ""), most=10, look=500, limit=10, step=0, first=0, size=1000000):
+            after=("", ""), most=10, look=500, limit=10, step=0, first=0, size=1000000, ahead=""):
         reply = self.run("dead", ("pool", "delay", "error", "tries"), now, what, dry, whole, id_,
                          reason, since, upto, *after, most, look, limit, step, first,
-                         "wake", "r/0 me", size, self.kind)
+                         "wake", "r/0 me", size, self.kind, ahead)
         (self.now, self.head, self.end, self.more, score, id_, self.looked, self.done,
          self.refused, self.next) = reply[:10]
         self.at = (score, id_)
@@ -105,6 +105,30 @@ def test_a_cursor_does_not_lead_back_behind_a_later_beginning(letters):
         letters.bury(str(n), 10 * n)
     assert letters.ask("l", most=1) == ["0"]
     assert letters.ask("l", since=20, after=letters.at) == ["2", "3"]
+
+
+def test_letters_buried_before_the_clock_was_set_back_are_found_without_a_limit(letters):
+    letters.bury("past", 10)
+    letters.bury("ahead", 5000)
+    assert letters.ask("l", now=1000, ahead="1") == ["past", "ahead"]
+    assert letters.ask("l", now=1000, ahead="1", id_="ahead", whole="1") == ["ahead"]
+    assert letters.ask("l", now=1000, upto=4000) == ["past"]
+    assert letters.run_through("r", now=1000, ahead="1", most=1) == (["past", "ahead"], 2)
+    assert letters.ask("l", now=1000, ahead="1") == []
+
+
+def test_a_walk_skips_letters_buried_after_its_first_call_but_not_those_ahead(letters):
+    for n in range(3):
+        letters.bury(f"{n}", 10)
+        letters.bury(f"{n} ahead", 5000)
+    for look in (1, 2, 3, 4, 500):
+        how = {"look": look, "ahead": "1"}
+        got = letters.ask("l", now=1000, **how)
+        letters.bury("new", 1001)
+        while letters.more:
+            got += letters.ask("l", now=2000, upto=letters.end, after=letters.at, **how)
+        assert got == ["0", "1", "2", "0 ahead", "1 ahead", "2 ahead"]
+        assert letters.ask("d", now=2000, id_="new", whole="1") == ["new"]
 
 
 def test_a_replay_ignores_letters_buried_after_its_first_call(letters):

@@ -148,7 +148,8 @@ static void dead(void *call, const struct lab_ask *ask)
                                        .max = ask->max,
                                        .look = STORE_DEAD_MAX,
                                        .replays_max = 1000,
-                                       .bytes_max = STORE_DEAD_BYTES};
+                                       .bytes_max = STORE_DEAD_BYTES,
+                                       .ahead = true};
     TAILQ_FOREACH (route, &the_lab->src->bridge->routes, link) {
         if (strcmp(route->conf->name, ask->topic) != 0)
             continue;
