@@ -362,6 +362,28 @@ static void a_settings_probe_that_redis_rejects_keeps_what_is_known(void **state
     fake.on_command = NULL;
 }
 
+static unsigned times_asked;
+
+static bool reply_busy_once(const struct fake_command *c, struct buf *lines)
+{
+    bool asks = c->n > 2 && slice_is(c->word[2], "appendfsync");
+    refusal = asks && times_asked++ == 0 ? "-BUSY Redis is busy\n" : NULL;
+    return reply_settings(c, lines);
+}
+
+static void a_busy_redis_is_asked_for_its_settings_again(void **state)
+{
+    (void)state;
+    struct sentinel *sentinel;
+    times_asked = 0;
+    fake.on_command = reply_busy_once;
+    begin(&urls[0], &sentinel);
+    assert_int_equal(times_asked, 2);
+    assert_int_equal(store_persistence(run.store), PERSISTS_EVERY_SECOND);
+    end(sentinel);
+    fake.on_command = NULL;
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -385,6 +407,7 @@ UNIT(lost)
             an_error_of_a_call_other_than_enqueue_and_cancel_pauses_no_source),
         cmocka_unit_test(an_error_of_a_cancel_pauses_sources_until_none_is_pending),
         cmocka_unit_test(a_settings_probe_that_redis_rejects_keeps_what_is_known),
+        cmocka_unit_test(a_busy_redis_is_asked_for_its_settings_again),
         cmocka_unit_test(a_new_connection_resumes_sources_that_an_error_paused),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -36,7 +36,7 @@ enum { QUESTIONS = sizeof(questions) / sizeof(questions[0]), USAGE_QUESTIONS = 4
 struct probe {
     struct redis_facts *facts;
     size_t next, count; /* the question of the next reply; number of questions */
-    bool lost;
+    bool lost;          /* a reply was lost, or Redis could not answer yet */
     redis_probe_cb *cb;
     void *arg;
 };
@@ -45,7 +45,7 @@ static void on_answer(void *arg, const struct redisReply *reply)
 {
     struct probe *p = arg;
     const struct question *q = &questions[p->next++];
-    p->lost = p->lost || reply == NULL;
+    p->lost = p->lost || reply == NULL || redis_error(reply) == REDIS_WAIT;
     if (q->info && strcmp(q->info, "keyspace") == 0)
         p->facts->keys = p->facts->expiring_keys = 0; /* an empty database has no line */
     if (q->info)

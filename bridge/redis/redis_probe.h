@@ -65,7 +65,7 @@ struct redis_facts {
 
 typedef void redis_probe_cb(void *arg, bool answered);
 /* Fills in facts, which must stay valid until cb. cb is called once, at once or later. r
- * must be up. answered false: the connection was lost. */
+ * must be up. answered false: the connection was lost, or Redis could not answer yet. */
 void redis_probe(struct redis *r, struct redis_facts *facts, redis_probe_cb *cb,
                  void *arg);
 /* Name of the level: "unknown", "memory", "snapshots", "every-second", "every-write". */
