@@ -262,8 +262,8 @@ static void recreated_topic_is_read_again_as_the_next_incarnation(void **state)
     assert_string_equal(buf_str(&kafka.written), "reading t/0=1 ");
 }
 
-static void rewind_of_a_partition_without_a_committed_offset_is_stored_before_any_record(
-    void **state)
+static void
+rewind_of_a_partition_without_a_committed_offset_is_stored_before_any_record(void **state)
 {
     struct kafka_part *part = part_at(-1, 100);
     (void)state;
@@ -302,8 +302,8 @@ static void ask_rewind(struct kafka_part *part, int64_t number, int64_t offset)
     buf_free(&text);
 }
 
-static void records_below_a_rewind_stay_those_of_the_last_rewind_to_a_lower_offset(
-    void **state)
+static void
+records_below_a_rewind_stay_those_of_the_last_rewind_to_a_lower_offset(void **state)
 {
     static const struct {
         int64_t offset;
@@ -429,6 +429,26 @@ static void mark_beside_a_reading_is_the_beginning_where_nothing_is_stored(void 
     assert_string_equal(buf_str(&kafka.written), "reading t/0=0 r:1 t/0=100 ");
 }
 
+static void first_record_of_a_rewind_waits_for_the_records_before_it(void **state)
+{
+    struct kafka_part *part = part_at(3, 3);
+    (void)state;
+    free(part->rewinds_done);
+    part->rewinds_done = mem_strdup("r:1@5");
+    struct kafka_read *first = kafka_part_read(part, 3, 0);
+    struct kafka_read *second = kafka_part_read(part, 4, 0);
+    assert_null(kafka_part_read(part, 6, 0)); /* there is no record 5 */
+    kafka_part_answer(second, true);
+    run_ms(BACKOFF_MS);
+    assert_int_not_equal(part->pauses, 0);
+    kafka_part_answer(first, true);
+    assert_true(goes_on(part));
+    first = kafka_part_read(part, 6, 0);
+    assert_non_null(first);
+    store(part, 7);
+    kafka_part_answer(first, true);
+}
+
 UNIT(kafka_part)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -453,6 +473,7 @@ UNIT(kafka_part)
             rewind_while_the_topic_is_missing_reads_a_partition_from_its_start_if_none_was_read),
         CASE(topic_that_was_missing_after_a_rewind_is_compared_and_continues),
         CASE(topic_that_was_recreated_after_a_rewind_is_read_from_its_start),
+        CASE(first_record_of_a_rewind_waits_for_the_records_before_it),
         CASE(mark_beside_a_reading_is_the_stored_offset_without_a_rewind),
         CASE(mark_beside_a_reading_is_the_beginning_where_nothing_is_stored),
     };

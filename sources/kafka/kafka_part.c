@@ -332,6 +332,18 @@ void kafka_part_set_start(struct kafka_part *part, int64_t offset)
         rewind_soon(part);
 }
 
+/* Returns whether the first record of a rewind lies between our position and this
+ * offset, or is it. */
+static bool begins_rewind(const struct kafka_part *part, int64_t offset)
+{
+    for (const char *at = strchr(part->rewinds_done, '@'); at; at = strchr(at + 1, '@')) {
+        const int64_t first = strtoll(at + 1, NULL, 10);
+        if (first >= part->offsets.position && first <= offset)
+            return true;
+    }
+    return false;
+}
+
 struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
                                    int64_t stamp_ms)
 {
@@ -345,6 +357,11 @@ struct kafka_read *kafka_part_read(struct kafka_part *part, int64_t offset,
         return NULL;
     if (is_out_of_order(part, offset))
         return NULL;
+    if (o->open > 0 && begins_rewind(part, offset)) {
+        /* Redis does not compare the records of a rewind with those before it. */
+        rewind_soon(part);
+        return NULL;
+    }
     part->last_offset = offset;
     part->last_ms = stamp_ms;
     struct kafka_read *read = kafka_offsets_read(o, offset, part);
