@@ -323,6 +323,10 @@ static void act(struct hold *hold, enum lab_op op, int64_t ms)
         hold->line->closed = true;
     if (op == LAB_RELEASE)
         hold->line->lease_ms = 0; /* it may be available from now on */
+    /* It may end earlier from now on, and its answer may be lost. */
+    int64_t ends_ms = at_server_ms(world.now_us) + ms;
+    if (op == LAB_TOUCH && ends_ms < hold->line->lease_ms)
+        hold->line->lease_ms = ends_ms;
     lab_send(call);
 }
 
