@@ -52,5 +52,5 @@ for at = first, #ARGV, ROW + stamped do
   codes[#codes + 1] = once(at)
 end
 ingest_note(base .. ':ingest', of_queue)
-write_notes(of_queue)
+write_notes_for_replicas(of_queue)
 return order_made and order_made.reply(codes) or table.concat(codes)

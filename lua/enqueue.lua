@@ -259,7 +259,7 @@ sums_add('stored', stored)
 if of_queue and stored > 0 and redis.call('HLEN', pool) + (far_made and far().count() or 0) == stored then
   redis.call('PERSIST', base .. ':sums')
 end
-write_notes(of_queue)
+write_notes_for_replicas(of_queue)
 
 -- Wakes other instances for an earlier head or an earlier slot, which they may have to move before their next look.
 local head, first = first_score(delay), far_made and far().first() or slot

@@ -25,9 +25,10 @@ local function has_jobs(keys)
   return redis.call('EXISTS', keys .. ':pool') == 1 or tonumber(redis.call('HGET', keys .. ':slots', '#') or 0) > 0
 end
 
--- Ends a script that changes jobs. The sums of a queue expire a day after its last job, because the
--- number of queues is unlimited.
+-- Ends a script that changes jobs. Returns whether it changed a total. The sums of a queue expire a day after its last
+-- job, because the number of queues is unlimited.
 local function write_notes(of_queue)
+  local wrote = false
   if late_made then
     late_made.write()
   end
@@ -37,11 +38,28 @@ local function write_notes(of_queue)
       if n ~= 0 then
         redis.call('HINCRBY', keys .. ':sums', kind, n)
         any_left = any_left or kind ~= 'stored'
+        wrote = true
       end
     end
     if any_left and of_queue and not has_jobs(keys) then
       redis.call('PEXPIRE', keys .. ':sums', SUMS_KEEP_MS)
     end
+  end
+  return wrote
+end
+
+-- Like write_notes(), for changes whose answers wait for replicas (bridge/store/store_wait.c). A repeated change may
+-- find everything done by a connection that broke. Since Redis 7.2, WAIT covers only what its own connection wrote, so
+-- the script then writes something, even without memory.
+local function write_notes_for_replicas(of_queue)
+  if write_notes(of_queue) then
+    return
+  end
+  local key = base .. ':sums'
+  local left_ms = redis.call('PTTL', key)
+  redis.call('PEXPIRE', key, left_ms > 0 and left_ms or SUMS_KEEP_MS)
+  if left_ms == -1 then
+    redis.call('PERSIST', key)
   end
 end
 

@@ -13,6 +13,18 @@ def test_enqueue_stores_an_id_once(bucket):
     assert bucket.enqueue([("a", 10), ("c", 60)]) == (40, "ds")
 
 
+def test_a_repeated_change_writes_so_that_wait_covers_the_first_one(bucket, server):
+    """Since Redis 7.2, WAIT only waits for what its own connection has written."""
+    def writes(call):
+        before = server.info("persistence")["rdb_changes_since_last_save"]
+        call()
+        return server.info("persistence")["rdb_changes_since_last_save"] - before
+    bucket.enqueue([("a", 50)])
+    assert writes(lambda: bucket.enqueue([("a", 50)])) > 0 and server.ttl(bucket.key["sums"]) == -1
+    bucket.cancel("a")
+    assert writes(lambda: bucket.cancel("a")) > 0 and server.ttl(bucket.key["sums"]) == -1
+
+
 def test_enqueue_wakes_others_only_when_the_head_became_earlier(bucket, server):
     listener = server.pubsub()
     listener.subscribe("wake")
