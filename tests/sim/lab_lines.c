@@ -25,7 +25,9 @@ enum {
 /* All jobs of one id. */
 struct line_id {
     char text[40];
-    int64_t tokens[TOKENS]; /* the last ones */
+    struct {
+        int64_t token, clock_us; /* clock_us: of the server, when it was received */
+    } tokens[TOKENS];            /* the last ones */
     unsigned token_count;
     struct line *last; /* the last job that was sent with it */
     unsigned deletes;  /* that have no answer */
@@ -349,12 +351,16 @@ static void work(void *arg, int64_t number)
 
 /* ------------------------------------------------------------------------ judging */
 
+/* If the clock was set back, a claim may have the time of an earlier one. */
 static void check_token(struct line_id *id, int64_t token)
 {
+    int64_t clock_us = servers[0].clock_us, ahead_us = AHEAD_MS * MS;
     for (unsigned i = 0; i < id->token_count && i < TOKENS; i++)
-        if (id->tokens[i] == token)
+        if (id->tokens[i].token == token && id->tokens[i].clock_us <= clock_us + ahead_us)
             broken("lab: %s is received with a token that it had before", id->text);
-    id->tokens[id->token_count++ % TOKENS] = token;
+    unsigned next = id->token_count++ % TOKENS;
+    id->tokens[next].token = token;
+    id->tokens[next].clock_us = clock_us;
 }
 
 /* from_ms: when Redis granted the lease, at the latest: a token may be ahead. */
