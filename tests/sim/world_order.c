@@ -52,10 +52,17 @@ static bool counts(const struct job_seen *job)
            job->accepted_us < servers_due_us(job->record.due_ms);
 }
 
+/* A crash before the answer arrived may have lost the record. It is read again, later. */
+static bool may_be_read_again(const struct job_seen *job)
+{
+    int64_t written_us = (job->record.written_ms - 1) * MS;
+    return job->record.offset >= 0 && written_us <= servers_last_loss_us();
+}
+
 void order_accepted(struct job_seen *job)
 {
     struct lane *lane = lane_of(job);
-    if (lane == NULL || !counts(job))
+    if (lane == NULL || !counts(job) || may_be_read_again(job))
         return;
     if (lane->n == lane->cap) {
         lane->cap = lane->cap ? 2 * lane->cap : 64;
