@@ -6,7 +6,8 @@
 enum { CALM_S = 60, CALM_AFTER_MOVE_S = 2 };
 #define SOON_US (2 * SECOND)
 #define ACCEPTED_US (5 * SECOND)
-/* If calls take long: a cancel waits for the jobs before it, and delays those after it. */
+/* If calls take long: a cancel waits for the jobs before it, and delays those after it.
+ */
 #define ACCEPTED_SLOWLY_US (20 * SECOND)
 
 static bool is_calm(void)
