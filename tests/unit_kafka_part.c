@@ -259,7 +259,9 @@ static void recreated_topic_is_read_again_as_the_next_incarnation(void **state)
     assert_true(goes_on(part));
     assert_int_equal(part->offsets.position, 100);
     assert_int_equal(part->incarnation, 1);
-    assert_string_equal(buf_str(&kafka.written), "reading t/0=1 ");
+    /* With its mark, else a restart would begin at the committed offset of the old topic,
+     * and find yet another incarnation. */
+    assert_string_equal(buf_str(&kafka.written), "reading t/0=1 t/0~1=100 ");
 }
 
 static void

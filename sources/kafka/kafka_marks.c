@@ -324,7 +324,8 @@ static void on_reading_written(void *arg, enum kv_code code)
     free(r);
 }
 
-/* Returns the mark to write: after the rewind, no record above it counts as stored. */
+/* Returns the mark to write: after the rewind, no record above it counts as stored. A new
+ * incarnation has one too: the committed offset may still be that of the old topic. */
 static int64_t mark_after_rewind(const struct kafka_part *part)
 {
     const int64_t done = part->offsets.done >= 0 ? part->offsets.done
@@ -332,7 +333,7 @@ static int64_t mark_after_rewind(const struct kafka_part *part)
                                                  : part->mark;
 
     if (part->recreated)
-        return -1;
+        return part->rewind_to;
     return part->rewind_to >= 0 && part->rewind_to < done ? part->rewind_to : done;
 }
 

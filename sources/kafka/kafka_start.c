@@ -106,12 +106,13 @@ void kafka_start_begin(struct kafka_start *s, struct kafka_client *client,
 static void start_at_mark(struct kafka_start *s, rd_kafka_topic_partition_t *row,
                           int64_t mark)
 {
-    log_warn(
-        s->who,
-        "Redis lost its last writes: the group has committed %s/%" PRId32
-        " up to offset %" PRId64 ", but Redis contains it only up to %" PRId64
-        "; tarry reads it again from there (an interrupted rewind has the same effect)",
-        row->topic, row->partition, row->offset, mark);
+    log_warn(s->who,
+             "Redis lost its last writes: the group has committed %s/%" PRId32
+             " up to offset %" PRId64 ", but Redis contains it only up to %" PRId64
+             "; tarry reads it again from there (an interrupted rewind or a recreated "
+             "topic has "
+             "the same effect)",
+             row->topic, row->partition, row->offset, mark);
     row->offset = mark;
 }
 
