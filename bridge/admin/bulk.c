@@ -353,7 +353,7 @@ static void want(struct bulk *b, const struct store_list_item *found)
 static void collect(struct bulk *b, const struct store_list_reply *reply)
 {
     bool flies = passes[b->here.pass] == LIST_WHAT_IN_FLIGHT;
-    int64_t now_ms = clock_now_ms(bucket_clock(b->bucket), loop_mono_us());
+    int64_t now_ms = bucket_now_ms(b->bucket);
     size_t at = 0;
     b->count = 0;
     buf_clear(&b->ids);

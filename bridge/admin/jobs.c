@@ -298,7 +298,7 @@ static void ask(struct part *part, struct bucket *bucket)
         .bytes_max =
             BYTES_MAX / n > BYTES_LEAST ? least(BYTES_MAX / n, BYTES_MOST) : BYTES_LEAST,
     };
-    set_range(&how, l->args->what, clock_now_ms(bucket_clock(bucket), loop_mono_us()));
+    set_range(&how, l->args->what, bucket_now_ms(bucket));
     bucket_list(bucket, &how, l->begun ? &l->start : NULL, part->number, on_reply, part);
 }
 
@@ -439,7 +439,7 @@ static bool would_expire(const struct moving *m, struct slice record)
 {
     struct err err;
     struct job *job = job_decode(m->args->id, record, &m->route->names, &err);
-    int64_t now_ms = clock_now_ms(bucket_clock(m->bucket), loop_mono_us());
+    int64_t now_ms = bucket_now_ms(m->bucket);
     int64_t due_ms = m->at_ms > 0 ? m->at_ms : now_ms + m->after_ms;
     bool ends = job && route_job_expired(m->route, job, due_ms);
     job_free(job);

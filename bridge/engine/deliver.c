@@ -207,12 +207,6 @@ static void free_handover(struct handover *h)
     free(h);
 }
 
-/* Return Redis' clock; the estimate is never behind it. */
-static int64_t now_ms(const struct handover *h)
-{
-    return clock_now_ms(bucket_clock(h->l.sched->bucket), loop_mono_us());
-}
-
 static void await_renewal(struct handover *h, int64_t now_us)
 {
     if (h->l.lease >= h->until_ms)
@@ -314,7 +308,7 @@ static void on_renewed(void *arg, char code)
 
 static void renew(struct handover *h)
 {
-    int64_t lease = now_ms(h) + SCHED_LEASE_MS - RENEWED_LESS_MS;
+    int64_t lease = bucket_now_ms(h->l.sched->bucket) + SCHED_LEASE_MS - RENEWED_LESS_MS;
     no_renewal(h);
     if (lease > h->until_ms)
         lease = h->until_ms;

@@ -430,7 +430,7 @@ static void on_head(void *owner, int64_t head_ms)
 static void on_woken(void *owner)
 {
     struct sched *s = owner;
-    int64_t now_ms = clock_now_ms(bucket_clock(s->bucket), loop_mono_us());
+    int64_t now_ms = bucket_now_ms(s->bucket);
     if (s->rank == 0) {
         sched_read_head(s);
     } else if (s->head_ms < 0 || s->head_ms > now_ms) {

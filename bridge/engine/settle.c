@@ -15,11 +15,6 @@ enum {
     LEASES_LOST = 3 /* tolerated in addition to the retry schedule: crashes of tarry */
 };
 
-static int64_t now_ms(const struct route *route)
-{
-    return store_now_ms(route->bridge->store);
-}
-
 /* --- answers of Redis --- */
 
 static void on_put_back(void *arg, char code)
@@ -112,8 +107,8 @@ static void on_lost(void *arg, char code)
 static void put_back(const struct leased *l, int64_t wait_ms, struct slice tries)
 {
     struct route *route = l->sched->route;
-    store_retry(l->sched->bucket, l->id, l->lease, now_ms(route) + wait_ms, tries,
-                on_put_back, route);
+    store_retry(l->sched->bucket, l->id, l->lease,
+                bucket_now_ms(l->sched->bucket) + wait_ms, tries, on_put_back, route);
 }
 
 void settle_retry(const struct leased *l, int64_t wait_ms)
@@ -209,7 +204,7 @@ static void drop(struct leased *l, enum reason reason)
 {
     struct sched *s = l->sched;
     struct ending *drop = ending_new(l, reason);
-    const int64_t now = now_ms(s->route);
+    const int64_t now = bucket_now_ms(s->bucket);
     if (s->route->tap)
         tell_tap(l, "dropped", reason);
     drop->again = repeats(l) && next_run(l->job);

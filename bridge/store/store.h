@@ -175,10 +175,12 @@ int64_t bucket_far_ms(const struct bucket *b);
 /* left: another instance owns the bucket (membership.h) and moves its far jobs first. */
 void bucket_set_owner_first(struct bucket *b, bool left);
 /* bucket_is_up: whether the server of the bucket is ready. bucket_is_silent: it has owed
- * a reply for STORE_SILENT_MS. bucket_clock: its clock. */
+ * a reply for STORE_SILENT_MS. bucket_clock: its clock. bucket_now_ms: its time, as of
+ * store_now_ms(), which counts while the clock is not known. */
 bool bucket_is_up(const struct bucket *b);
 bool bucket_is_silent(const struct bucket *b);
 const struct clock *bucket_clock(const struct bucket *b);
+int64_t bucket_now_ms(const struct bucket *b);
 /* How long (us) changes of this bucket pause after an error reply; 0: no pause. Do not
  * claim jobs meanwhile, because their acks could not be sent. */
 int64_t bucket_pause_us(const struct bucket *b);

@@ -202,6 +202,13 @@ const struct clock *bucket_clock(const struct bucket *b)
     return node ? &node->clock : &unknown;
 }
 
+int64_t bucket_now_ms(const struct bucket *b)
+{
+    const struct clock *clock = bucket_clock(b);
+    return clock_is_set(clock) ? clock_now_ms(clock, loop_mono_us())
+                               : store_now_ms(b->store);
+}
+
 int64_t bucket_pause_us(const struct bucket *b)
 {
     const struct node *node = bucket_node(b);
