@@ -343,12 +343,16 @@ extern struct reconf {
     unsigned buckets_max;         /* that any route ever had */
     bool lacks_web;               /* there is no route "web" */
     bool has_changed;             /* the buckets were once other ones */
+    bool was_lost;                /* a crash made Redis forget a number of buckets */
 } reconf;
 void reconf_init(void);
 void reconf_other_buckets(struct sim_core *core); /* faults */
 void reconf_unnoticed_buckets(struct sim_core *core);
 void reconf_less_routes(struct sim_core *core);
 bool reconf_has_buckets(void);
+/* Returns whether jobs may remain in the bucket of this key: nobody uses it, and a crash
+ * made Redis forget the number of buckets. No instance could know the former one then. */
+bool reconf_is_abandoned(const char *key);
 int64_t
 reconf_us(void);       /* when the configuration is the right one again, at the latest */
 void reconf_end(void); /* of the faults: writes the right configuration */
