@@ -160,6 +160,7 @@ static void leave(struct coroutine *c)
 }
 
 static void turn(void *arg, int64_t when);
+static void clear_inbox(struct sim_core *core, const void *of);
 
 /* Schedules a turn, unless one is due earlier. */
 static void wake(struct sim_core *core, int64_t us)
@@ -185,8 +186,13 @@ static void turn(void *arg, int64_t when)
     draw_from(&core->stream);
     world.totals.turns++;
     resume(core->coroutine);
-    if (!core->alive)
+    if (!core->alive) { /* it has ended by itself */
+        conns_of_dead(core);
+        clear_inbox(core, NULL);
+        jobs_core_changed(core);
+        core_ended(core, core->coroutine->code);
         return;
+    }
     core->busy_until_us = world.now_us + between(1, TURN_US);
     if (!STAILQ_EMPTY(&core->inbox->items))
         wake(core, world.now_us);
@@ -328,23 +334,6 @@ static void run(unsigned index)
     end(core, core->entry->run(conf_file));
 }
 
-static void watch_end(void *arg, int64_t life)
-{
-    struct sim_core *core = arg;
-    if (core->life != (unsigned)life)
-        return;
-    if (core->alive) {
-        after(100 * MS, watch_end, core, life);
-        return;
-    }
-    if (core->coroutine->code >= 0) {
-        conns_of_dead(core);
-        clear_inbox(core, NULL);
-        jobs_core_changed(core);
-        core_ended(core, core->coroutine->code);
-    }
-}
-
 void core_start(struct sim_core *core)
 {
     struct coroutine *c = core->coroutine;
@@ -381,7 +370,6 @@ void core_start(struct sim_core *core)
     tell("core%u starts its life %u", core->index, core->life);
     alive_started(core);
     wake(core, world.now_us);
-    after(100 * MS, watch_end, core, core->life);
     jobs_core_changed(core);
 }
 
