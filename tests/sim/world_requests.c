@@ -63,6 +63,8 @@ static void on_cancel_answer(struct job_seen *ask, int outcome)
     /* An earlier request for this cancel, whose answer was lost, may have removed it. */
     bool maybe = ask->asked > 1 ||
                  outcome == CANCEL_UNKNOWN; /* executed, but too few replicas have it */
+    /* Sent to Redis again after its clock was set: its first outcome has expired. */
+    maybe = maybe || (outcome == CANCEL_NOT_FOUND && world.plan.clock_jumps);
     job->may_drop = job->may_drop || outcome == CANCEL_TOO_LATE || maybe;
     if (outcome != CANCELLED)
         return;
