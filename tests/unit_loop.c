@@ -87,8 +87,8 @@ static void on_short(void *arg)
     loop_stop();
 }
 
-/* How long the machine needs at least for a sleep is its own affair: the timer is
- * compared with the best of other sleeps of the same length, meanwhile. */
+/* A busy machine also prolongs the shortest sleep. So the timer is compared with sleeps
+ * of the same length. */
 static void a_timer_set_in_microseconds_waits_no_whole_millisecond(void **state)
 {
     (void)state;

@@ -48,9 +48,10 @@ local function write_notes(of_queue)
   return wrote
 end
 
--- Like write_notes(), for changes whose answers wait for replicas (bridge/store/store_wait.c). If a change is sent again
--- over a new connection, its script may find everything done. Since Redis 7.2, WAIT covers only what its own connection
--- wrote. So the script then writes something. Redis executes PEXPIRE and PERSIST also when it is out of memory.
+-- Like write_notes(), for changes whose answers wait for replicas (bridge/store/store_wait.c). If a change is sent
+-- again over a new connection, its script may find everything done. Since Redis 7.2, WAIT covers only what its own
+-- connection wrote. So the script then writes something. Redis executes PEXPIRE and PERSIST also when it is out of
+-- memory.
 local function write_notes_for_replicas(of_queue)
   if write_notes(of_queue) then
     return
