@@ -10,6 +10,7 @@
 
 enum {
     LOOK_MS = 60 * 1000,
+    SAVED_MS = 2000, /* Redis has written a change to its disk (appendfsync everysec) */
     CHANGES_MAX = 64 /* of one call */
 };
 
@@ -153,8 +154,8 @@ static int64_t epoch_of(const struct meta *m, const struct route *route)
 }
 
 /* A time is also later than the epochs that buckets may contain if meta was lost. */
-static void plan_epoch(const struct meta *m, const struct route *route, bool odd,
-                       struct plan *plan)
+static int64_t plan_epoch(const struct meta *m, const struct route *route, bool odd,
+                          struct plan *plan)
 {
     struct buf field = {0};
     const int64_t was = epoch_of(m, route), now = store_now_ms(m->store);
@@ -163,6 +164,7 @@ static void plan_epoch(const struct meta *m, const struct route *route, bool odd
     buf_addf(&field, "epoch:%s", route->conf->name);
     plan_add_number(plan, buf_str(&field), meta_value(m, buf_str(&field)), epoch);
     buf_free(&field);
+    return epoch;
 }
 
 /* The route uses the number that is in Redis. End the change of another instance. Return
@@ -218,6 +220,29 @@ static bool keep_number(struct meta *m, const struct route *route, int64_t was)
     return false;
 }
 
+static bool has_number(const struct meta *m, const struct route *route)
+{
+    return !m->of_pool && route->sink->rules == NULL;
+}
+
+/* A reload has taken it out, and another instance may have changed the number since. */
+static bool has_ended(const struct route *route, int64_t was)
+{
+    return route->use > PART_NEW &&
+           (route->bucket_count == 0 || (was > 0 && was != route->bucket_count));
+}
+
+/* Redis may still lose its number in a crash, or another instance is changing it. An
+ * instance with another number waits longer than one with the new number. */
+static bool is_changing(const struct meta *m, const struct route *route, int64_t was)
+{
+    const int64_t epoch = epoch_of(m, route);
+    const int64_t wait_ms =
+        was == route->conf->buckets ? SAVED_MS : SAVED_MS + META_OTHERS_MS;
+    return epoch % 2 != 0 && epoch != route->look.fence &&
+           llabs(store_now_ms(m->store) - epoch) < wait_ms;
+}
+
 static bool may_open(const struct meta *m, const struct route *route, int64_t was)
 {
     return was == route->conf->buckets || (was > 0 && !m->bridge->serves) ||
@@ -241,6 +266,8 @@ static bool look_at_route(struct meta *m, struct route *route, const char *field
         refuse(m, err.text);
         return false;
     }
+    if (has_ended(route, was))
+        return true;
     if (route->bucket_count > 0 && !keep_number(m, route, was))
         return false;
     if (was == 0 && !m->bridge->read_only) {
@@ -248,6 +275,8 @@ static bool look_at_route(struct meta *m, struct route *route, const char *field
                         route->bucket_count > 0 ? route->bucket_count : now);
         plan_epoch(m, route, false, plan);
     }
+    if (route->bucket_count == 0 && !m->bridge->read_only && is_changing(m, route, was))
+        return false;
     if (route->bucket_count == 0 && may_open(m, route, was))
         route_open_buckets(route, was > 0 ? was : now);
     if (route->bucket_count > 0)
@@ -258,13 +287,13 @@ static bool look_at_route(struct meta *m, struct route *route, const char *field
     case BUCKETS_WAIT:
         return false;
     case BUCKETS_FENCE:
-        plan_epoch(m, route, true, plan);
+        route->look.fence = plan_epoch(m, route, true, plan);
         return false;
     case BUCKETS_REFUSED:
         return refuse_number(m, route, was, &err) &&
                (route->bucket_count == 0 || use_epoch(m, route, plan));
     case BUCKETS_CHANGE:
-        plan_epoch(m, route, false, plan); /* first: the plan may have no room for both */
+        plan_epoch(m, route, true, plan); /* first: the plan may have no room for both */
         plan_add_number(plan, field, value, now);
         log_event(LOG_INFO, &(struct log_about){.route = name},
                   "the number of buckets is now %" PRId64 "; it was %" PRId64, now, was);
@@ -275,11 +304,9 @@ static bool look_at_route(struct meta *m, struct route *route, const char *field
 static bool look_at_routes(struct meta *m, struct plan *plan)
 {
     bool good = true;
-    if (m->of_pool)
-        return true;
     EVERY_ROUTE (m->bridge, route) {
         struct buf name = {0};
-        if (route->sink->rules || route->use > PART_NEW)
+        if (!has_number(m, route))
             continue;
         buf_addf(&name, "route:%s", route->conf->name);
         good = look_at_route(m, route, buf_str(&name), plan) && good;
@@ -402,11 +429,15 @@ bool meta_is_ready(const struct meta *m)
 
 /* --- the store's events --- */
 
-/* Sources read again before the store sends queued changes. */
+/* Redis may have lost data. So sources read again before the store sends queued changes,
+ * and new jobs wait until the number of buckets was read again. */
 static void on_up(void *arg)
 {
     struct meta *m = arg;
     inst_rewind_sources(m->bridge);
+    EVERY_ROUTE (m->bridge, route)
+        if (has_number(m, route))
+            route->rules.epoch = EPOCH_UNKNOWN;
     m->up_open = true;
     meta_look(m);
 }

@@ -7,7 +7,8 @@
  *   least_reader  the lowest layout that a tarry must know to read them
  *   least_writer  the lowest layout that a tarry must know to change them
  *   route:NAME    the number of buckets of the route
- *   epoch:NAME    the epoch of that number, a time in ms; odd: an instance is changing it
+ *   epoch:NAME    the epoch of that number, a time in ms; odd: an instance is changing it,
+ *                 or has just changed it
  *   sink:NAME     of a queue sink: "queue", or "global" if its ids are global
  *
  * Each Redis has one struct meta. It forwards the events of the store to core.h, and
@@ -23,10 +24,13 @@
  *   2. write this epoch into all buckets. They reject new jobs of earlier epochs
  *      (lua/fence.lua, lua/enqueue.lua)
  *   3. count the jobs again
- *   4. write the number, and the next epoch, if the epoch is still that of step 1
+ *   4. write the number, and the next odd epoch, if the epoch is still that of step 1
+ *   5. two seconds later, when a crash of Redis cannot lose the number, make the epoch
+ *      even
  *
- * An instance whose number is that in Redis makes an odd epoch even, which ends the
- * change of another one. It uses an epoch only if it has read it with its own number.
+ * A running instance whose number is that in Redis makes an odd epoch even, which ends
+ * the change of another one. New jobs need an epoch that was read with their number over
+ * this connection to Redis: a failover or a crash may have restored another number.
  * Loop thread.
  */
 #ifndef BRIDGE_ENGINE_META_H

@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { OTHERS_MS = 4000 }; /* a killed instance is removed after MEMBER_TIMEOUT_MS */
 /* index of the last queue of a sink whose jobs are counted */
 #define QUEUES_COUNTED "999"
 
@@ -176,7 +175,7 @@ enum buckets_answer meta_buckets_check(const struct meta *m, struct route *route
     if (others == 0)
         return epoch % 2 == 0 ? BUCKETS_FENCE : BUCKETS_CHANGE;
     at->asked = false; /* others may store jobs meanwhile */
-    if (others < 0 || loop_mono_ms() - at->begun_ms < OTHERS_MS)
+    if (others < 0 || loop_mono_ms() - at->begun_ms < META_OTHERS_MS)
         return BUCKETS_WAIT;
     refuse_others(route, was, err);
     return BUCKETS_REFUSED;

@@ -46,6 +46,7 @@ struct bucket_look {
     struct job_count count;
     bool asked;
     int64_t epoch;    /* odd: its fences were written before the count */
+    int64_t fence;    /* the odd epoch that this instance has written; 0: none */
     int64_t buckets;  /* whose jobs are counted */
     int64_t begun_ms; /* monotonic; 0: not started */
 };

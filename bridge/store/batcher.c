@@ -313,6 +313,13 @@ int64_t batcher_wait_us(const struct batcher *batcher, unsigned full, int64_t no
     return batcher->awaited > 0 ? 0 : pacer_wait_us(&batcher->pacer, now_us);
 }
 
+/* The number of buckets is not known, so the job may belong to another one. */
+static bool waits_for_epoch(const struct batcher *batcher)
+{
+    const struct bucket_rules *rules = batcher->bucket->route_rules;
+    return batcher->kind == BATCHER_ENQUEUE && rules && rules->epoch == EPOCH_UNKNOWN;
+}
+
 /* The bucket has moved to another node. Changes sent to the old node may have to be
  * repeated first. */
 static bool waits_for_another(const struct batcher *batcher, const struct node *node)
@@ -326,7 +333,7 @@ int64_t batcher_flush(struct batcher *batcher, int64_t now_us)
     struct node *node = bucket_node(batcher->bucket);
     if (node == NULL || node->state != NODE_UP)
         return -1; /* when the node is up, a new turn starts */
-    if (waits_for_another(batcher, node))
+    if (waits_for_another(batcher, node) || waits_for_epoch(batcher))
         return -1; /* the answer starts a new turn */
     int64_t pause_until_us = batcher->pause_until_us > node->pause_until_us
                                  ? batcher->pause_until_us

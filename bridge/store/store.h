@@ -141,10 +141,12 @@ struct bucket_events {
     void (*idle)(void *owner);
 };
 /* Settings of the buckets of a route. */
+enum { EPOCH_UNKNOWN = -1 };
 struct bucket_rules {
     int64_t remember_ms;   /* how long delivered ids are remembered; 0: not */
     bool by_key;           /* jobs of a group are delivered in order, one at a time */
-    int64_t epoch;         /* see meta.h; a bucket with a later one rejects new jobs */
+    int64_t epoch;         /* see meta.h; a bucket with a later one rejects new jobs.
+                            * EPOCH_UNKNOWN: no new jobs are sent */
     double rate;           /* jobs claimed per second; 0: no limit */
     int64_t burst;         /* jobs that may be claimed at once */
     int64_t in_flight_max; /* limit of jobs in flight of all instances; 0: no limit */

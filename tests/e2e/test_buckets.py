@@ -197,6 +197,29 @@ def test_instance_that_stood_still_stores_no_job_after_another_changed_the_bucke
         daemon.stop()
 
 
+@pytest.mark.slow
+def test_no_job_is_stored_after_redis_has_lost_the_number_of_buckets(bench):
+    """The requests wait for a reply when Redis crashes. It returns with the former number."""
+    h = Hook(bench, "buckets = 2;")
+    former = {field: meta(h.redis, field) for field in ("route:main", "epoch:main")}
+    h.again(3)
+    assert h.add("a", "1ms")[0] == 201
+    h.hook.wait_count(1)
+    wait_for("the last ack", lambda: not h.redis.client().keys("tarry:*:pool"))
+    h.redis.client().hset("tarry:meta", mapping=former)
+    h.redis.write_all()
+    servers.freeze(h.redis.child)
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        answers = [pool.submit(h.add, f"a{n}", "1h") for n in range(20)]
+        time.sleep(0.5)
+        servers.Server.kill(h.redis)
+        h.redis.start()
+        assert h.tarry.child.wait(60) == 78
+        stored = sum(1 for answer in answers if status(answer) == 201)
+    assert "restart it with buckets = 2" in h.tarry.log.read_text()
+    assert stored == 0 and not h.redis.client().keys("tarry:*:pool")
+
+
 def test_unfinished_change_of_buckets_is_undone_by_an_instance_with_the_old_number(bench):
     h = Hook(bench, "buckets = 2;")
     redis = h.redis.client()

@@ -77,8 +77,6 @@ static long long of_bucket(const char *name, const char *key, const char *part)
 static void check_key(const char *key)
 {
     const struct row *row = rows, *end = rows + sizeof(rows) / sizeof(rows[0]);
-    if (reconf_is_abandoned(key))
-        return;
     while (row < end && fnmatch(row->pattern, key, 0) != 0)
         row++;
     long long ttl = number_of("PTTL", key);

@@ -81,11 +81,12 @@ void reconf_meta(bool crashed)
         snprintf(field, sizeof(field), "route:%s", routes[i]);
         unsigned now = (unsigned)ask("HGET", "tarry:meta", field), was = in_redis[i];
         in_redis[i] = now;
-        reconf.was_lost = reconf.was_lost || (crashed && now != was);
         if (now == was || was == 0 || crashed)
             continue;
         long long jobs = jobs_of(routes[i], was);
         tell("the route %s has %u buckets now; it had %u", routes[i], now, was);
+        if (i == 0)
+            log_rebucketed();
         if (jobs > 0)
             broken("the buckets of the route %s change from %u to %u, with %lld jobs",
                    routes[i], was, now, jobs);
@@ -94,17 +95,6 @@ void reconf_meta(bool crashed)
             after(SECOND, restore, NULL, 1);
         }
     }
-}
-
-bool reconf_is_abandoned(const char *key)
-{
-    for (int i = 0; reconf.was_lost && i < ROUTES_MAX; i++) {
-        char start[32];
-        int n = snprintf(start, sizeof(start), "tarry:{%s/", routes[i]);
-        if (strncmp(key, start, (size_t)n) == 0)
-            return strtoul(key + n, NULL, 10) >= in_redis[i];
-    }
-    return false;
 }
 
 bool reconf_has_buckets(void)

@@ -283,6 +283,9 @@ void conns_of_crashed(struct server *s); /* the server has crashed */
 void jobs_init(void);
 void jobs_submitted(struct sim_core *core, int64_t number, unsigned incarnation);
 void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char *reason);
+/* The number of buckets has changed. Another bucket does not know the records that it did
+ * not store, so those without a commit are delivered again. */
+void log_rebucketed(void);
 unsigned log_offsets_at(int64_t to_ms, struct group_row *rows, int64_t *ends);
 bool log_is_made(void);
 void log_truncate(struct sim_core *core); /* faults */
@@ -343,18 +346,14 @@ extern struct reconf {
     unsigned buckets_max;         /* that any route ever had */
     bool lacks_web;               /* there is no route "web" */
     bool has_changed;             /* the buckets were once other ones */
-    bool was_lost;                /* a crash made Redis forget a number of buckets */
 } reconf;
 void reconf_init(void);
 void reconf_other_buckets(struct sim_core *core); /* faults */
 void reconf_unnoticed_buckets(struct sim_core *core);
 void reconf_less_routes(struct sim_core *core);
 bool reconf_has_buckets(void);
-/* Returns whether jobs may remain in the bucket of this key: nobody uses it, and a crash
- * made Redis forget the number of buckets. No instance could know the former one then. */
-bool reconf_is_abandoned(const char *key);
-int64_t
-reconf_us(void);       /* when the configuration is the right one again, at the latest */
+/* When the configuration is the right one again, at the latest. */
+int64_t reconf_us(void);
 void reconf_end(void); /* of the faults: writes the right configuration */
 /* A core has ended, since it refuses the configuration. Returns whether it may. */
 bool reconf_refused(struct sim_core *core);

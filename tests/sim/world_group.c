@@ -375,6 +375,11 @@ void group_topic_gone(void)
     draw_from(before);
 }
 
+int64_t group_committed(int32_t partition)
+{
+    return group_parts[partition].committed;
+}
+
 bool group_knows_it_is_gone(void)
 {
     for (unsigned i = 0; i < world.plan.cores; i++)

@@ -114,6 +114,18 @@ unsigned log_offsets_at(int64_t to_ms, struct group_row *rows, int64_t *ends)
     return count;
 }
 
+void log_rebucketed(void)
+{
+    for (unsigned i = 0; i < count; i++) {
+        for (guint k = parts[i].records->len; k-- > 0;) {
+            struct job_seen *job = record_of(&parts[i], k);
+            if (job->record.offset < group_committed((int32_t)i))
+                break;
+            job->excused = true;
+        }
+    }
+}
+
 /* Before the source notices that the topic is a new one, it may store some of its records
  * as those of the old one (docs/explanation/duplicates.md). */
 void jobs_submitted(struct sim_core *core, int64_t number, unsigned incarnation)
