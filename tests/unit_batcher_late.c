@@ -141,7 +141,7 @@ a_change_done_by_its_deadline_but_on_too_few_replicas_is_reported_as_unsafe(void
 static void a_change_not_done_by_its_deadline_gets_no_result(void **state)
 {
     (void)state;
-    assert_past_deadline(BATCHER_ENQUEUE, "=kxsgz", "a=0 c=S d=0 e=0 b=x ");
+    assert_past_deadline(BATCHER_ENQUEUE, "=kxskz", "a=0 c=S d=0 e=0 b=x ");
     assert_past_deadline(BATCHER_CANCEL, "=ncfm", "a=0 c=0 d=0 b=c ");
 }
 

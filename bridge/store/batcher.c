@@ -8,11 +8,6 @@
 
 #include <hiredis/hiredis.h>
 
-enum {
-    GAP_US = 10 * 1000, /* wait for the missing previous batch */
-    REFUSED_MAX = 50    /* after that, the previous batch is lost */
-};
-
 /* The fault point of a batcher, where it has one. */
 #define BATCHER_POINT(batcher, of_enqueue, of_ack)                                       \
     ((batcher)->kind == BATCHER_ENQUEUE ? (of_enqueue)                                   \
@@ -114,25 +109,64 @@ static char first_answer(const struct batcher_row *row, char code)
     return code;
 }
 
-/* A record answered GAP waits, because the previous batch is sent again. After
- * REFUSED_MAX tries it is answered 0, so that its source reads it again. */
-void batch_answer(struct batch *batch, struct slice codes)
+static bool has_partition(const struct batch *batch, const char *partition)
+{
+    unsigned i = 0;
+    while (i < batch->partition_count && batch->partitions[i].name != partition)
+        i++;
+    return i < batch->partition_count;
+}
+
+/* Whether a record of the same partition before the queued c is queued or in flight. */
+static bool follows_open(const struct batch *batch, const struct change *c)
+{
+    const struct batch *other;
+    const struct change *before = c;
+    while ((before = TAILQ_PREV(before, change_list, link)))
+        if (before->origin.partition == c->origin.partition)
+            return true;
+    TAILQ_FOREACH (other, &batch->batcher->in_flight, link)
+        if (other != batch && other->first_seq < c->seq &&
+            has_partition(other, c->origin.partition))
+            return true;
+    return false;
+}
+
+/* Removes the records answered GAP. Such a record is sent again if one before it is. If
+ * that one was answered, the source must read both again. */
+static void return_gaps(struct batch *batch)
+{
+    struct batcher *batcher = batch->batcher;
+    struct change *c, *next;
+    size_t from = 0, to = 0;
+    for (c = TAILQ_FIRST(&batch->list); c && from < batch->code_count; c = next, from++) {
+        next = TAILQ_NEXT(c, link);
+        if (batch->codes[from] != ENQUEUE_GAP) {
+            batch->codes[to++] = batch->codes[from];
+            continue;
+        }
+        TAILQ_REMOVE(&batch->list, c, link);
+        put_back(batcher, c, NULL);
+        if (!follows_open(batch, c)) {
+            remove_change(batcher, c);
+            answer(batcher, c, 0);
+        }
+    }
+    batch->code_count = to;
+}
+
+void batch_answer(struct batch *batch)
 {
     struct batcher *batcher = batch->batcher;
     struct change *c;
     for (size_t i = 0; (c = TAILQ_FIRST(&batch->list)); i++) {
         TAILQ_REMOVE(&batch->list, c, link);
-        char code = i < codes.n ? codes.p[i] : 0;
+        char code = i < batch->code_count ? batch->codes[i] : 0;
         if (c->resent)
             code = first_answer(&batcher_rows[batcher->kind], code);
         if (code == ACK_STALE_BEFORE) /* STALE, but not because of a repeated change */
             code = ACK_STALE;
-        if (code == ENQUEUE_GAP && c->gap_count++ < REFUSED_MAX) {
-            put_back(batcher, c, NULL);
-            batcher->pause_until_us = loop_mono_us() + GAP_US;
-            continue;
-        }
-        answer(batcher, c, code == ENQUEUE_GAP ? 0 : code);
+        answer(batcher, c, code);
     }
     finish_batch(batch);
 }
@@ -200,10 +234,14 @@ static void on_reply(void *arg, const struct redisReply *reply)
     }
     FAULT(BATCHER_POINT(batcher, "S3", "K4"));
     struct slice codes = read_reply(batcher, reply);
-    if (row->replicated && batcher->bucket->store->conf.durability.replicas > 0)
-        wait_for_replicas(batch->node, batch, codes);
+    batch->codes = mem_strndup(codes.p, codes.n);
+    batch->code_count = codes.n;
+    return_gaps(batch);
+    if (row->replicated && batcher->bucket->store->conf.durability.replicas > 0 &&
+        !TAILQ_EMPTY(&batch->list))
+        TAILQ_INSERT_TAIL(&batch->node->unreplicated, batch, unreplicated);
     else
-        batch_answer(batch, codes);
+        batch_answer(batch);
 }
 
 /* Returns the seq of the first change of a batcher without an answer. */

@@ -134,10 +134,9 @@ struct batch {
      * end with a timestamp. */
     struct batcher_partition partitions[BATCH_PARTITIONS_MAX];
     unsigned partition_count;
-    /* For store_wait.c: executed batches that wait for replicas, and the answer codes. */
-    TAILQ_ENTRY(batch) unreplicated;
-    char *codes;
+    char *codes; /* the answers in list, from the reply on */
     size_t code_count;
+    TAILQ_ENTRY(batch) unreplicated; /* of node */
 };
 /* How the changes of a batcher become the arguments of its script; filled in by calls.c.
  * */
@@ -161,9 +160,8 @@ void bucket_forget_offsets(struct bucket *b);
 /* Calls the idle event if the bucket is idle. Call it after any work that may have been
  * the last. */
 void bucket_check_idle(struct bucket *b);
-/* Answers each change with its code, and frees the batch. codes: one letter per change.
- * */
-void batch_answer(struct batch *batch, struct slice codes);
+/* Answers each change with its code, and frees the batch. */
+void batch_answer(struct batch *batch);
 /* Returns the changes to the queue of their batcher, and frees the batch. lost: their
  * outcome is unknown. */
 void batch_send_again(struct batch *batch, bool lost);
@@ -341,9 +339,6 @@ const struct redis_finder *map_finder(const struct map *map);
 
 /* --- durability = "replicas:N" (store_wait.c) --- */
 
-/* Keeps batch until enough replicas have it, then calls batch_answer(). codes: the answer
- * of node, copied. */
-void wait_for_replicas(struct node *node, struct batch *batch, struct slice codes);
 /* Call at the end of each turn. Returns the us until the next call; -1: no call is
  * needed. */
 int64_t wait_flush(struct node *node, int64_t now_us);

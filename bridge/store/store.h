@@ -234,7 +234,6 @@ struct change {
     uint64_t seq;       /* sequence number in the bucket */
     bool resent;        /* it was sent before, and Redis may have executed it */
     unsigned partition; /* its index in the batch, from 1; 0: none */
-    unsigned gap_count; /* how often the script answered GAP */
 };
 /* Allocates a zeroed change with copies of the texts. size: of the caller's struct that
  * begins with it. bucket_add() takes ownership. */

@@ -25,13 +25,6 @@ enum {
     RETRY_US = 400 * 1000, /* after too small a number */
 };
 
-void wait_for_replicas(struct node *node, struct batch *batch, struct slice codes)
-{
-    batch->codes = mem_strndup(codes.p, codes.n);
-    batch->code_count = codes.n;
-    TAILQ_INSERT_TAIL(&node->unreplicated, batch, unreplicated);
-}
-
 static void complain(struct node *node, long long have, bool failing_over)
 {
     struct store *st = node->store;
@@ -73,7 +66,7 @@ static void on_wait(void *arg, const struct redisReply *reply)
         next = TAILQ_NEXT(batch, unreplicated);
         if (enough) {
             TAILQ_REMOVE(&node->unreplicated, batch, unreplicated);
-            batch_answer(batch, (struct slice){batch->codes, batch->code_count});
+            batch_answer(batch);
         } else {
             batch_expire(batch, now_us);
         }
