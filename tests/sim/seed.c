@@ -76,16 +76,24 @@ static void choose_slow(struct plan *p)
     p->lab = 0;
 }
 
+/* No failover may lose a job. */
+static void choose_replicas(struct plan *p)
+{
+    p->replicas = (unsigned)between(1, REDIS_REPLICAS_MAX);
+    p->wait_for = (unsigned)between(1, p->replicas);
+    p->checks_fsync = false;
+    p->cancels = 4;
+}
+
 /* The other seeds are of no kind. */
 static const struct kind {
     const char *name;
     unsigned share, rest; /* seeds with this rest; no seed is of two kinds */
     void (*choose)(struct plan *p);
 } kinds[] = {
-    {"volume", 32, 7, choose_volume},
-    {"far", 8, 3, choose_far},
-    {"cluster", 4, 2, choose_cluster},
-    {"slow", 8, 5, choose_slow},
+    {"volume", 32, 7, choose_volume},    {"far", 8, 3, choose_far},
+    {"cluster", 4, 2, choose_cluster},   {"slow", 8, 5, choose_slow},
+    {"replicas", 8, 4, choose_replicas},
 };
 
 bool seed_is(const char *kind, uint64_t seed)
@@ -93,7 +101,7 @@ bool seed_is(const char *kind, uint64_t seed)
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].name, kind) == 0)
             return seed % kinds[i].share == kinds[i].rest;
-    fprintf(stderr, "SIM_PLANS=%s: it is volume, far, cluster or slow\n", kind);
+    fprintf(stderr, "SIM_PLANS=%s: it is volume, far, cluster, slow or replicas\n", kind);
     exit(64);
 }
 
@@ -140,6 +148,7 @@ static void choose_plan(struct words keep)
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (world.seed % kinds[i].share == kinds[i].rest)
             kinds[i].choose(p);
+    p->left_out = one_in(2) ? 0 : (uint64_t)between(0, INT64_MAX);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
          "within %lld s, fsync %s, %u replicas, durability %s, order %s, "
          "horizon %lld ms, %u buckets, %u consumers, %u servers, %u masters%s%s%s%s",
@@ -155,7 +164,8 @@ static void choose_plan(struct words keep)
                          : "",
          only[p->only]);
     plan_steps(p);
-    tell("plan: %zu faults, %zu jobs", p->faults.n, p->jobs.n);
+    tell("plan: %zu faults%s, %zu jobs", p->faults.n,
+         p->left_out ? " of some kinds" : "", p->jobs.n);
     plan_keep(p, keep.at, keep.n);
     p->faults_end_us = plan_end_us(p);
 }

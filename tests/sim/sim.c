@@ -9,7 +9,8 @@
  * with the seed N; otherwise the time chooses it. SIM_UNTIL=N: ends with that seed.
  * SIM_TWICE=1: simulates each seed twice and compares the stories. SIM_FIRST=1: ends at
  * the first that fails, and does not shorten it. SIM_PLANS=volume: only seeds of very
- * many jobs; far: of far jobs; cluster: of a Redis Cluster; slow: of slow deliveries.
+ * many jobs; far: of far jobs; cluster: of a Redis Cluster; slow: of slow deliveries;
+ * replicas: with durability = "replicas:N".
  * SIM_JOBS=N: N seeds at once; otherwise one for each CPU.
  */
 #include "tests/sim/shorten.h"

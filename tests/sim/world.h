@@ -65,6 +65,7 @@ struct plan {
         ONLY_MOVES,
         ONLY_JUMPS
     } only;              /* faults: then due jobs leave soon */
+    uint64_t left_out;   /* kinds of faults that do not happen, as bits */
     unsigned sink_fails; /* one delivery in so many; 0: none */
     int64_t slow_us;     /* how long a delivery lasts at most; 0: it is fast */
     int64_t horizon_ms, batch_max, in_flight_max;
