@@ -186,6 +186,12 @@ void conn_close(struct conn *conn)
 
 /* -------------------------------------------------------------------------- faults */
 
+/* An earlier cut remains: no bytes arrive behind lost ones. */
+static void cut_at(int64_t *until_us, int64_t us)
+{
+    *until_us = us < *until_us ? us : *until_us;
+}
+
 /* What a process had written before its end still arrives, up to a point. */
 void conns_of_dead(struct sim_core *core)
 {
@@ -194,7 +200,7 @@ void conns_of_dead(struct sim_core *core)
         if (conn->core != core || conn->net == NULL)
             continue;
         conn->net = NULL;
-        conn->up_until_us = one_in(2) ? NEVER : world.now_us + between(0, 2 * MS);
+        cut_at(&conn->up_until_us, one_in(2) ? NEVER : world.now_us + between(0, 2 * MS));
         leave_server(conn, between(0, 3 * MS));
     }
 }
@@ -210,8 +216,9 @@ void conns_cut(struct sim_core *core, bool quietly)
             continue;
         /* Either direction may still work for a moment, so a reply is lost though the
          * command was executed. */
-        conn->up_until_us = world.now_us + between(0, 3 * MS);
-        conn->down_until_us = world.now_us + (one_in(2) ? between(0, 2 * MS) : -1);
+        cut_at(&conn->up_until_us, world.now_us + between(0, 3 * MS));
+        cut_at(&conn->down_until_us,
+               world.now_us + (one_in(2) ? between(0, 2 * MS) : -1));
         leave_server(conn, quietly ? between(0, QUIET_CUT_US) : between(0, 5 * MS));
         if (!quietly)
             send_down(conn, EVENT_CLOSED, SLICE_LIT("Connection reset by peer"));
@@ -227,7 +234,8 @@ void conns_block(struct sim_core *core, struct server *s, int64_t until_us)
     TAILQ_FOREACH (conn, &conns, link) {
         if (conn->core != core || conn->server != s || conn->net == NULL)
             continue;
-        conn->up_until_us = conn->down_until_us = world.now_us - 1;
+        cut_at(&conn->up_until_us, world.now_us - 1);
+        cut_at(&conn->down_until_us, world.now_us - 1);
         leave_server(conn, between(0, QUIET_CUT_US));
     }
 }
@@ -250,8 +258,9 @@ void conns_of_crashed(struct server *s)
         if (conn->server != s)
             continue;
         disconnect(conn);
-        conn->up_until_us = -1;
-        conn->down_until_us = world.now_us + (one_in(2) ? between(0, 2 * MS) : -1);
+        cut_at(&conn->up_until_us, -1);
+        cut_at(&conn->down_until_us,
+               world.now_us + (one_in(2) ? between(0, 2 * MS) : -1));
         send_down(conn, EVENT_CLOSED, SLICE_LIT("Connection reset by peer"));
     }
 }
