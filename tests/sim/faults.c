@@ -156,6 +156,7 @@ static void fail_calls(struct server *s, int script, const char *error, unsigned
     faults->script_sha = reached_sha(script);
     faults->script_error = error;
     faults->script_fails = calls;
+    faults->script_fails_half = false;
     tell("the next %u calls of %s fail: %.4s", calls, reached_script(script), error);
 }
 
@@ -168,6 +169,7 @@ static void fail_script(struct sim_core *core)
     const char *error = script_errors[between(0, 3)];
     fault("Redis fails the next calls of a script");
     fail_calls(s, script, error, (unsigned)skewed(1, 30));
+    redis_model_faults(s->redis)->script_fails_half = one_in(2);
 }
 
 /* Some moves of far jobs fail. tarry repeats them at once, so this excuses nothing,

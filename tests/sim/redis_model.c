@@ -113,7 +113,7 @@ static bool fails_script(struct redis_model *m, const struct call *c)
         !slice_is(c->args[1], m->faults.script_sha))
         return false;
     m->faults.script_fails--;
-    return true;
+    return !m->faults.script_fails_half || m->faults.script_fails % 2 == 0;
 }
 
 static void execute_command(struct call *c)

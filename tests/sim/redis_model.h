@@ -30,6 +30,7 @@ struct redis_faults {
     /* The next calls of one script fail: its SHA1, how many, and the error. */
     const char *script_sha, *script_error;
     unsigned script_fails;
+    bool script_fails_half; /* only every second one of them */
 };
 
 /* Called for each reply of a connection, from within redis_model_feed(), and for each
