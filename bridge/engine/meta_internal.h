@@ -9,8 +9,8 @@
 #include "bridge/engine/meta.h"
 #include "bridge/store/store.h"
 
-/* An instance that runs or has opened a route is known to the others, and a killed one is
- * removed (MEMBER_TIMEOUT_MS). */
+/* After this time an instance that has opened a route is known to the others, and a
+ * killed one is removed (MEMBER_TIMEOUT_MS). */
 enum { META_OTHERS_MS = 4000 };
 
 struct meta {
