@@ -97,6 +97,7 @@ static void add_entry(struct redis_model *m, const struct call *c)
     char *to = (char *)(e->args + c->count);
     e->now_us = m->now_us;
     e->faults = m->faults;
+    e->faults.script_fails = 0; /* it did not fail */
     e->count = c->count;
     for (unsigned i = 0; i < c->count; i++) {
         e->args[i] = (struct slice){to, c->args[i].n};
