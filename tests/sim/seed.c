@@ -56,6 +56,12 @@ static void choose_far(struct plan *p)
     p->by_key = false;
 }
 
+/* The least time between two jobs. */
+static void at_most_every(struct plan *p, int64_t us)
+{
+    p->record_every_us = p->record_every_us < us ? us : p->record_every_us;
+}
+
 /* The buckets of a route are on different nodes. */
 static void choose_cluster(struct plan *p)
 {
@@ -71,9 +77,17 @@ static void choose_slow(struct plan *p)
 {
     p->slow_us = 8 * SECOND;
     p->sink_fails = 2;
-    p->record_every_us = p->record_every_us < SECOND ? SECOND : p->record_every_us;
+    at_most_every(p, SECOND);
     p->by_key = false;
     p->lab = 0;
+}
+
+/* A batch is stored in up to 250 ms, and each cancel ends a batch. */
+static void choose_wait(struct plan *p)
+{
+    at_most_every(p, 200 * MS);
+    p->cancels = 4;
+    p->batch_max = p->batch_max < 20 ? 20 : p->batch_max;
 }
 
 /* No failover may lose a job. */
@@ -82,7 +96,7 @@ static void choose_replicas(struct plan *p)
     p->replicas = (unsigned)between(1, REDIS_REPLICAS_MAX);
     p->wait_for = (unsigned)between(1, p->replicas);
     p->checks_fsync = false;
-    p->cancels = 4;
+    choose_wait(p);
 }
 
 /* The other seeds are of no kind. */
@@ -125,10 +139,13 @@ static void choose_plan(struct words keep)
     p->clock_jumps = one_in(p->replicas ? 3 : 6);
     p->sink_fails = one_in(4) ? 0 : 8;
     p->latency_max_us = one_in(8) ? 20 * MS : 300;
-    if (p->latency_max_us > MS && p->record_every_us < 100 * MS)
-        p->record_every_us = 100 * MS; /* a claim takes long */
+    if (p->latency_max_us > MS)
+        at_most_every(p, 100 * MS); /* a claim takes long */
     /* One job in a batch is too slow for a slow network. */
     p->batch_max = skewed(p->latency_max_us > 300 ? 100 : 1, 200);
+    p->cancels = 16;
+    if (p->wait_for)
+        choose_wait(p);
     p->latest = one_in(4);
     p->static_members = one_in(3);
     p->rewinds = one_in(4);
@@ -140,7 +157,6 @@ static void choose_plan(struct words keep)
     p->bursts = 20;
     p->burst_max = 60;
     p->queued = p->messages = 2;
-    p->cancels = p->wait_for ? 4 : 16;
     p->keys = 6;
     p->outcomes_every_us = 1;
     p->in_flight_max = 200;
@@ -164,8 +180,8 @@ static void choose_plan(struct words keep)
                          : "",
          only[p->only]);
     plan_steps(p);
-    tell("plan: %zu faults%s, %zu jobs", p->faults.n,
-         p->left_out ? " of some kinds" : "", p->jobs.n);
+    tell("plan: %zu faults%s, %zu jobs", p->faults.n, p->left_out ? " of some kinds" : "",
+         p->jobs.n);
     plan_keep(p, keep.at, keep.n);
     p->faults_end_us = plan_end_us(p);
 }
