@@ -16,8 +16,8 @@ struct paced {
     int64_t number;
     unsigned target;
     char due[24];
-    int64_t due_ms, accepted_us;
-    bool left, vague; /* vague: a crash may have lost it */
+    int64_t due_ms, asked_us, accepted_us; /* asked_us: first */
+    bool left, vague;                      /* vague: a crash may have lost it */
 };
 
 static struct {
@@ -91,11 +91,11 @@ static int64_t wait_us(unsigned target)
 }
 
 /* Returns whether no fault excuses that the job waits since then. A clock that was set
- * back excuses a job that was accepted before: its lease may wait for that time. */
+ * back excuses a job that was asked for before, and so perhaps stored without an answer:
+ * its lease, or its place in the rate, may wait for that time. */
 static bool must_have_left(const struct paced *job, int64_t since_us)
 {
-    int64_t over_us =
-        job->accepted_us > world.hurt_us ? faults_over_us() : faults_end_us();
+    int64_t over_us = job->asked_us > world.hurt_us ? faults_over_us() : faults_end_us();
     return job->accepted_us && over_us < since_us - 30 * SECOND && !lab_is_slow();
 }
 
@@ -140,6 +140,7 @@ static void produce(struct step *step, int64_t number)
         struct paced *job = mem_alloc(sizeof(*job));
         job->number = lab_number(number, i);
         job->target = target;
+        job->asked_us = world.now_us;
         job->due_ms = now_ms + skewed(0, 5000);
         snprintf(job->due, sizeof(job->due), "%lld", (long long)job->due_ms);
         backlog[target]++;
