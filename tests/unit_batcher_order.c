@@ -177,12 +177,18 @@ static void a_record_whose_predecessor_was_rejected_is_returned_at_once(void **s
 static void a_rejected_record_does_not_wait_for_replicas(void **state)
 {
     (void)state;
-    rig_start(8, 1);
-    RIG_PLAN("=gg");
+    rig_start(2, 1);
+    RIG_PLAN("=ss", "=gg");
+    rig.pause_at = "WAIT";
+    enqueue_records(1, 2);
     enqueue_records(4, 5);
     assert_true(rig_wait_for(&rig.answers, 2));
     assert_string_equal(buf_str(&rig.results), "4=0 5=0 ");
-    assert_int_equal(rig.waits, 0);
+    rig.pause_at = NULL;
+    fake_resume();
+    assert_true(rig_wait_for(&rig.answers, 4));
+    assert_sent("% 1 2\n% 4 5\n", "enqueue");
+    assert_int_equal(rig.waits, 1);
     rig_stop();
 }
 

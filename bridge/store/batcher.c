@@ -117,7 +117,8 @@ static bool has_partition(const struct batch *batch, const char *partition)
     return i < batch->partition_count;
 }
 
-/* Whether a record of the same partition before the queued c is queued or in flight. */
+/* Whether a record of the same partition before the queued c is queued or in flight. What
+ * waits for replicas was executed, and c was rejected after it. */
 static bool follows_open(const struct batch *batch, const struct change *c)
 {
     const struct batch *other;
@@ -126,7 +127,7 @@ static bool follows_open(const struct batch *batch, const struct change *c)
         if (before->origin.partition == c->origin.partition)
             return true;
     TAILQ_FOREACH (other, &batch->batcher->in_flight, link)
-        if (other != batch && other->first_seq < c->seq &&
+        if (other->codes == NULL && other->first_seq < c->seq &&
             has_partition(other, c->origin.partition))
             return true;
     return false;
