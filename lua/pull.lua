@@ -1,6 +1,9 @@
 -- SPDX-License-Identifier: BSD-2-Clause
 -- pull.lua - leases due jobs of a queue to consumers in the order of the call; at most 1000 in all.
 -- Without consumers it only settles expired leases and jobs.
+--
+-- Only jobs due before the first slot of far jobs are leased: that slot has not moved completely, and its entries are
+-- not sorted by due time.
 local total = 0
 for at = FIRST_ROW, #ARGV, ROW do
   total = total + tonumber(ARGV[at + MAX])
@@ -8,7 +11,8 @@ end
 total = math.min(total, 1000)
 local out, out_n, names, dues = { 0, 0, 0 }, 3, {}, {}
 if total > 0 then
-  local found = redis.call('ZRANGEBYSCORE', delay, '-inf', now_due, 'WITHSCORES', 'LIMIT', 0, total)
+  local last = slot >= 0 and slot <= now and string.format('(%.0f', slot * UNIT) or now_due
+  local found = redis.call('ZRANGEBYSCORE', delay, '-inf', last, 'WITHSCORES', 'LIMIT', 0, total)
   for at = 1, #found, 2 do
     names[#names + 1] = found[at]
     dues[#dues + 1] = tonumber(found[at + 1])

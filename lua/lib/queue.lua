@@ -105,6 +105,7 @@ local function far_early()
 end
 if slot >= 0 and not of_route and slot - now <= far_early() then
   far_moves().move(slot, SETTLE_MAX)
+  slot = far().first()
 end
 
 local past = over(done)

@@ -66,11 +66,20 @@ def test_a_large_slot_is_moved_some_at_a_time(q):
         assert q.head == (START - EARLY if left else FAR), "it must look again at once while entries are left"
 
 
-def test_a_late_run_is_still_delivered(q):
-    q.put(*[(f"job{n}", FAR) for n in range(250)])
-    now = FAR + HOUR
-    assert len(q.pull(now, (0, 1000))[0]) == 200 and q.head <= now
-    assert len(q.pull(now, (0, 1000))[0]) == 50 and q.head == -1
+def test_no_job_is_pulled_before_the_late_far_jobs_due_earlier(q):
+    q.put(*[(f"job{n}", START + 250 - n) for n in range(250)])
+    q.put(("near", START - 1), ("free", START + 1), now=START - EARLY)
+    late = FAR + HOUR  # no instance ran until now
+    assert q.pull(late, (0, 1000)) == [["near"]] and q.head <= late
+    assert q.pull(late, (0, 3)) == [["free", "job249", "job248"]] and q.slot == -1
+    assert q.pull(late, (0, 1000)) == [[f"job{n}" for n in reversed(range(248))]] and q.head == -1
+
+
+def test_late_far_jobs_are_pulled_as_soon_as_their_slot_has_moved(q):
+    q.put(*[(f"job{n}", FAR + n // 200 * WIDTH) for n in range(300)])
+    late = FAR + HOUR
+    assert len(q.pull(late, (0, 1000))[0]) == 200 and q.head <= late
+    assert len(q.pull(late, (0, 1000))[0]) == 100 and q.head == -1
 
 
 def test_without_a_horizon_far_jobs_are_moved_all_the_same(q):
