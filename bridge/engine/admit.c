@@ -4,6 +4,7 @@
 #include "bridge/base/text.h"
 #include "bridge/job/cloudevent.h"
 #include "bridge/job/delay.h"
+#include "bridge/job/rewind.h"
 #include "bridge/engine/route.h"
 #include "bridge/engine/queue_object.h"
 
@@ -398,29 +399,12 @@ void admit(struct source *src, struct job *job, struct admission *a)
 
 /* ---------------------------------------------------------- names of partitions */
 
-static int64_t digits_of(const char *p, const char *end)
-{
-    int64_t n = 0;
-    for (; p < end && *p >= '0' && *p <= '9' && n < INT64_MAX / 10 - 9; p++)
-        n = n * 10 + (*p - '0');
-    return n;
-}
-
 int64_t admit_rewind_number(struct slice rewinds, struct slice route, int64_t offset)
 {
-    const char *p = rewinds.p, *end = p ? p + rewinds.n : p;
-    while (p < end) {
-        const char *blank = memchr(p, ' ', (size_t)(end - p));
-        const char *stop = blank ? blank : end;
-        if ((size_t)(stop - p) > route.n && memcmp(p, route.p, route.n) == 0 &&
-            p[route.n] == ':') {
-            const char *number = p + route.n + 1;
-            const char *at = memchr(number, '@', (size_t)(stop - number));
-            if (at == NULL || digits_of(at + 1, stop) <= offset)
-                return digits_of(number, stop);
-        }
-        p = stop + 1;
-    }
+    struct rewind_word r;
+    while (rewind_take(&rewinds, &r))
+        if (slice_eq(r.route, route) && r.offset <= offset)
+            return r.number;
     return 0;
 }
 

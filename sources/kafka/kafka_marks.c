@@ -2,6 +2,7 @@
 #include "sources/kafka/kafka_marks.h"
 
 #include "bridge/base/retry.h"
+#include "bridge/job/rewind.h"
 #include "sources/kafka/kafka_client.h"
 
 #include <inttypes.h>
@@ -23,21 +24,6 @@ static int64_t take_number(struct slice *text)
         n = 10 * n + (text->p[at++] - '0');
     *text = (struct slice){text->p + at, text->n - at};
     return at > 0 ? n : -1;
-}
-
-/* Removes a leading blank and the word after it, and returns the word. n 0: none. */
-static struct slice take_word(struct slice *text)
-{
-    struct slice word = *text;
-
-    if (word.n > 0 && *word.p == ' ')
-        word = (struct slice){word.p + 1, word.n - 1};
-    const char *blank = word.n > 0 ? memchr(word.p, ' ', word.n) : NULL;
-    const char *end = text->p + text->n;
-    if (blank)
-        word.n = (size_t)(blank - word.p);
-    *text = (struct slice){word.p + word.n, (size_t)(end - (word.p + word.n))};
-    return word;
 }
 
 /* Returns the text after "NAME:" in a word; p NULL: another name. */
@@ -364,34 +350,24 @@ void kafka_marks_write_reading(struct kafka_part *part)
 
 /* -------------------------------------------------------------------- rewinds */
 
-/* Returns the offset in "N@OFFSET"; "N" rewinds to the first record. */
-static int64_t rewound_to(struct slice value)
-{
-    take_number(&value);
-    if (value.n == 0 || *value.p != '@')
-        return 0;
-    value = (struct slice){value.p + 1, value.n - 1};
-    return take_number(&value);
-}
-
 /* Appends a rewind of a route, then the other rewinds. Of the same route keeps only the
  * last one to a lower offset: records from there to offset may be read again as part of
  * it. */
 static void add_rewind(struct slice rewinds, struct slice route, int64_t number,
                        int64_t offset, struct buf *out)
 {
+    struct rewind_word r;
     bool lower = false;
 
     buf_add_slice(out, route);
     buf_addf(out, ":%" PRId64 "@%" PRId64, number, offset);
-    for (struct slice word = take_word(&rewinds); word.n > 0;
-         word = take_word(&rewinds)) {
-        const struct slice value = value_of(word, route);
-        if (value.p && (lower || rewound_to(value) >= offset))
+    while (rewind_take(&rewinds, &r)) {
+        const bool same = slice_eq(r.route, route);
+        if (same && (lower || r.offset >= offset))
             continue;
-        lower = lower || value.p;
+        lower = lower || same;
         buf_add_str(out, " ");
-        buf_add_slice(out, word);
+        buf_add_slice(out, r.text);
     }
 }
 
@@ -403,8 +379,8 @@ static int64_t offset_in(struct slice list, const char *topic, int32_t partition
     int64_t offset = -1;
 
     buf_addf(&name, "%s/%" PRId32, topic, partition);
-    for (struct slice word = take_word(&list); word.n > 0 && offset < 0;
-         word = take_word(&list)) {
+    for (struct slice word = text_take_word(&list); word.n > 0 && offset < 0;
+         word = text_take_word(&list)) {
         struct slice digits = value_of(word, buf_slice(&name));
         if (digits.p)
             offset = take_number(&digits);
