@@ -17,7 +17,7 @@
  *
  * A route gets its number of buckets at its first start. A different number in the
  * configuration is rejected, unless the route has no jobs and no other instance serves it
- * (meta_jobs.c). An instance that stood still may not know the new number: it must not
+ * (meta_jobs.c). An instance that had stalled may not know the new number: it must not
  * store jobs in a bucket that is not in use any more. So the change has these steps:
  *
  *   1. make the epoch odd

@@ -83,7 +83,7 @@ export const operator = (kit) => {
       await kit.page.locator('.history .labels').first().getByText('1 m').waitFor();
     },
 
-    // Redis stands still, and goes on.
+    // Redis hangs, then answers again.
     async silent() {
       await goto('/');
       await kit.page.locator('#health.good').waitFor();

@@ -115,7 +115,7 @@ def test_all_can_be_done_by_keys(testbed, browser):
     assert browser(testbed, "keys")["opened"] == "job-1"
 
 
-@pytest.mark.parametrize("how", ["ends", "stands still"])
+@pytest.mark.parametrize("how", ["ends", "hangs"])
 def test_a_stopped_daemon_is_shown_until_it_returns(testbed, browser, how):
     testbed.put("waits")
     child = browser.begin(testbed, "gone", answers="The daemon does not respond" if how == "ends" else None)

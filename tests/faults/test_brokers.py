@@ -324,5 +324,5 @@ def test_a_kafka_that_hangs_for_longer_than_a_lease_loses_nothing(bench, scenari
     time.sleep(8)
     os.kill(real_kafka.child.pid, signal.SIGCONT)
     sending.join()
-    finish(way, batch, scenario, "14c", "Kafka stands still for two leases", way.in_flight * 3)
+    finish(way, batch, scenario, "14c", "Kafka hangs for two leases", way.in_flight * 3)
     way.tarry.stop()

@@ -171,7 +171,7 @@ def test_killed_a_hundred_times_at_random_moments_nothing_is_lost(bench, scenari
 def test_the_connection_survives_a_redis_that_hangs_longer_than_the_keepalive(bench, scenario, version):
     way = Relayed(bench, version, options='keepalive = "2s";', broker="max_inflight_messages 0")
     os.kill(way.redis.child.pid, signal.SIGSTOP)
-    scenario.fault("Redis: stands still for 10 s")
+    scenario.fault("Redis: SIGSTOP for 10 s")
     way.publish(1000)
     time.sleep(10)
     os.kill(way.redis.child.pid, signal.SIGCONT)
@@ -187,7 +187,7 @@ def test_a_resumed_session_subscribes_behind_messages_that_wait_for_redis(bench,
     """The broker sends its SUBACK after these messages; paho's own limit for it is 10 s."""
     way = Relayed(bench, version, broker="max_inflight_messages 0")
     os.kill(way.redis.child.pid, signal.SIGSTOP)
-    scenario.fault("Redis: stands still for 13 s; worker: killed")
+    scenario.fault("Redis: SIGSTOP for 13 s; worker: killed")
     way.publish(1000)
     os.kill(way.worker(), signal.SIGKILL)
     way.sessions(2)
@@ -227,7 +227,7 @@ def test_a_broker_without_a_limit_fills_neither_worker_nor_daemon(bench, scenari
     pids = [way.worker(), way.tarry.child.pid]
     before = [rss_bytes(pid) for pid in pids]
     os.kill(way.redis.child.pid, signal.SIGSTOP)
-    scenario.fault("Redis: stands still")
+    scenario.fault("Redis: SIGSTOP")
     way.publish(4000, "x" * 16000)  # 64 MB
     time.sleep(2)
     for pid, had in zip(pids, before):

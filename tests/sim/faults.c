@@ -40,7 +40,7 @@ static void stop(struct sim_core *core)
 static void stall(struct sim_core *core)
 {
     int64_t until_us = world.now_us + skewed(10 * MS, 40 * SECOND);
-    fault_of(core, until_us, "core%u stands still", core->index);
+    fault_of(core, until_us, "core%u stalls", core->index);
     core_stall(core, until_us);
     group_stalled(core);
 }

@@ -4,7 +4,7 @@
  * tests/sim/core/) and the world that runs it (tests/sim/world*.c).
  *
  * A core is a coroutine: it runs until it calls wait(), and then one turn of its loop at
- * each event or deadline. Time stands still meanwhile. Pointers called "of the core" are
+ * each event or deadline. No time passes meanwhile. Pointers called "of the core" are
  * meaningless to the world; it only returns them.
  */
 #ifndef TESTS_SIM_HOST_H

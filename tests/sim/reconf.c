@@ -133,15 +133,15 @@ void reconf_other_buckets(struct sim_core *core)
     core_signal(core, SIGHUP);
 }
 
-/* The other cores stand still for so long that their number of buckets may change, and
- * then store what they have received meanwhile. */
+/* The other cores stall until their number of buckets may change, and then store what
+ * they have received meanwhile. */
 void reconf_unnoticed_buckets(struct sim_core *core)
 {
     int64_t until_us = world.now_us + between(6, 20) * SECOND;
     for (unsigned i = 0; i < world.plan.cores; i++) {
         if (&cores[i] == core)
             continue;
-        fault_of(&cores[i], until_us, "core%u stands still", i);
+        fault_of(&cores[i], until_us, "core%u stalls", i);
         core_stall(&cores[i], until_us);
         group_stalled(&cores[i]);
     }

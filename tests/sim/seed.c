@@ -72,7 +72,7 @@ static void choose_cluster(struct plan *p)
         p->buckets = (unsigned)between(1, 6);
 }
 
-/* An instance that stood still comes back while another delivers the same job. */
+/* An instance that had stalled continues while another delivers the same job. */
 static void choose_slow(struct plan *p)
 {
     p->slow_us = 8 * SECOND;

@@ -299,7 +299,7 @@ bool group_has_left(struct sim_core *core);
 bool group_is_lost(struct sim_core *core);
 bool group_watermarks(struct sim_core *core, int32_t partition, int64_t *low,
                       int64_t *end);
-void group_stalled(struct sim_core *core); /* it stands still */
+void group_stalled(struct sim_core *core); /* it stalls */
 bool group_may_rewind(void);
 void group_drop(struct sim_core *core); /* faults */
 void group_rewind(struct sim_core *core);
@@ -323,7 +323,7 @@ void consumer_pulled(struct sim_core *core, int64_t consumer, int code,
                      const struct pulled *jobs, unsigned n);
 void consumer_finished(struct sim_core *core, int64_t consumer, int code);
 
-/* --- alive.c: nothing stands still without a fault --- */
+/* --- alive.c: nothing stalls without a fault --- */
 
 void alive_init(void);
 void alive_started(struct sim_core *core);

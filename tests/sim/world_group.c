@@ -300,7 +300,7 @@ void jobs_core_changed(struct sim_core *core)
     draw_from(before);
 }
 
-/* A core that stands still, or that the group cannot reach: others read its partitions,
+/* A core that stalls, or that the group cannot reach: others read its partitions,
  * and it reads on for a while. */
 void group_drop(struct sim_core *core)
 {

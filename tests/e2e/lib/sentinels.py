@@ -15,7 +15,7 @@ from lib.certs import ISSUED, SIGNS
 from lib.servers import REDIS_SERVER, Server, free_port, wait_for
 
 NAME = "jobs"
-# If a sentinel notices that its own clock stood still, it does nothing for this time (its default is 30 s).
+# If a sentinel notices that it did not run for a while, it does nothing for this time (its default is 30 s).
 TILT_MS = 3000
 
 
