@@ -9,8 +9,8 @@ local unit = of_queue and what == WHAT_WAITING and 1000 or 1 -- score units per 
 local looked, taken, bytes, full = 0, 0, 0, false
 local out = { 0, 0, 0, -1, '' } -- the head of the reply, then the jobs
 
--- Counts one examined job as the last. record: of a far job; nil: it is in :pool.
-local function take(score, ordinal, member, id, ms, named, record)
+-- Counts one examined job as the last. record, expires: of a far job; record nil: it is in :pool.
+local function take(score, ordinal, member, id, ms, named, record, expires)
   if string.sub(id, 1, #id_prefix) == id_prefix and ms >= from_ms and ms <= to_ms then
     record = brief and '' or record or redis.call('HGET', pool, id) or ''
     bytes = bytes + #record
@@ -18,8 +18,11 @@ local function take(score, ordinal, member, id, ms, named, record)
       full = true
       return
     end
+    if of_queue and ordinal < 0 and not brief then
+      expires = tonumber(redis.call('ZSCORE', base .. ':ttl', id) or nil)
+    end
     local note = ordinal < 0 and not brief and redis.call('HGET', tries, id) or ''
-    for _, field in ipairs({ score, ordinal, member, id, ms, record, note, named }) do
+    for _, field in ipairs({ score, ordinal, member, id, ms, record, note, named, not brief and expires or -1 }) do
       out[#out + 1] = field
     end
     taken = taken + 1
@@ -93,8 +96,8 @@ local function take_slot(slot)
         looked = looked + 1
         out[2], out[3], out[4], out[5] = looked, score, slot.at, ''
       else
-        local id, due, record, _, _, named = far().read(entry, slot.ms)
-        take(score, slot.at, '', id, math.ceil(due / unit), named and 1 or 0, record)
+        local id, due, record, _, expires, named = far().read(entry, slot.ms)
+        take(score, slot.at, '', id, math.ceil(due / unit), named and 1 or 0, record, expires)
       end
       if full then
         return

@@ -297,7 +297,7 @@ static void on_altered(void *arg, const struct store_alter_reply *reply)
 }
 
 /* For a queue the script checks the expiry, except in a dry run, which changes nothing.
- */
+ * The record does not contain an expiry by the default of the queue. */
 static bool checks_expiry(const struct bulk *b)
 {
     return b->op == OP_MOVE && (b->dry_run || !is_queue(b));
@@ -317,6 +317,8 @@ static bool is_wanted(struct bulk *b, const struct store_list_item *found, bool 
     if (!needs_records(b))
         return true;
     struct job *job = job_decode(found->id, found->record, &b->route->names, &err);
+    if (job && is_queue(b))
+        job->expires_ms = found->expires_ms;
     if (job && !wanted && route_target(b->route, job, &err) == 0)
         wanted = slice_eq(job->target, b->args->target);
     if (wanted && job && !flies && checks_expiry(b) &&

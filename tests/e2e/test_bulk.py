@@ -31,10 +31,11 @@ class World:
         self.tarry = bench.tarry(self.redis.url, f'''
             sinks:  {{ hook: {{ type = "http"; url = "{self.hook.url}"; url_from_message = true; timeout = "30s";
                              allow = [ "127.0.0.0/8" ]; ports = [ "1-65535" ]; }};
-                      q: {{ type = "queue"; bury = true; tries = 1; }}; }};
+                      q: {{ type = "queue"; bury = true; tries = 1; }}; brief: {{ type = "queue"; ttl = "1h"; }}; }};
             routes: {{ r: {{ from = "http"; to = "hook"; buckets = 2; retry = [ "300ms" ]; to_allow = [ "http://*" ]; }};
                       keys: {{ from = "http"; to = "hook"; order = "key"; match = "keys"; }};
-                      mails: {{ from = "http"; to = "q"; match = "mails/#"; }}; }};''',
+                      mails: {{ from = "http"; to = "q"; match = "mails/#"; }};
+                      notes: {{ from = "http"; to = "brief"; match = "notes/#"; }}; }};''',
                                  redis_options='horizon = "1h";').start()
         self.url = f"http://127.0.0.1:{self.tarry.port}"
 
@@ -198,6 +199,14 @@ def test_at_its_expiry_a_job_of_a_queue_is_expired_and_another_job_is_not(w):
         assert w.all("move", "mails", queue="mails", id_prefix="e", at=at, dry_run=dry_run)[0] == {"skipped": 1}
     assert w.tarry.ask("POST", f"/v1/admin/routes/mails/jobs/e/move?queue=mails&at={at}")[0] == 409
     assert w.tarry.ask("POST", f"/v1/admin/routes/mails/jobs/e/move?queue=mails&at={at - 1}")[0] == 200
+
+
+@pytest.mark.parametrize("dry_run", ["true", "false"])
+def test_a_job_is_not_moved_behind_its_expiry_by_the_default_of_the_queue(w, dry_run):
+    for id_, after in (("near", "30m"), ("far", "3h"), ("later", "9h")):
+        assert w.tarry.ask("POST", "/v1/queues/notes/jobs", b"x", {"delay-id": id_, "deliver-after": after})[0] == 201
+    counts = w.all("move", "notes", queue="notes", all="true", after="5h", dry_run=dry_run)[0]
+    assert counts == {"done": 1, "skipped": 2}
 
 
 def test_a_change_that_redis_rejects_is_an_error_and_not_its_own_cursor(w):

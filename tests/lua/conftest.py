@@ -182,16 +182,17 @@ class Bucket:
     def list(self, what="w", place=None, prefix="", from_ms=0, to_ms="", most=100, look=500, room=1 << 20,
              brief=""):
         """place: (score, ordinal, member) of the last row that was read. Returns whether there are more rows,
-        the new place, and the rows (id, due, record, tries, named)."""
+        the new place, and the rows (id, due, record, tries, named). Records when each expires."""
         at = ["0" if what == "h" else "-inf", "", "-inf", 0]
         if place:
             score, ordinal, member = place
             at = [score, "", score, ordinal + 1] if ordinal >= 0 else [score, member, f"({score}", 0]
         more, looked, *place, = self.run("list", ("pool",), 0, self.kind, what, prefix,
                                          from_ms, to_ms, *at, most, look, room, brief)
-        place, rows = place[:3], [place[at:at + 8] for at in range(3, len(place), 8)]
+        place, rows = place[:3], [place[at:at + 9] for at in range(3, len(place), 9)]
+        self.expiries = {row[3].decode(): row[8] for row in rows}
         assert looked <= look and len(rows) <= most and (not more or looked > 0)
-        return more, place, [tuple(row[3:]) for row in rows]
+        return more, place, [tuple(row[3:8]) for row in rows]
 
     def list_all(self, what="w", **more):
         """Returns the rows of all pages."""

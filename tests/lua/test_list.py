@@ -117,6 +117,15 @@ def test_a_queue_has_its_times_in_ms(far):
     assert ids(far.list_all()) == ["b", "a", "c"]
 
 
+def test_a_job_of_a_queue_is_listed_with_its_expiry(far):
+    far.kind = "q"
+    far.enqueue([("a", 1500_000, "", "", 0, -1, 2000), ("b", 9000_000, "", "", 0, -1, 20000), ("c", 9000_001)])
+    far.list()
+    assert far.expiries == {"a": 2000, "b": 20000, "c": -1}
+    far.list(brief="1", most=1)
+    assert far.expiries == {"a": -1}
+
+
 def test_a_job_of_a_queue_is_not_moved_behind_its_end(far):
     far.kind = "q"
     far.enqueue([("near", 1500_000, "", "", 0, -1, 2000), ("far", 9000_000, "", "", 0, -1, 20000)])
