@@ -297,6 +297,18 @@ static bool is_left_out(const struct kind *kind)
     return kind > kinds && (world.plan.left_out >> (kind - kinds) & 1);
 }
 
+uint64_t faults_of_buckets(void)
+{
+    static void (*const of_buckets[])(struct sim_core *) = {
+        kill_core, stop, stall, crash, reconf_other_buckets, reconf_unnoticed_buckets,
+        promote};
+    uint64_t bits = 0;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        for (size_t k = 0; k < sizeof(of_buckets) / sizeof(of_buckets[0]); k++)
+            bits |= (uint64_t)(kinds[i].begin == of_buckets[k]) << i;
+    return bits;
+}
+
 static bool applies(const struct kind *kind)
 {
     if (world.plan.only != ALL_FAULTS)

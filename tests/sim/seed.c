@@ -99,6 +99,33 @@ static void choose_replicas(struct plan *p)
     choose_wait(p);
 }
 
+/* Queues, rates, runs and dead letters. */
+static void choose_lab(struct plan *p)
+{
+    p->lab = 1;
+}
+
+/* Several readers, rewinds, and small batches, of which several are in flight. */
+static void choose_kafka(struct plan *p)
+{
+    p->cores = (unsigned)between(2, CORES_MAX);
+    p->rewinds = true;
+    p->wait_for = p->lab = 0;
+    if (p->latency_max_us <= 300)
+        p->batch_max = skewed(1, 20);
+}
+
+/* The number of buckets changes, while cores and Redis crash. */
+static void choose_buckets(struct plan *p)
+{
+    p->left_out = ~faults_of_buckets();
+    p->fault_every_us = skewed(1, 10) * SECOND;
+    at_most_every(p, SECOND); /* a change needs a route without jobs */
+    p->far_ms = skewed(1000, 20000);
+    p->by_key = false;
+    p->lab = 0;
+}
+
 /* The other seeds are of no kind. */
 static const struct kind {
     const char *name;
@@ -107,7 +134,8 @@ static const struct kind {
 } kinds[] = {
     {"volume", 32, 7, choose_volume},    {"far", 8, 3, choose_far},
     {"cluster", 4, 2, choose_cluster},   {"slow", 8, 5, choose_slow},
-    {"replicas", 8, 4, choose_replicas},
+    {"replicas", 8, 4, choose_replicas}, {"lab", 16, 1, choose_lab},
+    {"kafka", 16, 8, choose_kafka},      {"buckets", 32, 15, choose_buckets},
 };
 
 bool seed_is(const char *kind, uint64_t seed)
@@ -115,7 +143,7 @@ bool seed_is(const char *kind, uint64_t seed)
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].name, kind) == 0)
             return seed % kinds[i].share == kinds[i].rest;
-    fprintf(stderr, "SIM_PLANS=%s: it is volume, far, cluster, slow or replicas\n", kind);
+    fprintf(stderr, "SIM_PLANS=%s: no such kind of seeds (seed.c)\n", kind);
     exit(64);
 }
 
@@ -161,10 +189,10 @@ static void choose_plan(struct words keep)
     p->outcomes_every_us = 1;
     p->in_flight_max = 200;
     p->read_max = 20;
+    p->left_out = one_in(2) ? 0 : (uint64_t)between(0, INT64_MAX);
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (world.seed % kinds[i].share == kinds[i].rest)
             kinds[i].choose(p);
-    p->left_out = one_in(2) ? 0 : (uint64_t)between(0, INT64_MAX);
     tell("plan: %u cores, faults until %lld s, one in %lld ms, a job in %lld ms, due "
          "within %lld s, fsync %s, %u replicas, durability %s, order %s, "
          "horizon %lld ms, %u buckets, %u consumers, %u servers, %u masters%s%s%s%s",

@@ -10,7 +10,8 @@
  * SIM_TWICE=1: simulates each seed twice and compares the stories. SIM_FIRST=1: ends at
  * the first that fails, and does not shorten it. SIM_PLANS=volume: only seeds of very
  * many jobs; far: of far jobs; cluster: of a Redis Cluster; slow: of slow deliveries;
- * replicas: with durability = "replicas:N".
+ * replicas: with durability = "replicas:N"; lab: of queues, rates, runs and dead letters;
+ * kafka: several readers, and rewinds; buckets: their number changes.
  * SIM_JOBS=N: N seeds at once; otherwise one for each CPU.
  */
 #include "tests/sim/shorten.h"

@@ -150,6 +150,8 @@ void seed_write_conf(void);
 /* --- faults.c --- */
 
 void faults_init(void); /* those of the plan */
+/* The kinds, as bits of left_out, that concern a change of the number of buckets. */
+uint64_t faults_of_buckets(void);
 /* Called when the daemon has ended by itself: starts it again. */
 void core_ended(struct sim_core *core, int code);
 
