@@ -19,6 +19,11 @@ struct job_seen {
     unsigned asked;             /* of a request: how often it was sent */
     bool accepted, ended;       /* ended: the client asks no more */
     bool cancelled, dead, lost; /* lost: a crash of Redis may have lost it */
+    /* Of a record: it was sent before a crash that lost data, and answered after it. */
+    bool in_doubt;
+    int64_t submitted_us; /* of a record, the last time */
+    unsigned copies;      /* of a message: how often it was stored */
+    unsigned rejected;
     bool asked_cancel; /* a cancel was sent; it may be executed without an answer */
     bool may_drop; /* a cancel was too late: if the attempt fails, it is not repeated */
     bool excused;  /* a fault of this very job may cause duplicates: a late answer, a

@@ -78,7 +78,7 @@ bool log_has(const struct job_seen *job)
 static void lose(const struct partition *p, guint end)
 {
     for (guint i = 0; i < end; i++)
-        if (!record_of(p, i)->accepted)
+        if (!record_of(p, i)->accepted || record_of(p, i)->in_doubt)
             record_of(p, i)->lost = true;
 }
 
@@ -136,6 +136,7 @@ void jobs_submitted(struct sim_core *core, int64_t number, unsigned incarnation)
         incarnation <= job->topic_life)
         job->excused = true;
     job->read_as = incarnation + 1;
+    job->submitted_us = world.now_us;
 }
 
 void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char *reason)
@@ -155,6 +156,10 @@ void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char 
     if (outcome == NOT_STORED && job->record.offset < 0)
         job->excused = true; /* perhaps it is, and it will have another id */
     bool was_skipped = outcome == STORED_ALREADY && job->lost;
+    if (outcome == STORED && job->record.offset < 0)
+        job->copies++;
+    job->in_doubt =
+        job->record.offset >= 0 && job->submitted_us <= servers_last_loss_us();
     if (outcome != NOT_STORED && !job->accepted && !was_skipped)
         job_accept(job);
 }

@@ -189,9 +189,9 @@ void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
     s->job->handed_by = s->outcome == DELIVERED ? core : NULL;
     if (s->outcome == DELIVERED) /* else it comes again */
         s->job->handed_us = world.now_us;
-    if (s->outcome == REJECTED && !s->job->dead) {
+    if (s->outcome == REJECTED) {
         s->job->dead = true;
-        dead_jobs++;
+        dead_jobs += s->job->rejected++ < (s->job->copies > 1 ? s->job->copies : 1);
     }
     if (got_us != NEVER)
         after(got_us, receive, s->job, 0);
