@@ -8,7 +8,7 @@
 
 #include "tests/sim/lab.h"
 
-enum { QUEUES = 5, TRIES = 6, TOKENS = 16 };
+enum { QUEUES = 5, TRIES = 3, TOKENS = 16 };
 
 /* All jobs of one id. */
 struct line_id {
