@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * alive.c - liveness: CALM_S after the last fault no source stays paused for longer than
- * PAUSE_MAX_S, and no client sends its request for longer than that without success.
+ * PAUSE_MAX_S, and no client sends its request for longer than that without success. If
+ * only a script for consumers fails, no source is paused.
  */
 #include "tests/sim/world.h"
 
@@ -10,6 +11,7 @@
 enum { CALM_S = 30, PAUSE_MAX_S = 10 };
 
 static int64_t paused_us[CORES_MAX][SOURCES]; /* since when; 0: not */
+static int64_t started_us[CORES_MAX];
 
 static bool is_calm(int64_t since_us)
 {
@@ -17,10 +19,20 @@ static bool is_calm(int64_t since_us)
     return since_us < least_us && faults_end_us() < least_us - CALM_S * SECOND;
 }
 
+static bool script_fails_for_consumers(void)
+{
+    for (unsigned i = 0; i < world.plan.servers; i++)
+        if (servers[i].pauses_nobody &&
+            servers[i].script_failed_us + SECOND > world.now_us)
+            return true;
+    return false;
+}
+
 void alive_started(struct sim_core *core)
 {
     for (int i = 0; i < SOURCES; i++)
         paused_us[core->index][i] = 0;
+    started_us[core->index] = world.now_us;
     memory_started(core);
 }
 
@@ -30,6 +42,11 @@ void alive_paused(struct sim_core *core, int source, bool paused)
     tell("core%u: the source %s is %s", core->index, names[source],
          paused ? "paused" : "resumed");
     paused_us[core->index][source] = paused ? world.now_us : 0;
+    if (paused && script_fails_for_consumers() &&
+        world.pausing_us + CALM_S * SECOND < world.now_us &&
+        started_us[core->index] + CALM_S * SECOND < world.now_us)
+        broken("core%u pauses a source, though only a script for consumers fails",
+               core->index);
     if (!paused)
         memory_resumed(core);
 }

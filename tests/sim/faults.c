@@ -152,7 +152,7 @@ static const char *const script_errors[] = {
 static void fail_calls(struct server *s, int script, const char *error, unsigned calls)
 {
     struct redis_faults *faults = redis_model_faults(s->redis);
-    s->fails_move = false;
+    s->fails_move = s->pauses_nobody = false;
     faults->script_sha = reached_sha(script);
     faults->script_error = error;
     faults->script_fails = calls;
@@ -167,9 +167,14 @@ static void fail_script(struct sim_core *core)
     (void)core;
     int script = one_in(3) ? SCRIPT_ENQUEUE : (int)between(0, SCRIPTS - 1);
     const char *error = script_errors[between(0, 3)];
+    int64_t pausing_us = world.pausing_us;
     fault("Redis fails the next calls of a script");
     fail_calls(s, script, error, (unsigned)skewed(1, 30));
     redis_model_faults(s->redis)->script_fails_half = one_in(2);
+    s->pauses_nobody = script != SCRIPT_ENQUEUE && script != SCRIPT_CANCEL &&
+                       strncmp(error, "OOM", 3) == 0;
+    if (s->pauses_nobody)
+        world.pausing_us = pausing_us;
 }
 
 /* Some moves of far jobs fail. tarry repeats them at once, so this excuses nothing,

@@ -137,7 +137,7 @@ static void __attribute__((format(printf, 2, 0)))
 note_fault(int64_t until_us, const char *fmt, va_list args)
 {
     world.totals.faults++;
-    world.last_fault_us = world.now_us;
+    world.last_fault_us = world.pausing_us = world.now_us;
     if (!world.healed && until_us > world.hurt_us)
         world.hurt_us = until_us;
     reached("fault %s", fmt);

@@ -87,6 +87,7 @@ struct world {
     struct totals totals;
     FILE *story; /* NULL: not written */
     int64_t last_fault_us;
+    int64_t pausing_us; /* the last one that may pause a source */
     int64_t shared_fault_us; /* the last one that was not of one core only */
     int64_t hurt_us;         /* the end of the last one before all have ended */
     bool healed;             /* faults have ended */
@@ -206,6 +207,7 @@ struct server {
     int64_t regained_us;      /* when its clock shows that time again; past: it does */
     int64_t synced_us;        /* the disk has all until then */
     bool fails_move;          /* the script that fails is lua/move.lua */
+    bool pauses_nobody;       /* it fails for consumers only */
     int64_t script_failed_us; /* when the script last failed */
 };
 #define SERVERS_CLOCK_US (1795000000 * SECOND) /* clock_us at the beginning */

@@ -109,8 +109,11 @@ static void arrive_at_server(void *arg, int64_t number)
         redis_model_feed(conn->redis, (struct slice){p->bytes, p->n});
         if (faults->script_fails < fails)
             conn->server->script_failed_us = world.now_us;
+        int64_t pausing_us = world.pausing_us;
         if (fails > 0 && faults->script_fails == 0 && !conn->server->fails_move)
             fault("Redis fails no more calls of a script");
+        if (conn->server->pauses_nobody)
+            world.pausing_us = pausing_us;
         replicas_note_command(conn->server);
         world.totals.redis_commands++;
     }
