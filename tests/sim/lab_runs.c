@@ -14,7 +14,9 @@ enum { RUNS_MAX = 8 };
 #define ROUTE "runs"
 
 struct run {
-    bool begun, ended, rejected;
+    bool begun, ended;
+    unsigned
+        rejected;    /* each may leave a letter: of a repeated request with another id */
     int64_t dead_us; /* the core certainly knew that then; 0: never */
     int64_t handed_us;
     const struct sim_core *core; /* that delivers it, and has had no fault */
@@ -187,7 +189,7 @@ static void deliver(struct sim_core *core, void *delivery, const struct lab_deli
     int outcome = dice == 0 ? TRY_AGAIN : dice < 4 ? REJECTED : DELIVERED;
     run->begun = true;
     run->ended = run->ended || outcome != TRY_AGAIN;
-    run->rejected = run->rejected || outcome == REJECTED;
+    run->rejected += outcome == REJECTED;
     if (outcome == REJECTED)
         after(2 * SECOND, note_dead, job, i);
     run->core = outcome == TRY_AGAIN ? NULL : core;
