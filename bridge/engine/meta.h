@@ -7,8 +7,7 @@
  *   least_reader  the lowest layout that a tarry must know to read them
  *   least_writer  the lowest layout that a tarry must know to change them
  *   route:NAME    the number of buckets of the route
- *   epoch:NAME    the epoch of that number, a time in ms; odd: an instance is changing it,
- *                 or has just changed it
+ *   epoch:NAME    the epoch of that number, a time in ms; odd: the number is changing
  *   sink:NAME     of a queue sink: "queue", or "global" if its ids are global
  *
  * Each Redis has one struct meta. It forwards the events of the store to core.h, and

@@ -87,7 +87,7 @@ struct world {
     struct totals totals;
     FILE *story; /* NULL: not written */
     int64_t last_fault_us;
-    int64_t pausing_us; /* the last one that may pause a source */
+    int64_t pausing_us;      /* the last one that may pause a source */
     int64_t shared_fault_us; /* the last one that was not of one core only */
     int64_t hurt_us;         /* the end of the last one before all have ended */
     bool healed;             /* faults have ended */

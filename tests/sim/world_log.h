@@ -24,7 +24,7 @@ bool log_is_unread(int32_t partition);
 
 void group_init(void);
 int64_t group_committed(int32_t partition); /* -1: none */
-void group_appended(void); /* there are new records */
+void group_appended(void);                  /* there are new records */
 void group_more_partitions(void);
 void group_topic_gone(void);
 bool group_knows_it_is_gone(void); /* each reader */
