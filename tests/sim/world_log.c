@@ -156,8 +156,7 @@ void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char 
     if (outcome == NOT_STORED && job->record.offset < 0)
         job->excused = true; /* perhaps it is, and it will have another id */
     bool was_skipped = outcome == STORED_ALREADY && job->lost;
-    if (outcome == STORED && job->record.offset < 0)
-        job->copies++;
+    job->copies += outcome == STORED;
     job->in_doubt =
         job->record.offset >= 0 && job->submitted_us <= servers_last_loss_us();
     if (outcome != NOT_STORED && !job->accepted && !was_skipped)
