@@ -109,12 +109,13 @@ static char first_answer(const struct batcher_row *row, char code)
     return code;
 }
 
-static bool has_partition(const struct batch *batch, const char *partition)
+/* Returns the index of a partition in the batch, or partition_count. */
+static unsigned partition_at(const struct batch *batch, const char *name)
 {
     unsigned i = 0;
-    while (i < batch->partition_count && batch->partitions[i].name != partition)
+    while (i < batch->partition_count && batch->partitions[i].name != name)
         i++;
-    return i < batch->partition_count;
+    return i;
 }
 
 /* Whether a record of the same partition before the queued c is queued or in flight. What
@@ -128,7 +129,7 @@ static bool follows_open(const struct batch *batch, const struct change *c)
             return true;
     TAILQ_FOREACH (other, &batch->batcher->in_flight, link)
         if (other->codes == NULL && other->first_seq < c->seq &&
-            has_partition(other, c->origin.partition))
+            partition_at(other, c->origin.partition) < other->partition_count)
             return true;
     return false;
 }
@@ -274,12 +275,10 @@ static uint64_t seq_limit(const struct batcher *batcher)
 bool batch_accepts(struct batch *batch, struct change *c)
 {
     const struct origin *o = &c->origin;
-    unsigned i = 0;
     c->partition = 0;
     if (o->partition == NULL)
         return true;
-    while (i < batch->partition_count && batch->partitions[i].name != o->partition)
-        i++;
+    const unsigned i = partition_at(batch, o->partition);
     if (i == BATCH_PARTITIONS_MAX)
         return false;
     struct batcher_partition *partition = &batch->partitions[i];

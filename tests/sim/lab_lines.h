@@ -37,8 +37,8 @@ struct line {
     unsigned received;
     bool vague;  /* its end is not known: a crash, a call without an answer */
     bool closed; /* it may leave without being seen: refused, replaced, expired */
-    bool moved; /* replaced by a job of another queue: its own queue does not record that,
-                   and takes a repeated outcome that finds no job for the first one */
+    bool moved;  /* replaced by a job of another queue: its own queue does not record
+                  * that, and answers a repeated outcome as if it were the first one */
 };
 
 extern struct lines_queue {

@@ -15,9 +15,8 @@ enum { RUNS_MAX = 8 };
 
 struct run {
     bool begun, ended;
-    unsigned
-        rejected;    /* each may leave a letter: of a repeated request with another id */
-    int64_t dead_us; /* the core certainly knew that then; 0: never */
+    unsigned rejected; /* a repeated request may run again, and leave another letter */
+    int64_t dead_us;   /* the core certainly knew that then; 0: never */
     int64_t handed_us;
     const struct sim_core *core; /* that delivers it, and has had no fault */
 };
