@@ -231,6 +231,19 @@ topic_that_was_missing_and_lacks_its_last_record_is_read_from_its_start(void **s
     kafka_part_answer(read, true);
 }
 
+static void
+topic_that_is_missing_again_before_it_was_read_is_read_from_its_start(void **state)
+{
+    struct kafka_part *part = part_at(100, 100);
+    (void)state;
+    assert_null(kafka_part_read(part, 5, 500)); /* of a topic that was recreated */
+    assert_true(goes_on(part));
+    kafka_parts_topic_missing(&kafka.parts, "t");
+    assert_true(goes_on(part));
+    assert_int_equal(part->offsets.position, 0);
+    assert_int_equal(part->incarnation, 0); /* Redis knows whether its records are new */
+}
+
 static void topic_that_was_missing_and_is_the_same_continues(void **state)
 {
     struct kafka_part *part = part_at(100, 100);
@@ -464,6 +477,7 @@ UNIT(kafka_part)
         CASE(rewind_that_is_only_noted_waits_for_the_open_record_and_no_longer),
         CASE(topic_that_is_missing_is_read_again_from_its_last_record),
         CASE(topic_that_was_missing_and_lacks_its_last_record_is_read_from_its_start),
+        CASE(topic_that_is_missing_again_before_it_was_read_is_read_from_its_start),
         CASE(topic_that_was_missing_and_is_the_same_continues),
         CASE(recreated_topic_is_read_again_as_the_next_incarnation),
         CASE(

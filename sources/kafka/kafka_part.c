@@ -298,16 +298,20 @@ void kafka_parts_check_ends(struct kafka_parts *parts)
             read_from_start(part, end, "no");
 }
 
-/* Reads the last record again as soon as the topic exists. A record after it may never be
- * written. */
+/* Reads the last record again as soon as the topic exists; a record after it may never be
+ * written. If none was read since a recreation, rewind_now() goes to the first one. */
 static void probe(struct kafka_part *part)
 {
+    const bool is_known = part->last_offset >= 0;
+
     part->topic_missing = true;
-    if (part->last_offset < 0 || part->last_ms == 0)
+    if (is_known && part->last_ms == 0)
         return;
-    part->probe_offset = part->last_offset;
-    if (part->rewind_to < 0 || part->last_offset < part->rewind_to)
-        part->rewind_to = part->last_offset;
+    if (is_known) {
+        part->probe_offset = part->last_offset;
+        if (part->rewind_to < 0 || part->last_offset < part->rewind_to)
+            part->rewind_to = part->last_offset;
+    }
     rewind_soon(part);
 }
 
