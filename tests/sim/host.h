@@ -52,7 +52,7 @@ struct record {
     int64_t written_ms; /* its timestamp */
     const char *id;     /* NULL: none */
     const char *key;    /* NULL: none */
-    bool queued;        /* a request: for the queue */
+    bool queued;        /* for the queue */
     bool cancels;       /* a request: cancels the job `id` */
 };
 

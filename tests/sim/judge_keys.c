@@ -41,6 +41,7 @@ static const struct row {
     {"tarry:{*}:*:ended", WITH_LETTERS},
     {"tarry:{*}:*:sums", WITH_LETTERS},
     {"tarry:{l*:*}:sums", WITH_LETTERS},
+    {"tarry:{lines:q}:ingest", EXPIRES},
     {"tarry:{*/[0-9]}:sums", STAYS},
     {"tarry:{*/[0-9]}:ingest", STAYS},
     {"tarry:{*/[0-9]}:lead", STAYS},

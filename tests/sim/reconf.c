@@ -10,6 +10,8 @@
 #include <stdlib.h>
 
 #define RESTORED_US (30 * SECOND)
+#define REFUSED "level=error who=reload"
+#define STARTED "msg=\"started: "
 enum { BUCKETS_MAX = 4 };
 
 struct reconf reconf;
@@ -127,10 +129,36 @@ static void write_other_buckets(const struct sim_core *core, const char *how)
     after(skewed(SECOND, RESTORED_US), restore, NULL, 0);
 }
 
+void reconf_started(struct sim_core *core)
+{
+    core->log_buckets = reconf.buckets[0];
+    core->has_started = false;
+}
+
+void reconf_line(struct sim_core *core, struct slice line)
+{
+    if (memmem(line.p, line.n, REFUSED, sizeof(REFUSED) - 1))
+        core->refused_us = world.now_us;
+    if (memmem(line.p, line.n, STARTED, sizeof(STARTED) - 1))
+        core->has_started = true; /* before, it does not reload */
+}
+
+static void check_refused(void *arg, int64_t asked_us)
+{
+    struct sim_core *core = arg;
+    bool is_other = core->log_buckets != reconf.buckets[0]; /* still */
+    if (core->alive && is_other && core_is_calm_since(core, asked_us) &&
+        core->refused_us < asked_us)
+        broken("core%u reloads another number of buckets, and does not refuse it",
+               core->index);
+}
+
 void reconf_other_buckets(struct sim_core *core)
 {
     write_other_buckets(core, "reloads");
     core_signal(core, SIGHUP);
+    if (core->has_started && core->log_buckets != reconf.buckets[0])
+        after(100 * MS, check_refused, core, world.now_us);
 }
 
 /* The other cores stall until their number of buckets may change, and then store what

@@ -22,7 +22,8 @@ static void choose_volume(struct plan *p)
     p->record_every_us = p->faults_end_us / (2 * p->jobs_max / p->burst_max + 1);
     p->far_ms = between(1000, 20000);
     p->queued = p->messages = 200; /* they come a few at a time */
-    p->cancels = 1000;             /* each ends a batch of enqueues */
+    p->queue_max_jobs = 20000;
+    p->cancels = 1000; /* each ends a batch of enqueues */
     p->lab = 0;
     p->keys = KEYS_MAX;
     p->sink_fails = p->sink_fails ? 200 : 0;
@@ -115,6 +116,15 @@ static void choose_kafka(struct plan *p)
         p->batch_max = skewed(1, 20);
 }
 
+/* Consumers pull the records of the log, instead of few requests. */
+static void choose_queue(struct plan *p)
+{
+    p->log_is_queued = true;
+    p->consumers = (unsigned)between(2, CONSUMERS_MAX);
+    at_most_every(p, 100 * MS);
+    p->lab = 0;
+}
+
 /* The number of buckets changes, while cores and Redis crash. */
 static void choose_buckets(struct plan *p)
 {
@@ -136,6 +146,7 @@ static const struct kind {
     {"cluster", 4, 2, choose_cluster},   {"slow", 8, 5, choose_slow},
     {"replicas", 8, 4, choose_replicas}, {"lab", 16, 1, choose_lab},
     {"kafka", 16, 8, choose_kafka},      {"buckets", 32, 15, choose_buckets},
+    {"queue", 16, 9, choose_queue},
 };
 
 bool seed_is(const char *kind, uint64_t seed)
@@ -160,7 +171,7 @@ static void choose_plan(struct words keep)
     p->fsync_always = one_in(2);
     p->by_key = one_in(4);
     p->buckets = !p->by_key && one_in(3) ? (unsigned)between(2, 4) : 1;
-    p->consumers = one_in(2) ? (unsigned)between(1, 6) : 0;
+    p->consumers = one_in(2) ? (unsigned)between(1, CONSUMERS_MAX) : 0;
     p->replicas = one_in(2) ? (unsigned)between(1, REDIS_REPLICAS_MAX) : 0;
     p->wait_for = p->replicas && one_in(2) ? (unsigned)between(1, p->replicas) : 0;
     p->checks_fsync = p->fsync_always && p->wait_for == 0 && one_in(2);
@@ -189,6 +200,7 @@ static void choose_plan(struct words keep)
     p->outcomes_every_us = 1;
     p->in_flight_max = 200;
     p->read_max = 20;
+    p->queue_max_jobs = one_in(2) ? 20000 : skewed(20, 2000);
     p->left_out = one_in(2) ? 0 : (uint64_t)between(0, INT64_MAX);
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (world.seed % kinds[i].share == kinds[i].rest)
@@ -226,7 +238,7 @@ void seed_write_conf(void)
         out,
         "redis: { url = \"%s\"; horizon = \"%lldms\"; durability = \"%s\"; };\n"
         "http: { listen = \"\"; }; admin: { listen = \"\"; };\n"
-        "daemon: { log = \"info\"; batch_max = %lld; };\n"
+        "daemon: { log = \"info\"; batch_max = %lld; queue_max_jobs = %lld; };\n"
         "sources: { log: { type = \"kafka\"; brokers = \"broker:9092\"; topics = [ "
         "\"t\" ]; start = \"%s\"; };\n"
         "           session: { type = \"session\"; }; web: { type = \"web\"; };%s };\n"
@@ -235,11 +247,14 @@ void seed_write_conf(void)
         p->masters ? "redis+cluster://127.0.0.1:6379,127.0.0.1:6380"
                    : "redis://127.0.0.1:6379",
         (long long)p->horizon_ms, durability(), (long long)p->batch_max,
-        p->latest ? "latest" : "earliest", p->lab ? " lab: { type = \"lab\"; };" : "",
-        (long long)in_flight_max);
+        (long long)p->queue_max_jobs, p->latest ? "latest" : "earliest",
+        p->lab ? " lab: { type = \"lab\"; };" : "", (long long)in_flight_max);
     lab_write_conf(out, false);
     fprintf(out, "};\nroutes: {\n"
                  "  line: { from = \"web\"; to = \"lines\"; match = \"q\"; };\n");
+    if (p->log_is_queued) /* before the route log */
+        fprintf(out, "  rows: { from = \"log\"; to = \"lines\"; match = \"t\"; topic = "
+                     "\"q\"; };\n");
     lab_write_conf(out, true);
     for (int i = 0; i < 2 - reconf.lacks_web; i++)
         fprintf(out,

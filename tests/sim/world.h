@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-enum { CORES_MAX = 3, KEYS_MAX = 1000, SERVERS_MAX = 8 };
+enum { CORES_MAX = 3, KEYS_MAX = 1000, SERVERS_MAX = 8, CONSUMERS_MAX = 6 };
 #define NEVER INT64_MAX
 #define MS INT64_C(1000)
 #define SECOND (1000 * MS)
@@ -53,6 +53,7 @@ struct plan {
     bool by_key;         /* order = "key" */
     unsigned buckets;    /* of each route */
     unsigned consumers;  /* of the queue; 0: no queue */
+    bool log_is_queued;  /* the records of the log are for the queue */
     bool latest;         /* start = "latest" */
     bool static_members; /* of the consumer group */
     bool rewinds;        /* operators rewind the log */
@@ -68,7 +69,7 @@ struct plan {
     uint64_t left_out;   /* kinds of faults that do not happen, as bits */
     unsigned sink_fails; /* one delivery in so many; 0: none */
     int64_t slow_us;     /* how long a delivery lasts at most; 0: it is fast */
-    int64_t horizon_ms, batch_max, in_flight_max;
+    int64_t horizon_ms, batch_max, in_flight_max, queue_max_jobs;
     int64_t latency_max_us; /* to Redis, one way, mostly */
     struct steps faults, jobs;
     bool whole_time; /* else the faults end soon after the last step that is kept */
@@ -178,7 +179,10 @@ struct sim_core {
     uint64_t random; /* of the daemon */
     uint64_t stream; /* of the world, for this core and its connections */
     int64_t turn_at, until_us, busy_until_us;
-    int64_t fault_us; /* the end of the last fault of its own; may be in the future */
+    int64_t fault_us;     /* the end of the last fault of its own; may be in the future */
+    unsigned log_buckets; /* of the route log, as it has read at its start */
+    bool has_started;     /* this life is ready */
+    int64_t refused_us;   /* it has last refused another number */
     struct inbox *inbox;
     struct coroutine *coroutine;
     struct image *image; /* its variables, as they were after loading */
@@ -357,6 +361,8 @@ void reconf_other_buckets(struct sim_core *core); /* faults */
 void reconf_unnoticed_buckets(struct sim_core *core);
 void reconf_less_routes(struct sim_core *core);
 bool reconf_has_buckets(void);
+void reconf_started(struct sim_core *core);
+void reconf_line(struct sim_core *core, struct slice line); /* of its log */
 /* When the configuration is the right one again, at the latest. */
 int64_t reconf_us(void);
 void reconf_end(void); /* of the faults: writes the right configuration */

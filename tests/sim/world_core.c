@@ -265,6 +265,7 @@ static void on_log(struct sim_core *core, struct slice line)
     if (text && (size_t)(text - line.p) < line.n)
         line = (struct slice){text + 1, line.n - (size_t)(text + 1 - line.p)};
     reached_line(line);
+    reconf_line(core, line);
     tell("core%u %.*s", core->index, SLICE_ARG(line));
 }
 
@@ -369,6 +370,7 @@ void core_start(struct sim_core *core)
     makecontext(&c->first, (void (*)(void))run, 1, core->index);
     tell("core%u starts its life %u", core->index, core->life);
     alive_started(core);
+    reconf_started(core);
     wake(core, world.now_us);
     jobs_core_changed(core);
 }

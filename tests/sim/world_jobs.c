@@ -103,7 +103,8 @@ static void add_cancel(struct job_seen *of, struct step *step)
 
 static void add_record(struct job_seen *job)
 {
-    if (one_in(8))
+    job->record.queued = world.plan.log_is_queued;
+    if (job->record.queued || one_in(8)) /* a consumer must know it */
         job->record.id = mem_format("record-%lld", (long long)job->record.number);
     log_append(job);
 }

@@ -7,7 +7,7 @@
 #include "bridge/queue.h"
 #include "tests/sim/world_jobs.h"
 
-enum { CONSUMERS_MAX = 6, HOLDS_MAX = 20, LEASE_S = 5 };
+enum { HOLDS_MAX = 20, LEASE_S = 5 };
 
 static struct consumer {
     struct ask ask;
