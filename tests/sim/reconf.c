@@ -11,6 +11,7 @@
 
 #define RESTORED_US (30 * SECOND)
 #define REFUSED "level=error who=reload"
+#define ACCEPTED "level=info who=reload"
 #define STARTED "msg=\"started: "
 enum { BUCKETS_MAX = 4 };
 
@@ -132,15 +133,23 @@ static void write_other_buckets(const struct sim_core *core, const char *how)
 void reconf_started(struct sim_core *core)
 {
     core->log_buckets = reconf.buckets[0];
-    core->has_started = false;
+    core->has_started = core->reloads = false;
+}
+
+static bool has(struct slice line, const char *text)
+{
+    return memmem(line.p, line.n, text, strlen(text)) != NULL;
 }
 
 void reconf_line(struct sim_core *core, struct slice line)
 {
-    if (memmem(line.p, line.n, REFUSED, sizeof(REFUSED) - 1))
+    bool is_refused = has(line, REFUSED);
+    if (is_refused)
         core->refused_us = world.now_us;
-    if (memmem(line.p, line.n, STARTED, sizeof(STARTED) - 1))
-        core->has_started = true; /* before, it does not reload */
+    if (is_refused || has(line, ACCEPTED))
+        core->reloads = false;
+    if (has(line, STARTED))
+        core->has_started = true;
 }
 
 static void check_refused(void *arg, int64_t asked_us)
@@ -155,9 +164,10 @@ static void check_refused(void *arg, int64_t asked_us)
 
 void reconf_other_buckets(struct sim_core *core)
 {
+    bool is_ready = core->has_started && !core->reloads;
     write_other_buckets(core, "reloads");
     core_signal(core, SIGHUP);
-    if (core->has_started && core->log_buckets != reconf.buckets[0])
+    if (is_ready && core->log_buckets != reconf.buckets[0])
         after(100 * MS, check_refused, core, world.now_us);
 }
 

@@ -181,6 +181,7 @@ struct sim_core {
     int64_t turn_at, until_us, busy_until_us;
     int64_t fault_us;     /* the end of the last fault of its own; may be in the future */
     unsigned log_buckets; /* of the route log, as it has read at its start */
+    bool reloads;         /* and has not said how that ended */
     bool has_started;     /* this life is ready */
     int64_t refused_us;   /* it has last refused another number */
     struct inbox *inbox;

@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/queue.h>
@@ -237,6 +238,7 @@ void core_event(struct sim_core *core, const struct event *event)
 
 void core_signal(struct sim_core *core, int signo)
 {
+    core->reloads = core->reloads || signo == SIGHUP;
     core_event(core, &(struct event){.kind = EVENT_SIGNAL, .number = signo});
 }
 

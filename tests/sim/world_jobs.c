@@ -8,7 +8,7 @@
 #include <glib.h>
 #include <stdlib.h>
 
-enum { DEADLINE_S = 180 };
+enum { DEADLINE_S = 180, RECENT = 10 };
 
 static GPtrArray *jobs;             /* struct job_seen */
 static struct job_seen **by_number; /* a job: that of its step; a cancel: behind them */
@@ -119,6 +119,14 @@ static void add_request(struct job_seen *job)
     request_send(NULL, job->record.number);
 }
 
+/* Returns a job up to that number; NULL: it has not been produced. Older ones have mostly
+ * left. */
+static struct job_seen *any_job(int64_t last)
+{
+    int64_t first = one_in(2) || last < RECENT ? 0 : last - RECENT;
+    return by_number[between(first, last)];
+}
+
 /* Produces the job of a step, and sometimes cancels an earlier one. */
 static void produce(struct step *step)
 {
@@ -134,7 +142,7 @@ static void produce(struct step *step)
     else
         add_request(job);
     calm_watch(job);
-    if (one_in(world.plan.cancels) && (job = by_number[between(0, step->number)]) &&
+    if (one_in(world.plan.cancels) && (job = any_job(step->number)) &&
         job->record.offset < 0 && !job->record.queued && job->accepted && job->asked == 1)
         add_cancel(job, step);
 }

@@ -153,8 +153,9 @@ void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char 
         broken("message %lld is stored twice", (long long)number);
     if (outcome == NOT_STORED && strcmp(reason, STORED_REASON_ANEW) == 0)
         job->read_as = 0;
-    if (outcome == NOT_STORED && job->record.offset < 0)
-        job->excused = true; /* perhaps it is, and it will have another id */
+    /* Perhaps it is, or the broker will not know; then it comes again with another id. */
+    if (job->record.offset < 0 && (outcome == NOT_STORED || session_has_lost(core)))
+        job->excused = true;
     bool was_skipped = outcome == STORED_ALREADY && job->lost;
     job->copies += outcome == STORED;
     job->in_doubt =

@@ -30,12 +30,19 @@ static struct {
     bool chooses;     /* a core will be connected */
     bool will_be_cut; /* after the next message is sent, while it is being stored */
 } session;
-static bool wants[CORES_MAX]; /* to be connected */
+static bool wants[CORES_MAX];      /* to be connected */
+static unsigned in_run[CORES_MAX]; /* the run, as the core knows it; 0: none */
 static GPtrArray *events[CORES_MAX];
 
 static bool is_connected(void)
 {
     return session.core && session.core->alive && session.core->life == session.life;
+}
+
+bool session_has_lost(const struct sim_core *core)
+{
+    unsigned run = in_run[core->index];
+    return run > 0 && (session.core != core || session.run != run);
 }
 
 static struct session_event *add_event(struct sim_core *core, int kind)
@@ -181,6 +188,7 @@ static void choose(void *arg, int64_t number)
 void session_core_changed(struct sim_core *core)
 {
     wants[core->index] = false;
+    in_run[core->index] = 0;
     g_ptr_array_set_size(events[core->index], 0);
     if (session.core == core)
         end_run();
@@ -219,7 +227,7 @@ void session_call(struct sim_core *core, enum session_call call, unsigned count)
     if (call == SESSION_CONNECT) {
         wants[core->index] = true;
         choose_soon();
-    } else if (call == SESSION_ACK && session.core == core) {
+    } else if (call == SESSION_ACK && !session_has_lost(core)) {
         static int64_t arrives_us; /* in order */
         struct ack *ack = mem_alloc(sizeof(*ack));
         *ack = (struct ack){count, session.run};
@@ -227,10 +235,9 @@ void session_call(struct sim_core *core, enum session_call call, unsigned count)
         int64_t us = world.now_us + skewed(100, 20 * MS);
         arrives_us = us > arrives_us ? us : arrives_us;
         at(arrives_us, on_ack, ack, 0);
-    } else if (call == SESSION_ACK) { /* it has not noticed the end of the connection */
-        lose_acks(count);
     } else if (call == SESSION_DISCONNECT) {
         wants[core->index] = false;
+        in_run[core->index] = 0;
         g_ptr_array_set_size(events[core->index], 0); /* of the connection that it left */
         if (session.core == core)
             end_run();
@@ -246,6 +253,8 @@ bool session_event(struct sim_core *core, struct session_event *event)
     struct session_event *first = list->pdata[0];
     *event = *first;
     free(first);
+    if (event->kind != SESSION_MESSAGE)
+        in_run[core->index] = event->kind == SESSION_CONNECTED ? session.run : 0;
     g_ptr_array_remove_index(list, 0);
     return true;
 }
