@@ -211,6 +211,8 @@ static bool move_keys(int64_t n)
         if (found)
             redis_model_migrate(from->redis, to->redis, buf_slice(&key));
     }
+    if (!found) /* a node that starts deletes keys of slots that are not its own */
+        redis_model_sync(from->redis);
     buf_free(&key);
     return !found;
 }
