@@ -22,7 +22,7 @@ struct job_seen {
     /* Of a record: it was sent before a crash that lost data, and answered after it. */
     bool in_doubt;
     int64_t submitted_us; /* of a record, the last time */
-    unsigned copies;      /* how often a record or a message was stored */
+    unsigned copies;      /* how often a record was stored, or a message was sent */
     unsigned rejected;
     bool asked_cancel; /* a cancel was sent; it may be executed without an answer */
     bool may_drop; /* a cancel was too late: if the attempt fails, it is not repeated */

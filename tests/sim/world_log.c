@@ -157,7 +157,7 @@ void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char 
     if (job->record.offset < 0 && (outcome == NOT_STORED || session_has_lost(core)))
         job->excused = true;
     bool was_skipped = outcome == STORED_ALREADY && job->lost;
-    job->copies += outcome == STORED;
+    job->copies += outcome == STORED && job->record.offset >= 0;
     job->in_doubt =
         job->record.offset >= 0 && job->submitted_us <= servers_last_loss_us();
     if (outcome != NOT_STORED && !job->accepted && !was_skipped)

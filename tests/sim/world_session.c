@@ -15,7 +15,7 @@ enum { RECEIVE_MAX = 20, PACKET_IDS = 200 };
 
 struct message {
     struct job_seen *job;
-    unsigned msgid, times; /* times: how often it was sent */
+    unsigned msgid;
 };
 
 static uint64_t stream; /* of its chances */
@@ -66,7 +66,7 @@ static void send_one(struct message *m)
     bool is_new_life = job->core != session.core || job->life != session.life;
     event->record = &job->record;
     event->msgid = m->msgid;
-    event->dup = m->times++ > 0;
+    event->dup = job->copies++ > 0;
     job->excused = job->excused || (event->dup && is_new_life);
     job->core = session.core;
     job->life = session.life;
