@@ -316,8 +316,10 @@ uint64_t faults_of_buckets(void)
 
 static bool applies(const struct kind *kind)
 {
+    static void (*const only[])(struct sim_core *) = {
+        [ONLY_MOVES] = fail_moves, [ONLY_JUMPS] = jump, [ONLY_SCRIPTS] = fail_script};
     if (world.plan.only != ALL_FAULTS)
-        return kind->begin == (world.plan.only == ONLY_MOVES ? fail_moves : jump);
+        return kind->begin == only[world.plan.only];
     return !is_left_out(kind) && (kind->applies == NULL || kind->applies());
 }
 

@@ -125,6 +125,15 @@ static void choose_queue(struct plan *p)
     p->lab = 0;
 }
 
+/* A script that fails for consumers must not pause a source. */
+static void choose_scripts(struct plan *p)
+{
+    p->only = ONLY_SCRIPTS;
+    p->fault_every_us = between(20, 60) * SECOND;
+    p->faults_end_us = between(300, 1800) * SECOND;
+    at_most_every(p, 300 * MS);
+}
+
 /* The number of buckets changes, while cores and Redis crash. */
 static void choose_buckets(struct plan *p)
 {
@@ -146,7 +155,7 @@ static const struct kind {
     {"cluster", 4, 2, choose_cluster},   {"slow", 8, 5, choose_slow},
     {"replicas", 8, 4, choose_replicas}, {"lab", 16, 1, choose_lab},
     {"kafka", 16, 8, choose_kafka},      {"buckets", 32, 15, choose_buckets},
-    {"queue", 16, 9, choose_queue},
+    {"queue", 16, 9, choose_queue},      {"scripts", 32, 23, choose_scripts},
 };
 
 bool seed_is(const char *kind, uint64_t seed)
@@ -160,7 +169,8 @@ bool seed_is(const char *kind, uint64_t seed)
 
 static void choose_plan(struct words keep)
 {
-    static const char *const only[] = {"", ", only moves fail", ", only clocks are set"};
+    static const char *const only[] = {"", ", only moves fail", ", only clocks are set",
+                                       ", only scripts fail"};
     struct plan *p = &world.plan;
     p->cores = (unsigned)between(1, CORES_MAX);
     p->servers = 1;

@@ -64,7 +64,8 @@ struct plan {
     enum {
         ALL_FAULTS,
         ONLY_MOVES,
-        ONLY_JUMPS
+        ONLY_JUMPS,
+        ONLY_SCRIPTS
     } only;              /* faults: then due jobs leave soon */
     uint64_t left_out;   /* kinds of faults that do not happen, as bits */
     unsigned sink_fails; /* one delivery in so many; 0: none */
