@@ -68,6 +68,8 @@ def demonstration(bench):
     made = Demonstration(bench)
     wait_for("the three faults", lambda: made.healths() == HEALTH, WITHIN_S)
     made.took_s = time.monotonic() - made.begun
+    wait_for("an attempt of each job", lambda: all(made.routes()[route]["failures"]["attempts"] >= JOBS
+                                                   for route in ("invoices", "reminders")))
     yield made
     made.tarry.stop()
 
