@@ -66,7 +66,7 @@ struct plan {
         ONLY_MOVES,
         ONLY_JUMPS,
         ONLY_SCRIPTS
-    } only;              /* faults: then due jobs leave soon */
+    } only;              /* the only faults that happen */
     uint64_t left_out;   /* kinds of faults that do not happen, as bits */
     unsigned sink_fails; /* one delivery in so many; 0: none */
     int64_t slow_us;     /* how long a delivery lasts at most; 0: it is fast */
