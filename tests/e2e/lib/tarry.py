@@ -8,13 +8,16 @@ import signal
 import subprocess
 from pathlib import Path
 
-from lib.servers import TOP, Server, free_port
+from lib.servers import TOP, Server, free_port, wait_for
 
 BIN = os.environ.get("TARRY_BIN", str(TOP / "build/tarry"))
 SANITIZED = "/asan/" in BIN or "/tsan/" in BIN
 # "1s": tests that wait for a few seconds exercise the second tier, too.
 HORIZON = os.environ.get("TARRY_E2E_HORIZON")
 ONE_LISTENER = 'admin: { listen = "http"; };\n'  # used if a test configures no admin listener
+# Absent from /metrics while Redis does not answer.
+COUNTED = {"tarry_jobs_pending", "tarry_jobs_far", "tarry_jobs_inflight", "tarry_dead_letters",
+           "tarry_jobs_due_overdue", "tarry_oldest_overdue_seconds", "tarry_jobs_counted_age_seconds"}
 COMPLAINT = re.compile(r"(?:Address|Thread|Leak|Memory)Sanitizer|runtime error:|: must\(")
 SANITIZERS = {
     "ASAN_OPTIONS": "exitcode=99:detect_leaks=1",
@@ -73,17 +76,19 @@ class Tarry(Server):
 
     def metric(self, name, **labels):
         """Returns the sum of all series with these labels; 0 if there is none. If no metric has the name, or none of
-        its series has one of the labels, the test fails."""
-        total, wanted = 0.0, {f'{k}="{v}"' for k, v in labels.items()}
+        its series has one of the labels, the test fails. Waits for a count of jobs until Redis answers."""
+        if name in COUNTED:
+            return sum(wait_for(f"{name} of {labels}", lambda: self.series(name, labels), 10))
+        return sum(self.series(name, labels))
+
+    def series(self, name, labels):
+        wanted = {f'{k}="{v}"' for k, v in labels.items()}
         text = self.ask("GET", "/metrics")[2].decode()
         assert re.search(rf"^# TYPE {re.sub('_(bucket|sum|count)$', '', name)} ", text, re.M), f"no metric {name}"
-        series = re.findall(rf"^{name}(?:\{{(.*)\}})? (\S+)$", text, re.M)
-        known = {label.partition("=")[0] for found, _ in series for label in found.split(",")}
-        assert not series or labels.keys() <= known, f"the labels of {name} are {sorted(known)}"
-        for found, value in series:
-            if wanted <= set(found.split(",")):
-                total += float(value)
-        return total
+        found = re.findall(rf"^{name}(?:\{{(.*)\}})? (\S+)$", text, re.M)
+        known = {label.partition("=")[0] for of, _ in found for label in of.split(",")}
+        assert not found or labels.keys() <= known, f"the labels of {name} are {sorted(known)}"
+        return [float(value) for of, value in found if wanted <= set(of.split(","))]
 
     def cpu_s(self):
         fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
