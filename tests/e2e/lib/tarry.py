@@ -15,7 +15,7 @@ SANITIZED = "/asan/" in BIN or "/tsan/" in BIN
 # "1s": tests that wait for a few seconds exercise the second tier, too.
 HORIZON = os.environ.get("TARRY_E2E_HORIZON")
 ONE_LISTENER = 'admin: { listen = "http"; };\n'  # used if a test configures no admin listener
-# Absent from /metrics while Redis does not answer.
+# Absent from /metrics if Redis does not answer in time, and for queues until their first sweep.
 COUNTED = {"tarry_jobs_pending", "tarry_jobs_far", "tarry_jobs_inflight", "tarry_dead_letters",
            "tarry_jobs_due_overdue", "tarry_oldest_overdue_seconds", "tarry_jobs_counted_age_seconds"}
 COMPLAINT = re.compile(r"(?:Address|Thread|Leak|Memory)Sanitizer|runtime error:|: must\(")
@@ -76,9 +76,10 @@ class Tarry(Server):
 
     def metric(self, name, **labels):
         """Returns the sum of all series with these labels; 0 if there is none. If no metric has the name, or none of
-        its series has one of the labels, the test fails. Waits for a count of jobs until Redis answers."""
+        its series has one of the labels, the test fails. A count of jobs is absent until Redis has answered it: waits
+        for it."""
         if name in COUNTED:
-            return sum(wait_for(f"{name} of {labels}", lambda: self.series(name, labels), 10))
+            return sum(wait_for(f"{name} of {labels}", lambda: self.series(name, labels)))
         return sum(self.series(name, labels))
 
     def series(self, name, labels):
