@@ -178,7 +178,7 @@ def test_a_stop_while_the_redis_of_a_pool_hangs_ends_open_requests(bench):
 
 # --- tarry routes --ahead ---
 
-TABLE = {"TARRY_FORMAT": "table", "LANG": "C.UTF-8", "LC_ALL": ""}
+TABLE = {"TARRY_FORMAT": "table", "LANG": "C.UTF-8", "LC_ALL": "", "LC_CTYPE": ""}
 
 
 @pytest.fixture
