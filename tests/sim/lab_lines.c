@@ -28,8 +28,6 @@ struct line *lines_find(int64_t number)
 void lines_end(struct line *line, int64_t us, const char *by)
 {
     line->closed = true;
-    /* Without its answer the core may send it to Redis again. */
-    line->vague = line->vague || !line->answered_us;
     if (line->ended_us == 0) {
         line->ended_us = us;
         line->ended_by = by;

@@ -98,8 +98,11 @@ static void act(struct hold *hold, enum lab_op op, int64_t ms)
     call->ask.lease = op == LAB_DELETE ? 0 : hold->lease_ms;
     call->ask.ms = ms;
     hold->line->id->deletes += op == LAB_DELETE;
-    if (op == LAB_ACK || op == LAB_DELETE)
+    if (op == LAB_ACK || op == LAB_DELETE) {
         hold->line->closed = true;
+        /* Without the answer to its submission the core may store it again. */
+        hold->line->vague = hold->line->vague || !hold->line->answered_us;
+    }
     if (op == LAB_RELEASE)
         hold->line->lease_ms = 0; /* it may be available from now on */
     /* It may end earlier from now on, and its answer may be lost. */

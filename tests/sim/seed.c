@@ -129,6 +129,7 @@ static void choose_queue(struct plan *p)
 static void choose_scripts(struct plan *p)
 {
     p->only = ONLY_SCRIPTS;
+    p->queue_max_jobs = 20000;
     p->fault_every_us = between(20, 60) * SECOND;
     p->faults_end_us = between(300, 1800) * SECOND;
     at_most_every(p, 300 * MS);
