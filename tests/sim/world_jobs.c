@@ -184,6 +184,8 @@ void jobs_server_lost(int64_t since_us, bool promised)
         /* Its ack was executed after its delivery. */
         bool delivered_now =
             job->handed_us > 0 && job->handed_us + 12 * SECOND > since_us;
+        /* Or later, and its answer is yet to come. */
+        bool ack_is_out = job->asked_end && !job->acked;
         job->lost = job->lost ||
                     (job->accepted && job->record.offset < 0 && accepted_now) ||
                     cancelled_now;
@@ -191,7 +193,7 @@ void jobs_server_lost(int64_t since_us, bool promised)
             job->accepted = false; /* until it is read and stored again */
             job->lost = job->lost || !log_has(job);
         }
-        job->excused = job->excused || delivered_now;
+        job->excused = job->excused || delivered_now || ack_is_out;
     }
 }
 
