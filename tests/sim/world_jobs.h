@@ -76,9 +76,6 @@ void log_judge(void);
 
 void session_append(struct job_seen *job);
 bool session_is_stored(void);
-/* The connection has ended, and the core does not know it: what it acknowledges is lost.
- */
-bool session_has_lost(const struct sim_core *core);
 
 /* --- world_requests.c --- */
 

@@ -153,8 +153,8 @@ void jobs_stored(struct sim_core *core, int64_t number, int outcome, const char 
         broken("message %lld is stored twice", (long long)number);
     if (outcome == NOT_STORED && strcmp(reason, STORED_REASON_ANEW) == 0)
         job->read_as = 0;
-    /* Perhaps it is, or the broker will not know; then it comes again with another id. */
-    if (job->record.offset < 0 && (outcome == NOT_STORED || session_has_lost(core)))
+    /* Perhaps it is; then it comes again with another id. */
+    if (job->record.offset < 0 && outcome == NOT_STORED)
         job->excused = true;
     bool was_skipped = outcome == STORED_ALREADY && job->lost;
     job->copies += outcome == STORED && job->record.offset >= 0;

@@ -39,7 +39,8 @@ static bool is_connected(void)
     return session.core && session.core->alive && session.core->life == session.life;
 }
 
-bool session_has_lost(const struct sim_core *core)
+/* Whether the core does not know yet that its connection has ended. */
+static bool has_lost(const struct sim_core *core)
 {
     unsigned run = in_run[core->index];
     return run > 0 && (session.core != core || session.run != run);
@@ -127,18 +128,20 @@ static void choose_soon(void)
     draw_from(before);
 }
 
-/* The acknowledgement of the first messages is lost: they are sent again, as new ones. */
-static void lose_acks(unsigned count)
+/* The core's acknowledgement of the first messages is lost. The core has forgotten them,
+ * so when they are sent again, it stores them again. */
+static void lose_acks(const struct sim_core *core, unsigned count)
 {
     for (unsigned i = 0; i < count && i < session.queue->len; i++) {
         struct message *m = session.queue->pdata[i];
-        m->job->excused = true;
+        if (m->job->core == core)
+            m->job->excused = true;
     }
 }
 
 static void end_run(void)
 {
-    lose_acks(session.acking);
+    lose_acks(session.core, session.acking);
     session.acking = 0;
     session.core = NULL;
     session.run++;
@@ -227,7 +230,9 @@ void session_call(struct sim_core *core, enum session_call call, unsigned count)
     if (call == SESSION_CONNECT) {
         wants[core->index] = true;
         choose_soon();
-    } else if (call == SESSION_ACK && !session_has_lost(core)) {
+    } else if (call == SESSION_ACK && has_lost(core)) {
+        lose_acks(core, count);
+    } else if (call == SESSION_ACK) {
         static int64_t arrives_us; /* in order */
         struct ack *ack = mem_alloc(sizeof(*ack));
         *ack = (struct ack){count, session.run};
