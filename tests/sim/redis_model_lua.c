@@ -173,6 +173,14 @@ static int redis_pcall(lua_State *l)
     return run_call(l, false);
 }
 
+static int redis_error_reply(lua_State *l)
+{
+    size_t n;
+    const char *text = luaL_checklstring(l, 1, &n);
+    set_text(l, "err", text, n);
+    return 1;
+}
+
 /* -------------------------------------------------------------- struct and bit */
 
 /* Reads the next letter of a format: ">I<size>" or "B". Returns the size of the number;
@@ -259,8 +267,10 @@ static void *lua_memory(void *arg, void *p, size_t old, size_t n)
 
 void model_lua_open(struct redis_model *m)
 {
-    static const luaL_Reg redis[] = {
-        {"call", redis_call}, {"pcall", redis_pcall}, {NULL, NULL}};
+    static const luaL_Reg redis[] = {{"call", redis_call},
+                                     {"pcall", redis_pcall},
+                                     {"error_reply", redis_error_reply},
+                                     {NULL, NULL}};
     static const luaL_Reg structs[] = {
         {"pack", struct_pack}, {"unpack", struct_unpack}, {NULL, NULL}};
     static const luaL_Reg bits[] = {{"band", bit_band}, {NULL, NULL}};

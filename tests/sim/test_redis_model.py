@@ -153,6 +153,7 @@ SCRIPTS = {
     "number argument": "redis.call('HSET', KEYS[1], 'a', 1/3, 'b', 1e15, 'c', 2^53, 'd', -0.5)"
                        "return redis.call('HMGET', KEYS[1], 'a', 'b', 'c', 'd', 'e')",
     "error": "return redis.call('HGET', KEYS[1])",
+    "own error": "return redis.error_reply('FENCED a text')",
     "unknown": "return redis.call('NOSUCH', KEYS[1])",
     "wrong type": "redis.call('RPUSH', KEYS[1], 'a')\nreturn redis.call('HGET', KEYS[1], 'a')",
     "protected": "local e = redis.pcall('HGET', KEYS[1])\nreturn {e.err ~= nil, e.ok == nil}",
