@@ -7,7 +7,7 @@
 -- replacement may answer REPLACED, and then changes only the tries of the job.
 local argv = ARGV -- a local variable is faster
 if not of_queue and tonumber(redis.call('HGET', base .. ':sums', 'epoch') or 0) > (epoch or 0) then
-  return redis.error_reply('ERR the number of buckets of the route has changed, or another instance is changing it')
+  return redis.error_reply('FENCED the number of buckets of the route has changed, or another instance is changing it')
 end
 
 local was = first_score(delay)

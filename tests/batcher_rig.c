@@ -138,7 +138,8 @@ int rig_setup(void **state)
 
 void rig_start(unsigned batch_max, unsigned replicas)
 {
-    static const struct store_events events = {on_up, on_down, store_calls_on_name, NULL};
+    static const struct store_events events = {on_up, on_down, store_calls_on_name, NULL,
+                                               NULL};
     struct store_conf conf = {.redis = {.connect_timeout_ms = 10000,
                                         .command_timeout_ms = 10000,
                                         .backoff_first_ms = 1,

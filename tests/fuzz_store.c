@@ -87,7 +87,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 static void begin(unsigned kind, struct sentinel **sentinel)
 {
-    static const struct store_events events = {on_up, on_down, store_calls_on_name, NULL};
+    static const struct store_events events = {on_up, on_down, store_calls_on_name, NULL,
+                                               NULL};
     static const struct {
         const char *scheme, *rest;
     } forms[] = {{"redis", "/1"}, {"redis+cluster", ""}, {"redis+sentinel", "/m"}};

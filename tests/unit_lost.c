@@ -106,7 +106,8 @@ struct url {
 
 static void begin(const struct url *url, struct sentinel **sentinel)
 {
-    static const struct store_events events = {on_up, on_down, store_calls_on_name, NULL};
+    static const struct store_events events = {on_up, on_down, store_calls_on_name, NULL,
+                                               NULL};
     struct store_conf conf = {.redis = {.connect_timeout_ms = 2000,
                                         .command_timeout_ms = 2000,
                                         .backoff_first_ms = 1,

@@ -221,6 +221,7 @@ static void an_error_reply_is_classified_by_its_first_words(void **state)
          REDIS_FULL},
         {"READONLY You can't write against a read only replica.", REDIS_MOVED_AWAY},
         {"MASTERDOWN Link with MASTER is down", REDIS_MOVED_AWAY},
+        {"FENCED the number of buckets of the route has changed", REDIS_FENCED},
         {"NOAUTH Authentication required.", REDIS_DENIED},
         {"WRONGPASS invalid username-password pair or user is disabled.", REDIS_DENIED},
         {"NOPERM this user has no permissions to run the 'get' command", REDIS_DENIED},

@@ -155,7 +155,7 @@ static bool run_for(int64_t limit_ms, const bool *until)
 
 static void begin(struct sentinel **sentinel)
 {
-    static const struct store_events events = {on_up, on_down, on_other, NULL};
+    static const struct store_events events = {on_up, on_down, on_other, NULL, NULL};
     static const struct bucket_events of_bucket = {.head = on_head, .woken = on_woken};
     static const struct bucket_rules rules = {.remember_ms = 1000};
     static const struct queue_rules queue_rules = {.lease_ms = 1000, .tries = 3};

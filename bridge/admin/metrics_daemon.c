@@ -90,7 +90,8 @@ static void print_errors(const struct store *store, struct buf *out)
         [REDIS_NO_SCRIPT] = "no-script", [REDIS_WAIT] = "wait",
         [REDIS_ELSEWHERE] = "elsewhere", [REDIS_MOVING] = "moving",
         [REDIS_FULL] = "full",           [REDIS_MOVED_AWAY] = "moved-away",
-        [REDIS_DENIED] = "denied",       [REDIS_WRONG] = "wrong",
+        [REDIS_FENCED] = "fenced",       [REDIS_DENIED] = "denied",
+        [REDIS_WRONG] = "wrong",
     };
     metric_head(out, "tarry_redis_errors_total", "counter",
                 "Error replies of Redis by their meaning.");

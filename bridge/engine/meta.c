@@ -167,16 +167,17 @@ static int64_t plan_epoch(const struct meta *m, const struct route *route, bool 
     return epoch;
 }
 
-/* The route uses the number that is in Redis. End the change of another instance. Return
- * false if Redis must be asked first. */
+/* The route uses the number that is in Redis. End the change of another instance, also if
+ * only a bucket knows it. Return false if Redis must be asked first. */
 static bool use_epoch(const struct meta *m, struct route *route, struct plan *plan)
 {
     const int64_t epoch = epoch_of(m, route);
-    if (epoch % 2 == 0)
+    const bool good = epoch % 2 == 0 && epoch != route->fenced;
+    if (good)
         route->rules.epoch = epoch;
     else if (!m->bridge->read_only)
         plan_epoch(m, route, false, plan);
-    return epoch % 2 == 0 || m->bridge->read_only;
+    return good || m->bridge->read_only;
 }
 
 /* --- the buckets of the routes --- */
@@ -457,7 +458,21 @@ static void on_incompatible(void *arg, const char *why)
     refuse(arg, why);
 }
 
-const struct store_events meta_events = {on_up, NULL, on_notified, on_incompatible};
+/* Of several batches the first one counts. */
+static void on_fenced(void *arg, const struct bucket_rules *rules)
+{
+    struct meta *m = arg;
+    EVERY_ROUTE (m->bridge, route) {
+        if (&route->rules != rules || rules->epoch == EPOCH_UNKNOWN)
+            continue;
+        route->fenced = rules->epoch;
+        route->rules.epoch = EPOCH_UNKNOWN;
+        meta_look(m);
+    }
+}
+
+const struct store_events meta_events = {on_up, NULL, on_notified, on_incompatible,
+                                         on_fenced};
 
 struct meta *meta_new(struct bridge *bridge, bool of_pool,
                       const struct core_events *events, void *arg)

@@ -28,9 +28,11 @@
  *      even
  *
  * A running instance whose number is that in Redis makes an odd epoch even, which ends
- * the change of another one. New jobs need an epoch that was read with their number over
- * this connection to Redis: a failover or a crash may have restored another number.
- * Loop thread.
+ * the change of another one. If Redis has lost the odd epoch, but not that of a bucket (a
+ * crash or a failover of one node of a cluster), a bucket rejects jobs of the epoch in
+ * meta: then an instance writes a later one. New jobs need an epoch that was read with
+ * their number over this connection to Redis: a failover or a crash may have restored
+ * another number. Loop thread.
  */
 #ifndef BRIDGE_ENGINE_META_H
 #define BRIDGE_ENGINE_META_H

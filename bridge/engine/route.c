@@ -200,7 +200,7 @@ struct route *route_new(struct bridge *bridge, struct conf_route *conf, struct s
 {
     struct route *route = mem_alloc(sizeof(*route));
     *route = (struct route){.bridge = bridge, .conf = conf, .sink = sink, .dead = dead};
-    route->rules.epoch = EPOCH_UNKNOWN;
+    route->rules.epoch = route->fenced = EPOCH_UNKNOWN;
     conf->users++;
     TAILQ_INSERT_TAIL(&bridge->routes, route, link);
     if (read_conf(route, err) < 0) {

@@ -92,7 +92,8 @@ struct route {
     int64_t sched_count;  /* created ones, the first before the number is known */
     struct bucket_rules rules;
     struct bucket_look look;
-    char *refused; /* why its number of buckets cannot be used; NULL: it can */
+    int64_t fenced; /* a bucket has rejected jobs of this epoch; EPOCH_UNKNOWN: none */
+    char *refused;  /* why its number of buckets cannot be used; NULL: it can */
 
     /* Limits: */
     unsigned in_flight;    /* deliveries without an outcome */

@@ -160,6 +160,7 @@ enum redis_error {
     REDIS_MOVING,     /* ASK TRYAGAIN: its slot is being moved; other slots work */
     REDIS_FULL,       /* OOM: pause sources, continue to deliver */
     REDIS_MOVED_AWAY, /* READONLY MASTERDOWN UNBLOCKED: not a master; reconnect */
+    REDIS_FENCED,     /* the answer of lua/enqueue.lua to an earlier epoch: read meta */
     REDIS_DENIED,     /* NOAUTH WRONGPASS NOPERM: the operator must act; long pause */
     REDIS_WRONG       /* anything else: a bug or a wrong key type; not repeatable */
 };

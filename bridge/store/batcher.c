@@ -227,11 +227,14 @@ static void on_reply(void *arg, const struct redisReply *reply)
     struct batch *batch = arg;
     struct batcher *batcher = batch->batcher;
     const struct batcher_row *row = &batcher_rows[batcher->kind];
+    struct store *st = batcher->bucket->store;
     enum redis_error e = node_classify_reply(batch->node, reply, row->script);
     if (e != REDIS_NO_ERROR) {
         if (reply && e != REDIS_ELSEWHERE)
             batcher->pause_until_us = loop_mono_us() + node_pause_us(e);
         batch_send_again(batch, reply == NULL);
+        if (e == REDIS_FENCED && st->events.fenced)
+            st->events.fenced(st->arg, batcher->bucket->route_rules);
         return;
     }
     FAULT(BATCHER_POINT(batcher, "S3", "K4"));
@@ -239,8 +242,7 @@ static void on_reply(void *arg, const struct redisReply *reply)
     batch->codes = mem_strndup(codes.p, codes.n);
     batch->code_count = codes.n;
     return_gaps(batch);
-    if (row->replicated && batcher->bucket->store->conf.durability.replicas > 0 &&
-        !TAILQ_EMPTY(&batch->list))
+    if (row->replicated && st->conf.durability.replicas > 0 && !TAILQ_EMPTY(&batch->list))
         TAILQ_INSERT_TAIL(&batch->node->unreplicated, batch, unreplicated);
     else
         batch_answer(batch);

@@ -30,6 +30,7 @@
 
 struct store;
 struct bucket;
+struct bucket_rules;
 
 struct store_conf {
     struct redis_conf redis; /* copied */
@@ -52,6 +53,9 @@ struct store_events {
     /* Before the first up(): Redis cannot provide the configured durability. May be NULL.
      * */
     void (*incompatible)(void *arg, const char *why);
+    /* A bucket with these rules has rejected new jobs, because its epoch is later. May be
+     * NULL. */
+    void (*fenced)(void *arg, const struct bucket_rules *rules);
 };
 
 /* Creates a store and starts to connect. Events are never called from within. Copies

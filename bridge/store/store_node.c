@@ -177,6 +177,7 @@ static const struct {
     [REDIS_FULL] = {PAUSE_US, false, true},
     [REDIS_MOVED_AWAY] = {PAUSE_US, true, true},
     [REDIS_MOVING] = {PAUSE_US, false, false},
+    [REDIS_FENCED] = {PAUSE_US, false, false},
     [REDIS_DENIED] = {DENIED_PAUSE_US, false, false},
     [REDIS_WRONG] = {PAUSE_US, false, false},
 };

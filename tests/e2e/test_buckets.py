@@ -236,6 +236,19 @@ def test_unfinished_change_of_buckets_is_undone_by_an_instance_with_the_old_numb
     h.tarry.stop()
 
 
+def test_jobs_are_stored_if_redis_lost_an_unfinished_change_but_not_in_a_bucket(bench):
+    """One node of a cluster has crashed. The epoch of the other one's bucket is later than that of the number."""
+    h = Hook(bench, "buckets = 2;")
+    redis = h.redis.client()
+    lost = int(time.time() * 1000) // 2 * 2 + 1
+    redis.hset("tarry:{main/1}:sums", "epoch", lost)
+    for n in range(10):
+        assert h.add(f"a{n}", "1ms")[0] == 201
+    h.hook.wait_count(10)
+    assert int(meta(redis, "epoch:main")) > lost and int(meta(redis, "epoch:main")) % 2 == 0
+    h.tarry.stop()
+
+
 def test_change_of_buckets_in_a_reload_is_refused_with_and_without_jobs(bench):
     h = Hook(bench, "buckets = 1;")
     for jobs in (0, 1):

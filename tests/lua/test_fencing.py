@@ -89,7 +89,7 @@ def test_a_fenced_bucket_rejects_jobs_of_earlier_epochs(bucket):
     assert fence(bucket, 7) == 7
     for epoch in ("", 6):
         bucket.epoch = epoch
-        with pytest.raises(redis.ResponseError, match="the number of buckets of the route has changed"):
+        with pytest.raises(redis.ResponseError, match="^FENCED the number of buckets of the route has changed"):
             bucket.enqueue([("b", 40)])
     for epoch, job in ((7, "c"), (8, "d")):
         bucket.epoch = epoch
