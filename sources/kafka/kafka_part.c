@@ -186,12 +186,8 @@ static void on_rewind(void *arg)
         timer_set(part->rewind, retry_broker_ms(1));
     else if (part->recreated || part->rewinds_next)
         kafka_marks_write_reading(part);
-    else {
-        const int64_t start = part->start;
+    else
         rewind_now(part);
-        if (part->start < start)
-            part->fell_ms = loop_mono_ms();
-    }
 }
 
 void kafka_part_reading_written(struct kafka_part *part, int64_t mark)
@@ -424,26 +420,18 @@ void kafka_part_answer(struct kafka_read *read, bool stored)
         kafka_parts_resume(part->parts, part, PAUSE_WINDOW);
 }
 
-static bool is_recent(int64_t ms)
-{
-    return loop_mono_ms() - ms < YOUNG_MS;
-}
-
 /* Without a mark in Redis (-1), a young partition is read again from its start: Redis may
  * have lost the first mark together with the jobs below it. Later, a missing mark means
  * that Redis lost everything. Then the records before our last mark were stored, and many
- * of their jobs delivered. Whether the start fell because the topic was truncated or
- * recreated is not known, so its mark has the same field as before. */
+ * of their jobs delivered. */
 void kafka_part_rewind_to_mark(struct kafka_part *part, int64_t mark)
 {
     const int64_t position = part->offsets.position;
-    const bool young = is_recent(part->started_ms);
+    const bool young = loop_mono_ms() - part->started_ms < YOUNG_MS;
     int64_t to = mark;
 
     if (to < 0)
         to = young || part->mark < 0 ? part->start : part->mark;
-    if (part->fell_ms && is_recent(part->fell_ms) && part->start < to)
-        to = part->start;
     if (mark < part->mark)
         log_limited(&part->parts->lost_writes, LOG_WARN, part->parts->who,
                     "Redis lost its last writes: %s/%" PRId32

@@ -103,7 +103,6 @@ struct kafka_part {
     struct kafka_lag lag; /* of offsets.done */
     int64_t start;        /* the offset where reading began; -1: not known yet */
     int64_t started_ms;   /* when; monotonic */
-    int64_t fell_ms;      /* when start fell, perhaps to another topic; 0: never */
     int64_t mark;         /* in Redis (kafka_marks.h); -1: not known */
     int64_t mark_sent;    /* being written to Redis; -1: none */
     int64_t rewind_to; /* offset to rewind to; -1: only to the first record not stored */
@@ -189,8 +188,7 @@ void kafka_part_reading_written(struct kafka_part *part, int64_t mark);
 
 /* Call when Redis may have lost its last writes. Rewinds to mark, the value now in Redis.
  * mark -1 (none): rewinds to the start if reading began less than a minute ago, else to
- * the last mark written. If the start fell less than a minute ago, rewinds to it: the
- * mark may be that of the topic before. */
+ * the last mark written. */
 void kafka_part_rewind_to_mark(struct kafka_part *part, int64_t mark);
 /* ------------------------------------------------------------- kafka_commit.c */
 
