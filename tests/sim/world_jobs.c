@@ -191,7 +191,7 @@ void jobs_server_lost(int64_t since_us, bool promised)
                     cancelled_now;
         if (job->record.offset >= 0 && job->accepted && accepted_now) {
             job->accepted = false; /* until it is read and stored again */
-            job->lost = job->lost || !log_has(job);
+            job->lost = job->lost || !log_regains(job, since_us);
         }
         job->excused = job->excused || delivered_now || ack_is_out;
     }

@@ -68,8 +68,10 @@ void calm_watch(struct job_seen *job); /* it is produced now */
 
 void log_init(void);
 void log_append(struct job_seen *job);
-bool log_is_stored(void);                 /* to its end */
-bool log_has(const struct job_seen *job); /* so it can be read again */
+bool log_is_stored(void); /* to its end */
+/* Whether tarry reads it again if Redis has lost everything since then: not if it does
+ * not know any more that the topic is a new one (docs/reference/limits.md). */
+bool log_regains(const struct job_seen *job, int64_t since_us);
 void log_judge(void);
 
 /* --- world_session.c --- */

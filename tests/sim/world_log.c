@@ -13,6 +13,7 @@ enum { REWIND_S = 300 };
 
 static uint64_t stream;    /* of its chances */
 static unsigned lives;     /* of the topic */
+static int64_t made_us;    /* when the present one was made anew; 0: never */
 static unsigned count;     /* of partitions; 0: it does not exist */
 static int64_t rewound_us; /* when an operator last asked for it; 0: never */
 static GPtrArray *unsent;  /* struct job_seen: their producers wait for the topic */
@@ -68,9 +69,9 @@ unsigned log_fetch(int32_t partition, int64_t from, const struct record **to,
     return n;
 }
 
-bool log_has(const struct job_seen *job)
+bool log_regains(const struct job_seen *job, int64_t since_us)
 {
-    return job->topic_life == lives && count > 0 &&
+    return job->topic_life == lives && count > 0 && made_us <= since_us &&
            job->record.offset >= parts[job->record.partition].low;
 }
 
@@ -235,6 +236,7 @@ static void make(void *arg, int64_t number)
     }
     count = (unsigned)between(1, PARTITIONS_MAX);
     lives++;
+    made_us = world.now_us;
     fault("the topic is made anew");
     tell("it has %u partitions", count);
     group_topic_made();
