@@ -298,6 +298,19 @@ int64_t jobs_latest_us(void)
     return latest_us + (DEADLINE_S + 2) * SECOND;
 }
 
+/* Returns how many dead letters the rejections may have made: at most one of each copy.
+ */
+static int64_t dead_max(void)
+{
+    int64_t n = 0;
+    for (guint i = 0; i < jobs->len; i++) {
+        const struct job_seen *job = jobs->pdata[i];
+        unsigned copies = job->copies > 1 ? job->copies : 1;
+        n += job->rejected < copies ? job->rejected : copies;
+    }
+    return n;
+}
+
 void jobs_judge(void)
 {
     for (guint i = 0; i < jobs->len && !world.failed; i++)
@@ -307,7 +320,7 @@ void jobs_judge(void)
     log_judge();
     lab_judge();
     if (!world.failed)
-        judge_redis(jobs_dead());
+        judge_redis(dead_max());
     if (!world.failed)
         judge_keys();
     if (!world.failed)

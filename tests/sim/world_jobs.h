@@ -90,7 +90,6 @@ void order_check(const struct sim_core *core, const struct job_seen *job);
 
 /* --- world_receiver.c --- */
 
-int64_t jobs_dead(void); /* rejected by the receiver */
 /* Whether a sink has lately had so many deliveries at once that others may have to wait.
  */
 bool receiver_was_busy(void);

@@ -9,13 +9,6 @@
 
 enum { LEASE_S = 15 }; /* of a claim; with its way */
 
-static int64_t dead_jobs;
-
-int64_t jobs_dead(void)
-{
-    return dead_jobs;
-}
-
 /* Whether there was no fault that could have affected both moments. */
 bool is_calm_since(int64_t us)
 {
@@ -191,7 +184,7 @@ void jobs_deliver(struct sim_core *core, void *delivery, struct slice payload,
         s->job->handed_us = world.now_us;
     if (s->outcome == REJECTED) {
         s->job->dead = true;
-        dead_jobs += s->job->rejected++ < (s->job->copies > 1 ? s->job->copies : 1);
+        s->job->rejected++;
     }
     if (got_us != NEVER)
         after(got_us, receive, s->job, 0);
