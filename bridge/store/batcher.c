@@ -232,9 +232,9 @@ static void on_reply(void *arg, const struct redisReply *reply)
     if (e != REDIS_NO_ERROR) {
         if (reply && e != REDIS_ELSEWHERE)
             batcher->pause_until_us = loop_mono_us() + node_pause_us(e);
-        batch_send_again(batch, reply == NULL);
         if (e == REDIS_FENCED && st->events.fenced)
             st->events.fenced(st->arg, batcher->bucket->route_rules);
+        batch_send_again(batch, reply == NULL); /* the bucket may be gone */
         return;
     }
     FAULT(BATCHER_POINT(batcher, "S3", "K4"));

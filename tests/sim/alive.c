@@ -2,7 +2,7 @@
 /*
  * alive.c - liveness: CALM_S after the last fault no source stays paused for longer than
  * PAUSE_MAX_S, and no client sends its request for longer than that without success. If
- * only a script for consumers fails, no source is paused, but for a small queue_max_jobs.
+ * only a script for consumers fails and queue_max_jobs is large, no source is paused.
  */
 #include "tests/sim/world.h"
 
